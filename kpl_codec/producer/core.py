@@ -181,7 +181,7 @@ class ProducerCore:
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
         if self._placer.needs_queues:
-            self._placer.update_queues(self._queue.queued())
+            self._placer.partitioner.update_queues(self._queue.queued())
         self._placer.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:

@@ -26,8 +26,8 @@ class PutRecordsRequest(NamedTuple):
 class Outgoing:
     """A Kinesis record to send: user records of one predicted shard, or a single one.
 
-    ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
-    are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
+    ``lowest`` and ``highest``: the smallest and largest effective hash key in it. ``closed``: nothing may be
+    added any more.
     ``may_wait``: it may wait for more user records after its deadline; ``waited``: it has begun to.
     ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``deadline``, ``expires_at``:
     the earliest of its user records, in seconds. Of the last attempt: ``sent_at``, the ``generation`` of the
@@ -102,7 +102,6 @@ class Outgoing:
 
     @property
     def aggregated(self) -> bool:
-        """Whether it is written as an aggregated record."""
         # PRD-12: "A lone user record MUST be sent bare, but for PRD-13 and PRD-14."
         # PRD-13: "A lone user record whose data starts like an aggregated record MUST be sent as an aggregate
         # of one: sent bare, consumers would open it."
@@ -112,12 +111,10 @@ class Outgoing:
 
     @property
     def partition_key(self) -> str:
-        """Its partition key in PutRecords."""
         return self.outer_key if self.aggregated else self.records[0].record.partition_key
 
     @property
     def data_size(self) -> int:
-        """Bytes of the data that `build` writes."""
         return self.aggregate.size if self.aggregated else len(self.records[0].record.data)
 
     @property
@@ -125,13 +122,9 @@ class Outgoing:
         """The bytes that the service counts: data and outer partition key."""
         return self.data_size + len(self.partition_key.encode())
 
-    def build(self) -> dict[str, Any]:
-        """The entry of a PutRecords request: Data, PartitionKey, ExplicitHashKey."""
-        return build_all([self])[0]
-
 
 def build_all(kinesis_records: list[Outgoing]) -> list[dict[str, Any]]:
-    """The entries of a PutRecords request. All aggregates are encoded together."""
+    """The entries of a PutRecords request: Data, PartitionKey, ExplicitHashKey."""
     frames = iter(build_many(outgoing.aggregate for outgoing in kinesis_records if outgoing.aggregated))
     # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
     # hash key, a lone record under its own."

@@ -12,8 +12,6 @@
 An aggregate is delivered as a whole or not at all, because a KCL consumer drops it if one of its user records
 is out of the shard's range. This also holds for an aggregate with one hash key: it is in its shard's range
 unless the stream has begun to distribute records AUTO, which only the map shows.
-
-State: the parked Kinesis records.
 Specification: spec/05-producer.md, PRD-27 to PRD-31.
 """
 
@@ -31,8 +29,7 @@ PROBE_INTERVAL = 1.0
 
 
 class Parked(NamedTuple):
-    """A stored Kinesis record without a verdict, and the attempt that stored it. ``until``: at that time its
-    user records are sent again."""
+    """A stored Kinesis record without a verdict. ``until``: then its user records are sent again."""
 
     outgoing: Outgoing
     attempt: Attempt
@@ -102,15 +99,13 @@ class Verdicts:
         return [(one.outgoing, attempt) for one, attempt in judged if attempt.outcome != "placement-unknown"]
 
     def take_due(self, now: float) -> list[Parked]:
-        """Take what no map has decided in time. Its user records are sent again, alone: twice is better than
-        lost."""
+        """Take what no map has decided in time, to be sent again, alone: twice is better than lost."""
         if self._probe_at is not None and now >= self._probe_at:
             self._probe_at = now + PROBE_INTERVAL if self.parked else None
             if self.parked:
                 self._live.refresh(now)
         due = [one for one in self.parked if one.until <= now]
-        if due:
-            self.parked = [one for one in self.parked if one.until > now]
+        self.parked = [one for one in self.parked if one.until > now]
         for one in due:
             for pending in one.outgoing.records:
                 pending.alone = True
