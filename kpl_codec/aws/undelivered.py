@@ -10,6 +10,7 @@ Specification: spec/05-producer.md, PRD-63 to PRD-65.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -100,10 +101,8 @@ class Undelivered:
 
     def has_raised(self, raised: BaseException) -> None:
         """Remember what is wrong with it, without the text of the error, which may repeat data."""
-        trace = raised.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = f" in {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}" if trace else ""
+        frames = traceback.extract_tb(raised.__traceback__)
+        place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
         self._raised[f"{type(raised).__name__}{place}"] += 1
 
     def tell(self) -> None:
