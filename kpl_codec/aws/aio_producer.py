@@ -27,7 +27,7 @@ from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .aio_undelivered import AsyncUndelivered
 from .calls import call, what_failed
-from .producer_base import Flush, ProducerBase, Result, broken_off, client_config, take_notes
+from .producer_base import Flush, ProducerBase, broken_off, client_config, take_notes
 from .producer_log import log_failure, log_left_behind, log_never_closed, log_not_delivered, not_delivered
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class AsyncProducer(ProducerBase):
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if self._core.prepare.size_is_known or not await self.wait_ready():
+            if self._core.preparation.size_is_known or not await self.wait_ready():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         loop = self._loop
@@ -330,26 +330,25 @@ class AsyncProducer(ProducerBase):
             self._wake_map_waiters()
 
     def _resolve(self) -> None:
-        results = self._core.results()
-        take_notes(self._notes, self._core, results, self._clock)
-        failures = not_delivered(results)
+        ended = self._core.results()
+        take_notes(self._notes, self._core, ended, self._clock)
+        failures = not_delivered(ended)
         self._failed = self._failed or bool(failures)
-        self._end(results)
+        self._end(ended)
         # Not before: a log that raises costs nobody a result.
         log_not_delivered(failures)
 
-    def _end(self, results: list[Result]) -> None:
+    def _end(self, ended: list[Pending]) -> None:
         """User records have ended, or will when on_undelivered has returned."""
-        self._give(self._hook.take(results))
+        self._give(self._hook.take(ended))
         self._hook.start()
 
-    def _give(self, ended: list[Result]) -> None:
+    def _give(self, ended: list[Pending]) -> None:
         """User records have ended: give them their results."""
-        gone = [pending for pending, _ in ended]
-        self._records -= len(gone)
-        self._bytes -= sum([pending.size for pending in gone])
+        self._records -= len(ended)
+        self._bytes -= sum([pending.size for pending in ended])
         _end_all(ended, handed_over=self._hook.function is not None)
-        self._unresolved.difference_update(gone)
+        self._unresolved.difference_update(ended)
         done = [waiter for flush, waiter in self._flushes if flush.ended(ended)]
         self._flushes = [entry for entry in self._flushes if not entry[0].done]
         self._wake(done)
@@ -392,12 +391,13 @@ def _session() -> Any:
     return get_session()
 
 
-def _end_all(results: Iterable[Result], *, handed_over: bool) -> None:
+def _end_all(ended: Iterable[Pending], *, handed_over: bool) -> None:
     """Give the futures of user records their results, unless their owners have cancelled them."""
-    for pending, result in results:
+    for pending in ended:
         future: asyncio.Future[Delivery] = pending.token
         if future.done():
             continue
+        result = pending.result
         if isinstance(result, DeliveryError):
             future.set_exception(result)
             if handed_over:

@@ -6,8 +6,9 @@ import asyncio
 import inspect
 from collections.abc import Callable
 
+from ..producer import Pending
 from .one_lock import WouldDeadlock
-from .undelivered import NOT_IN_HOOK, SLOW, OnUndelivered, Result, Undelivered, log_not_called
+from .undelivered import NOT_IN_HOOK, SLOW, OnUndelivered, Undelivered, log_not_called
 
 
 class AsyncUndelivered(Undelivered):
@@ -17,7 +18,7 @@ class AsyncUndelivered(Undelivered):
         self,
         function: OnUndelivered | None,
         clock: Callable[[], float],
-        give: Callable[[list[Result]], None],
+        give: Callable[[list[Pending]], None],
         carefully: Callable[[Callable[[], None]], None],
     ) -> None:
         super().__init__(function, clock)
@@ -64,8 +65,8 @@ class AsyncUndelivered(Undelivered):
                 left = iter(batch)
                 try:
                     if inspect.iscoroutinefunction(self.function):
-                        for _, error in left:
-                            await self.finish(self.call(error))
+                        for pending in left:
+                            await self.finish(self.call(pending.result))
                     else:  # it may take long: not in the event loop
                         for given in await asyncio.to_thread(self.call_all, left):
                             await self.finish(given)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..lazy import needing_extras
 from ..ledger import Kind, Ledger, Notes, Row
-from ..producer import Attempt, Delivery, DeliveryError, Pending, ProducerConfig, ProducerCore
+from ..producer import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
 from ..producer.ledger import undelivered
 from ..producer.metrics import Observe
 from ..producer.outcomes import NO_HISTORY
@@ -21,8 +21,6 @@ from .undelivered import OnUndelivered
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-Result = tuple[Pending, Delivery | DeliveryError]
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -85,33 +83,32 @@ class ProducerBase:
 
 
 def take_notes(
-    notes: Notes | None, core: ProducerCore, results: list[Result], clock: Callable[[], float]
+    notes: Notes | None, core: ProducerCore, ended: list[Pending], clock: Callable[[], float]
 ) -> None:
-    """Give the ledger what `core` has to note, and the user records of ``results`` that failed."""
+    """Give the ledger what `core` has to note, and those user records of ``ended`` that failed."""
     if notes is None:
         return
     offset = time.time() - clock()
     rows = core.rows(offset)
     failed = Counter[tuple[Kind, str, int]]()
-    for pending, result in results:
-        if isinstance(result, DeliveryError):
-            kind: Kind = "left" if result.may_be_stored else "refused"
-            failed[kind, result.code, int(pending.accepted_at + offset)] += 1
+    for pending in ended:
+        if isinstance(error := pending.result, DeliveryError):
+            kind: Kind = "left" if error.may_be_stored else "refused"
+            failed[kind, error.code, int(pending.accepted_at + offset)] += 1
     rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
     if rows:
         notes.note(rows)
 
 
-def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, now: float) -> Result:
-    """The result of a user record in a broken producer: it may be stored if the core has had it."""
+def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, now: float) -> Pending:
+    """Give a user record in a broken producer its result: it may be stored if the core has had it."""
     # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
     # its result; one that may be stored says so."
     if pending.number:
         attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
         pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
-    _, error = undelivered(config, pending, "closed", "broken")
-    error.__cause__ = cause
-    return pending, error
+    undelivered(config, pending, "closed", "broken").result.__cause__ = cause
+    return pending
 
 
 def import_boto3() -> Any:
@@ -154,8 +151,8 @@ class Flush:
         self._up_to, self._remaining = accepted, unresolved
         self.done = not unresolved
 
-    def ended(self, results: list[Result]) -> bool:
+    def ended(self, ended: list[Pending]) -> bool:
         """Count user records that got their results. Returns whether the flush is done."""
-        self._remaining -= sum(0 < pending.number <= self._up_to for pending, _ in results)
+        self._remaining -= sum([0 < pending.number <= self._up_to for pending in ended])
         self.done = self.done or self._remaining <= 0
         return self.done

@@ -17,7 +17,7 @@ from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
-from .producer_base import Flush, Result, broken_off, take_notes
+from .producer_base import Flush, broken_off, take_notes
 from .producer_log import log_left_behind, log_not_delivered, not_delivered
 from .undelivered import SLOW, OnUndelivered, Undelivered
 
@@ -83,7 +83,7 @@ class Owner:
         self.answers: list[Callable[[float], None]] = []  # each gives the core one, at a time
         self.failed = False
         self.abandoned = 0
-        self._called: list[Result] = []  # for which on_undelivered has returned
+        self._called: list[Pending] = []  # for which on_undelivered has returned
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
 
@@ -154,11 +154,11 @@ class Owner:
     def resolve(self) -> bool:
         """Give user records their results. False: the producer is closed and nothing is left."""
         core, letters = self.core, self.letters
-        results = core.results() if letters.broken is None else []
-        take_notes(self._notes, core, results, self.clock)
-        failures = not_delivered(results)
+        ended = core.results() if letters.broken is None else []
+        take_notes(self._notes, core, ended, self.clock)
+        failures = not_delivered(ended)
         self.failed = self.failed or bool(failures)
-        self._end(results)
+        self._end(ended)
         # Not before: a signal handler that has interrupted the log may wait for the results.
         log_not_delivered(failures)
         self.hook.tell()
@@ -169,21 +169,20 @@ class Owner:
             self._notes.close()
         return more
 
-    def _end(self, results: list[Result]) -> None:
+    def _end(self, ended: list[Pending]) -> None:
         """User records have ended, or will when on_undelivered has returned."""
-        letters, hook, ended = self.letters, self.hook, results
-        if results or self._called:
+        letters, hook = self.letters, self.hook
+        if ended or self._called:
             with LOCK:
                 called, self._called = self._called, []
                 hook.release(called)
-                ended = hook.take(results) + called
-                gone = [pending for pending, _ in ended]
-                letters.records -= len(gone)
-                letters.bytes -= sum([pending.size for pending in gone])
-                letters.space.notify(len(gone))
+                ended = hook.take(ended) + called
+                letters.records -= len(ended)
+                letters.bytes -= sum([pending.size for pending in ended])
+                letters.space.notify(len(ended))
             end_all(ended)
             # Not before: a forked child ends those that are left.
-            self.unresolved.difference_update(gone)
+            self.unresolved.difference_update(ended)
         done = [flush for flush in self._flushes if flush.ended(ended)]
         if done:
             self._flushes = [flush for flush in self._flushes if not flush.done]

@@ -5,7 +5,7 @@
      | ◀── requests(now)                    PutRecords and ListShards calls to make
      | receive(request, answer, now)  ──▶   what became of each Kinesis record; see outcomes.py
      | fail(request, failure, now)    ──▶   no answer, or an error for the whole call
-     | ◀── results()                        (pending, Delivery | DeliveryError), each user record once
+     | ◀── results()                        user records with their ``result``, each once
      | ◀── timer()                          when to call requests(now) again if nothing else happens
 
     accept ──▶ order ──▶ placer ──▶ send queue ──▶ in flight ──▶ verdicts ──▶ results
@@ -28,12 +28,12 @@ from .answers import Entry, parse_max_record_size, parse_put_records
 from .config import ProducerConfig
 from .failures import Failures, Fate, Flight, note
 from .kinesis_record import Outgoing, PutRecordsRequest, build_all
-from .ledger import Ended, Ledger, deliveries, undelivered
+from .ledger import Ledger, deliver, undelivered
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, MAY_BE_STORED, Attempt, Delivery, DeliveryError, outcome_of
+from .outcomes import ACTIONS, MAY_BE_STORED, Attempt, outcome_of
 from .partitioner import Chance
-from .pending import Pending, Preparation, ProducerClosed, ProducerFull
+from .pending import Pending, Preparation, ProducerClosed
 from .placer import Placer
 from .send_queue import EXPIRY_STEP, SendQueue
 from .verdicts import Verdicts
@@ -59,7 +59,8 @@ class ProducerCore:
     ) -> None:
         self.config = config
         self.live = live
-        self.prepare = Preparation(config)
+        self.preparation = Preparation(config)
+        self.prepare = self.preparation.prepare
         self._ttl = config.ttl_seconds
         self._map_wait = config.ttl_seconds / 10
         self._aggregating = config.buffering_seconds - config.collecting_seconds
@@ -99,14 +100,6 @@ class ProducerCore:
         """How many accepted user records have no result yet, or wait in `results`."""
         return self._ledger.outstanding
 
-    def has_room(self, size: int) -> bool:
-        """Whether a user record of ``size`` bytes would be accepted now."""
-        return self._ledger.has_room(size)
-
-    def full(self) -> ProducerFull:
-        """The error for a user record when there is no room."""
-        return ProducerFull(records=self.outstanding, bytes=self._ledger.outstanding_bytes)
-
     def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
         """Take a user record (from `prepare`). Its result comes from `results`, exactly once.
 
@@ -115,8 +108,6 @@ class ProducerCore:
         """
         if self._closed:
             raise ProducerClosed(code="closed")
-        if not self._ledger.has_room(pending.size):
-            raise self.full()
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
@@ -140,7 +131,7 @@ class ProducerCore:
 
     def drop(self, pending: Pending, now: float) -> None:
         """Take a user record for which there is no room: it ends at once, as dropped."""
-        self._ledger.accept(pending, now)
+        self._ledger.accept(pending, now, dropped=True)
         self._meter.failed("dropped")
         self._ledger.end([undelivered(self.config, pending, "dropped")])
 
@@ -286,7 +277,7 @@ class ProducerCore:
         if isinstance(request, Request):
             max_size = parse_max_record_size(answer) if request.operation != "ListShards" else None
             if max_size is not None:
-                self.prepare.learn_size(max_size)
+                self.preparation.learn_size(max_size)
             self._map_answered(self.live.receive(request, answer, now), now)
             return
         flight = self._landed(request, now)
@@ -382,7 +373,8 @@ class ProducerCore:
         if attempt.outcome != "delivered":
             return self._failed(outgoing, attempt, now)
         self._note(outgoing, attempt)
-        self._end(deliveries(outgoing.records, attempt))
+        deliver(outgoing.records, attempt)
+        self._end(outgoing.records)
         self._meter.delivered(outgoing, attempt.shard_id or "")
         return ()
 
@@ -408,8 +400,8 @@ class ProducerCore:
 
     # -- results ------------------------------------------------------------------------------
 
-    def results(self) -> list[tuple[Pending, Delivery | DeliveryError]]:
-        """The user records that have ended since the last call, with their results."""
+    def results(self) -> list[Pending]:
+        """The user records that have ended since the last call, each with its ``result``."""
         return self._ledger.take_results()
 
     def rows(self, offset: float) -> list[Row]:
@@ -436,8 +428,8 @@ class ProducerCore:
             (kind, shard_id, number or "", len(records), records[0].accepted_at, outgoing.digest)
         )
 
-    def _end(self, ended: Sequence[Ended]) -> None:
+    def _end(self, ended: Sequence[Pending]) -> None:
         """User records have ended that were not held behind their keys."""
         self._ledger.end(ended)
         if self._order is not None:
-            self._order.ended(pending for pending, _ in ended)
+            self._order.ended(ended)

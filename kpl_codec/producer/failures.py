@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .answers import Entry
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
-from .ledger import Ended, undelivered
+from .ledger import undelivered
 from .outcomes import ACTIONS, NO_HISTORY, Attempt
 from .pending import Pending
 
@@ -37,7 +37,7 @@ class Fate(NamedTuple):
     records to be sent as they are. ``isolated``: the same, each list as a request of its own, the first
     first."""
 
-    ended: Sequence[Ended] = ()
+    ended: Sequence[Pending] = ()
     again: Sequence[Pending] = ()
     unchanged: Sequence[Outgoing] = ()
     isolated: Sequence[list[Outgoing]] = ()

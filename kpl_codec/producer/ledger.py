@@ -10,37 +10,32 @@ from collections.abc import Sequence
 from ..compiled import speedups
 from .config import ProducerConfig
 from .outcomes import NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome
-from .pending import Pending, put_of
-
-#: A user record, and what it has ended as.
-Ended = tuple[Pending, Delivery | DeliveryError]
+from .pending import Pending, ProducerFull, put_of
 
 
-def deliveries(records: list[Pending], attempt: Attempt) -> list[Ended]:
-    """The user records of a Kinesis record that ``attempt`` has delivered, and their Deliveries."""
+def deliver(records: list[Pending], attempt: Attempt) -> None:
+    """``attempt`` has delivered the Kinesis record of these user records: give them their results."""
     shard_id, sequence_number = attempt.shard_id, attempt.sequence_number
     assert shard_id is not None
     assert sequence_number is not None
     last = (attempt,)
     if speedups is not None:
-        return speedups.deliveries(Delivery, records, shard_id, sequence_number, last)  # type: ignore[no-any-return]
-    ended: list[Ended] = []
+        speedups.deliver(Delivery, records, shard_id, sequence_number, last)
+        return
     for index, pending in enumerate(records):
         history = pending.history or NO_HISTORY
         attempts = (*history.attempts, attempt) if history.attempts else last
-        delivery = Delivery(shard_id, sequence_number, index, attempts, history.left_out)
-        ended.append((pending, delivery))
-    return ended
+        pending.result = Delivery(shard_id, sequence_number, index, attempts, history.left_out)
 
 
 def undelivered(
     config: ProducerConfig, pending: Pending, outcome: Outcome, code: str | None = None
-) -> tuple[Pending, DeliveryError]:
-    """A user record that was not delivered, and its error. ``code``: that of the service, if it ended it."""
+) -> Pending:
+    """A user record that was not delivered, with its error. ``code``: that of the service, if it ended it."""
     # PRD-10: "Every accepted user record MUST end exactly once: as a Delivery, or as a DeliveryError with
     # the reason and all attempts."
     history = pending.history or NO_HISTORY
-    error = DeliveryError(
+    pending.result = DeliveryError(
         user_record=put_of(config, pending),
         outcome=outcome,
         code=code or outcome,
@@ -48,7 +43,7 @@ def undelivered(
         attempts_left_out=history.left_out,
         left_out_may_be_stored=history.may_be_stored,
     )
-    return pending, error
+    return pending
 
 
 class Ledger:
@@ -65,38 +60,36 @@ class Ledger:
         self._most_bytes = config.max_outstanding_bytes
         self._ages = ages
         self._put_in: dict[int, int] = {}  # how many are outstanding, by the tenth of a second of their put
-        self._results: list[Ended] = []
+        self._results: list[Pending] = []
 
-    def has_room(self, size: int) -> bool:
-        """Whether a user record of ``size`` bytes would be accepted now."""
+    def accept(self, pending: Pending, put_at: float, *, dropped: bool = False) -> None:
+        """Count a user record that was put then, and give it a number. Raises ProducerFull, but for one that
+        is dropped."""
+        records, size = self.outstanding, self.outstanding_bytes + pending.size
         # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
         # max_outstanding_bytes of data and partition keys, be held."
-        return self.outstanding < self._most_records and self.outstanding_bytes + size <= self._most_bytes
-
-    def accept(self, pending: Pending, put_at: float) -> None:
-        """Count a user record that was put then, and give it a number."""
+        if (records >= self._most_records or size > self._most_bytes) and not dropped:
+            raise ProducerFull(records=records, bytes=self.outstanding_bytes)
         pending.accepted_at = put_at
-        self.accepted += 1
-        pending.number = self.accepted
-        self.outstanding += 1
-        self.outstanding_bytes += pending.size
+        pending.number = self.accepted = self.accepted + 1
+        self.outstanding, self.outstanding_bytes = records + 1, size
         if self._ages:
             tenth = int(put_at * 10)
             self._put_in[tenth] = self._put_in.get(tenth, 0) + 1
 
-    def end(self, ended: Sequence[Ended]) -> None:
+    def end(self, ended: Sequence[Pending]) -> None:
         """User records have come to their end."""
         self.outstanding -= len(ended)
-        self.outstanding_bytes -= sum([pending.size for pending, _ in ended])
+        self.outstanding_bytes -= sum([pending.size for pending in ended])
         if self._ages:
-            for pending, _ in ended:
+            for pending in ended:
                 tenth = int(pending.accepted_at * 10)
                 self._put_in[tenth] -= 1
                 if not self._put_in[tenth]:
                     del self._put_in[tenth]
         self._results += ended
 
-    def take_results(self) -> list[Ended]:
+    def take_results(self) -> list[Pending]:
         """The user records that have ended since the last call."""
         results, self._results = self._results, []
         return results
