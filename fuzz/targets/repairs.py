@@ -71,8 +71,8 @@ class _Producer:
         while self._core.outstanding:
             for request in self._core.requests(0.0):
                 self._core.receive(request, proper(request), 0.0)
-            for pending, result in self._core.results():
-                pending.token.delivery = result
+            for pending in self._core.results():
+                pending.token.delivery = pending.result
 
 
 class _Future:

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..format.records import Tag
 from ..lazy import needing_extras
-from ..producer import Delivery, DeliveryError, RecordTooLarge
+from ..producer import Delivery, DeliveryError, Pending, RecordTooLarge
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .producer_base import ProducerBase, client_config
 from .producer_log import log_failure, log_left_behind
 from .producer_owner import Letters, Owner
-from .undelivered import Result, log_not_called
+from .undelivered import log_not_called
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -116,7 +116,7 @@ class AsyncProducer(ProducerBase):
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if self._core.prepare.size_is_known or not await self.wait_ready():
+            if self._core.preparation.size_is_known or not await self.wait_ready():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         letters = self._letters
@@ -266,9 +266,10 @@ class _AsyncOwner(Owner):
     def new_bell() -> Any:
         return _Bell()
 
-    def end_futures(self, ended: list[Result]) -> None:
-        for pending, result in ended:
+    def end_futures(self, ended: list[Pending]) -> None:
+        for pending in ended:
             future: asyncio.Future[Delivery] = pending.token
+            result = pending.result
             if future.done():
                 continue  # its owner has cancelled it
             if isinstance(result, DeliveryError):
@@ -296,8 +297,8 @@ class _AsyncOwner(Owner):
             left = iter(batch)
             try:
                 if inspect.iscoroutinefunction(hook.function):
-                    for _, error in left:
-                        await hook.finish(hook.call(error))
+                    for pending in left:
+                        await hook.finish(hook.call(pending.result))
                 else:  # it may take long: not in the event loop
                     for given in await asyncio.to_thread(hook.call_all, left):
                         await hook.finish(given)

@@ -64,7 +64,7 @@ def _after_fork_in_child() -> None:
     for threads in RUNNING:
         for owner in threads.owners:
             for pending in [*owner.unresolved, *owner.letters.inbox]:
-                pending.token.orphan(undelivered(owner.core.config, pending, "closed", "forked")[1])
+                pending.token.orphan(undelivered(owner.core.config, pending, "closed", "forked").result)
         threads.begin()
     RUNNING.clear()
     for producer in list(_PRODUCERS):

@@ -108,7 +108,7 @@ class Producer(ProducerBase):
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if self._core.prepare.size_is_known or not self.wait_ready():
+            if self._core.preparation.size_is_known or not self.wait_ready():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         future = pending.token = DeliveryFuture()

@@ -22,7 +22,7 @@ from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
 from .producer_log import log_left_behind, log_not_delivered, not_delivered
-from .undelivered import SLOW, OnUndelivered, Result, Undelivered
+from .undelivered import SLOW, OnUndelivered, Undelivered
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
@@ -42,41 +42,40 @@ class Flush:
         self._up_to, self._remaining = accepted, unresolved
         self.done = not unresolved
 
-    def ended(self, results: list[Result]) -> bool:
+    def ended(self, ended: list[Pending]) -> bool:
         """Count user records that got their results. Returns whether the flush is done."""
-        self._remaining -= sum(0 < pending.number <= self._up_to for pending, _ in results)
+        self._remaining -= sum([0 < pending.number <= self._up_to for pending in ended])
         self.done = self.done or self._remaining <= 0
         return self.done
 
 
 def take_notes(
-    notes: Notes | None, core: ProducerCore, results: list[Result], clock: Callable[[], float]
+    notes: Notes | None, core: ProducerCore, ended: list[Pending], clock: Callable[[], float]
 ) -> None:
-    """Give the ledger what `core` has to note, and the user records of ``results`` that failed."""
+    """Give the ledger what `core` has to note, and those user records of ``ended`` that failed."""
     if notes is None:
         return
     offset = time.time() - clock()
     rows = core.rows.take(offset) if core.rows is not None else []
     failed = Counter[tuple[Kind, str, int]]()
-    for pending, result in results:
-        if isinstance(result, DeliveryError):
-            kind: Kind = "left" if result.may_be_stored else "refused"
-            failed[kind, result.code, int(pending.accepted_at + offset)] += 1
+    for pending in ended:
+        if isinstance(error := pending.result, DeliveryError):
+            kind: Kind = "left" if error.may_be_stored else "refused"
+            failed[kind, error.code, int(pending.accepted_at + offset)] += 1
     rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
     if rows:
         notes.note(rows)
 
 
-def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, now: float) -> Result:
-    """The result of a user record in a broken producer: it may be stored if the core has had it."""
+def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, now: float) -> Pending:
+    """Give a user record in a broken producer its result: it may be stored if the core has had it."""
     # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
     # its result; one that may be stored says so."
     if pending.number:
         attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
         pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
-    _, error = undelivered(config, pending, "closed", "broken")
-    error.__cause__ = cause
-    return pending, error
+    undelivered(config, pending, "closed", "broken").result.__cause__ = cause
+    return pending
 
 
 class Letters:
@@ -137,7 +136,7 @@ class Owner:
         self.answers: list[Callable[[float], None]] = []
         self.failed = False
         self.abandoned = 0
-        self._called: list[Result] = []  # for which on_undelivered has returned
+        self._called: list[Pending] = []  # for which on_undelivered has returned
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
 
@@ -148,7 +147,7 @@ class Owner:
         """What callers wait for."""
         return threading.Condition(LOCK)
 
-    def end_futures(self, ended: list[Result]) -> None:
+    def end_futures(self, ended: list[Pending]) -> None:
         """Give user records their results."""
         end_all(ended)
 
@@ -272,11 +271,11 @@ class Owner:
     def _resolve(self) -> bool:
         """Give user records their results. False: the producer is closed and nothing is left."""
         core, letters = self.core, self.letters
-        results = core.results() if letters.broken is None else []
-        take_notes(self.notes, core, results, self.clock)
-        failures = not_delivered(results)
+        ended = core.results() if letters.broken is None else []
+        take_notes(self.notes, core, ended, self.clock)
+        failures = not_delivered(ended)
         self.failed = self.failed or bool(failures)
-        self.end(results)
+        self.end(ended)
         # Not before: a signal handler that has interrupted the log may wait for the results.
         log_not_delivered(failures)
         self.hook.tell()
@@ -284,23 +283,22 @@ class Owner:
             return bool(self.hook.held)
         return not letters.closing or core.outstanding > 0 or bool(letters.inbox)
 
-    def end(self, results: list[Result]) -> None:
+    def end(self, ended: list[Pending]) -> None:
         """User records have ended, or will when on_undelivered has returned."""
-        letters, hook, ended = self.letters, self.hook, results
-        if results or self._called:
+        letters, hook = self.letters, self.hook
+        if ended or self._called:
             with LOCK:
                 called, self._called = self._called, []
                 hook.release(called)
-                ended = hook.take(results) + called
-                gone = [pending for pending, _ in ended]
-                sizes = [pending.size for pending in gone]
-                letters.records -= len(gone)
+                ended = hook.take(ended) + called
+                sizes = [pending.size for pending in ended]
+                letters.records -= len(sizes)
                 letters.bytes -= sum(sizes)
                 letters.dropped -= sizes.count(0)
-                letters.space.notify(len(gone))
+                letters.space.notify(len(sizes))
             self.end_futures(ended)
             # Not before: a forked child ends those that are left.
-            self.unresolved.difference_update(gone)
+            self.unresolved.difference_update(ended)
         done = [flush for flush in self._flushes if flush.ended(ended)]
         if done:
             self._flushes = [flush for flush in self._flushes if not flush.done]

@@ -18,7 +18,6 @@ from typing import Any, Final
 from ..producer import DeliveryError, Pending
 from .producer_log import logger
 
-Result = tuple[Pending, Any]
 #: What both producers take as ``on_undelivered``.
 OnUndelivered = Callable[[DeliveryError], object]
 
@@ -40,35 +39,37 @@ class Undelivered:
         #: The thread or task that calls it now.
         self.caller: object = None
         self._clock = clock
-        self._waiting: list[Result] = []
+        self._waiting: list[Pending] = []
         self._called_at: float | None = None
         self._raised: Counter[str] = Counter()
 
-    def take(self, results: list[Result]) -> list[Result]:
+    def take(self, ended: list[Pending]) -> list[Pending]:
         """Hold those that were not delivered. Returns the others."""
         # PRD-64: "on_undelivered MUST be called exactly once for each user record that ends without being
         # delivered, with its DeliveryError, before its future has a result."
-        if self.function is None or not any(isinstance(result, DeliveryError) for _, result in results):
-            return results
-        kept = [result for result in results if isinstance(result[1], DeliveryError)]
+        if self.function is None:
+            return ended
+        kept = [pending for pending in ended if isinstance(pending.result, DeliveryError)]
+        if not kept:
+            return ended
         self._waiting += kept
-        self.held.update([pending for pending, _ in kept])
-        return [result for result in results if not isinstance(result[1], DeliveryError)]
+        self.held.update(kept)
+        return [pending for pending in ended if not isinstance(pending.result, DeliveryError)]
 
     @property
     def may_start(self) -> bool:
         """Whether somebody has to begin with calling."""
         return bool(self._waiting) and self.caller is None
 
-    def next(self, caller: object) -> list[Result]:
+    def next(self, caller: object) -> list[Pending]:
         """Those to call it for now. Without any nobody calls it any more."""
         batch, self._waiting = self._waiting, []
         self.caller = caller if batch else None
         return batch
 
-    def release(self, batch: list[Result]) -> None:
+    def release(self, batch: list[Pending]) -> None:
         """It has returned for all of these."""
-        self.held.difference_update([pending for pending, _ in batch])
+        self.held.difference_update(batch)
 
     def call(self, error: DeliveryError) -> Any:
         """Call it; what it has given."""
@@ -83,9 +84,9 @@ class Undelivered:
         finally:
             self._called_at = None
 
-    def call_all(self, left: Iterator[Result]) -> list[Any]:
+    def call_all(self, left: Iterator[Pending]) -> list[Any]:
         """Call it for each; what it has given."""
-        return [self.call(error) for _, error in left]
+        return [self.call(pending.result) for pending in left]
 
     async def finish(self, given: Any) -> None:
         """Await what it has given, if that can be awaited."""

@@ -5,7 +5,7 @@
      | ◀── requests(now)                    PutRecords and ListShards calls to make
      | receive(request, answer, now)  ──▶   what became of each Kinesis record; see outcomes.py
      | fail(request, failure, now)    ──▶   no answer, or an error for the whole call
-     | ◀── results()                        (pending, Delivery | DeliveryError), each user record once
+     | ◀── results()                        user records with their ``result``, each once
      | ◀── timer()                          when to call requests(now) again if nothing else happens
 
     accept ──▶ order ──▶ placer ──▶ send queue ──▶ in flight ──▶ verdicts ──▶ results
@@ -36,7 +36,7 @@ from .outcomes import ACTIONS, Attempt, outcome_of
 from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
-from .results import Ended, deliveries, undelivered
+from .results import deliver, undelivered
 from .send_queue import EXPIRY_STEP, SendQueue
 from .verdicts import Verdicts
 
@@ -62,13 +62,14 @@ class ProducerCore:
     ) -> None:
         self.config = config
         self.live = live
-        self.prepare = Preparation(config)
+        self.preparation = Preparation(config)
+        self.prepare = self.preparation.prepare
         self._ttl = config.ttl_seconds
         self._map_wait = config.ttl_seconds / 10
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
         self.accepted = self.outstanding = self.outstanding_bytes = 0
-        self._results: list[Ended] = []
+        self._results: list[Pending] = []
         self.rows = StoredRows() if noted else None
         self._meter = Meter(observe)
         self._chance = chance
@@ -131,8 +132,7 @@ class ProducerCore:
 
     def _count(self, pending: Pending, put_at: float) -> None:
         pending.accepted_at = put_at
-        self.accepted += 1
-        pending.number = self.accepted
+        pending.number = self.accepted = self.accepted + 1
         self.outstanding += 1
         self.outstanding_bytes += pending.size
 
@@ -280,7 +280,7 @@ class ProducerCore:
         if isinstance(request, Request):
             max_size = parse_max_record_size(answer) if request.operation != "ListShards" else None
             if max_size is not None:
-                self.prepare.learn_size(max_size)
+                self.preparation.learn_size(max_size)
             self._map_answered(self.live.receive(request, answer, now), now)
             return
         landed = self._landed(request, now)
@@ -336,7 +336,8 @@ class ProducerCore:
         if self.rows is not None:
             self.rows.note(outgoing, attempt)
         if attempt.outcome == "delivered":
-            self._end(deliveries(outgoing.records, attempt))
+            deliver(outgoing.records, attempt)
+            self._end(outgoing.records)
             self._meter.delivered(outgoing, attempt.shard_id or "")
             return ()
         self._meter.failed(attempt.code or attempt.outcome)
@@ -373,20 +374,20 @@ class ProducerCore:
 
     # -- results ------------------------------------------------------------------------------
 
-    def results(self) -> list[Ended]:
-        """The user records that have ended since the last call, with their results."""
+    def results(self) -> list[Pending]:
+        """The user records that have ended since the last call, each with its ``result``."""
         results, self._results = self._results, []
         return results
 
-    def _end(self, ended: Sequence[Ended]) -> None:
+    def _end(self, ended: Sequence[Pending]) -> None:
         """User records have ended that were not held behind their keys."""
         self._take_results(ended)
         if self._order is not None:
-            self._order.ended(pending for pending, _ in ended)
+            self._order.ended(ended)
 
-    def _take_results(self, ended: Sequence[Ended]) -> None:
+    def _take_results(self, ended: Sequence[Pending]) -> None:
         self.outstanding -= len(ended)
-        self.outstanding_bytes -= sum([pending.size for pending, _ in ended])
+        self.outstanding_bytes -= sum([pending.size for pending in ended])
         if self._observed:
             self._meter.ended(ended)
         self._results += ended

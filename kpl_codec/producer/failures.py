@@ -14,7 +14,7 @@ from .config import ProducerConfig
 from .kinesis_record import Outgoing
 from .outcomes import ACTIONS, NO_HISTORY, Attempt
 from .pending import Pending
-from .results import Ended, undelivered
+from .results import undelivered
 
 #: After so many misplacements a user record is sent alone: no consumer drops a bare record.
 MISPLACEMENTS_BEFORE_ALONE = 2
@@ -25,7 +25,7 @@ class Fate(NamedTuple):
     records to be sent as they are. ``isolated``: the same, each list as a request of its own, the first
     first."""
 
-    ended: Sequence[Ended] = ()
+    ended: Sequence[Pending] = ()
     again: Sequence[Pending] = ()
     unchanged: Sequence[Outgoing] = ()
     isolated: Sequence[list[Outgoing]] = ()

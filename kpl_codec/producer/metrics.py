@@ -58,8 +58,8 @@ class Meter:
         self.observe("UserRecordsReceived", 1, {})
         self._put_in[int(put_at * 10)] += 1
 
-    def ended(self, ended: Sequence[tuple[Pending, object]]) -> None:
-        self._put_in -= Counter([int(pending.accepted_at * 10) for pending, _ in ended])
+    def ended(self, ended: Sequence[Pending]) -> None:
+        self._put_in -= Counter([int(pending.accepted_at * 10) for pending in ended])
 
     def levels(self, outstanding: int, now: float) -> None:
         """Called every turn: so an idle producer has told that nothing is outstanding."""

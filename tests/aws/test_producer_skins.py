@@ -179,7 +179,7 @@ def test_a_broken_producer_counts_the_attempts_that_are_left_out() -> None:
         history = history.with_attempt(Attempt(outcome, 0.0, 0.0, None))
     pending = Producer("s", client=ModelClient())._core.prepare("k", b"x", None, ())
     pending.number, pending.accepted_at, pending.history = 1, 0.0, history
-    _, error = broken_off(ProducerConfig(), pending, ValueError(), 1.0)
+    error = broken_off(ProducerConfig(), pending, ValueError(), 1.0).result
     assert isinstance(error, DeliveryError)
     assert len(error.attempts) + error.attempts_left_out == 31
     assert error.left_out_may_be_stored

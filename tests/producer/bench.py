@@ -75,9 +75,9 @@ class Bench:
         self.collect()
 
     def collect(self) -> None:
-        for pending, result in self.core.results():
+        for pending in self.core.results():
             assert pending.token not in self.results
-            self.results[pending.token] = result
+            self.results[pending.token] = pending.result
 
     def outcomes(self, data: bytes) -> list[Outcome]:
         return [attempt.outcome for attempt in self.results[data].attempts]

@@ -294,7 +294,8 @@ class ProducerMachine(RuleBasedStateMachine):
     # -- the claims
 
     def collect(self) -> None:
-        for pending, result in self.core.results():
+        for pending in self.core.results():
+            result = pending.result
             assert pending.token not in self.results, "two results for one user record"
             self.results[pending.token] = result
             self.unsure = self.unsure or any(

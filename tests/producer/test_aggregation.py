@@ -36,7 +36,9 @@ records = st.builds(
 
 
 def prepared(config: ProducerConfig, record: kpl.UserRecord) -> Pending:
-    return Preparation(config)(record.partition_key, record.data, record.explicit_hash_key, record.tags)
+    return Preparation(config).prepare(
+        record.partition_key, record.data, record.explicit_hash_key, record.tags
+    )
 
 
 def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> list[Outgoing]:
@@ -153,7 +155,7 @@ def test_an_aggregate_never_outgrows_the_stream_with_its_key(delta: int, outer_k
 @pytest.mark.requirement("PRD-5")
 @pytest.mark.parametrize("key", ["k", "é" * 256, "\U0001f600" * 256])
 def test_a_record_of_the_largest_size_passes_and_one_byte_more_is_refused(key: str) -> None:
-    prepare = Preparation(ProducerConfig())
+    prepare = Preparation(ProducerConfig()).prepare
     room = 2**20 - len(key.encode())
     assert prepare(key, b"x" * room).size
     with pytest.raises(RecordTooLarge) as caught:
@@ -257,5 +259,5 @@ def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: 
 )
 def test_what_cannot_be_written_is_refused_when_put(key: str, data: bytes, ehk: str, code: str) -> None:
     with pytest.raises(kpl.KplError) as caught:
-        Preparation(ProducerConfig())(key, data, ehk)
+        Preparation(ProducerConfig()).prepare(key, data, ehk)
     assert caught.value.code == code

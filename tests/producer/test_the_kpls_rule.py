@@ -34,7 +34,8 @@ class KplRuleCore(ProducerCore):
             if known is not None and pending.hash_key in known.hash_key_range
         ]
         for index, pending in enumerate(done):
-            self._end([(pending, Delivery(entry.shard_id, entry.sequence_number, index, (attempt,)))])
+            pending.result = Delivery(entry.shard_id, entry.sequence_number, index, (attempt,))
+        self._end(done)
         outgoing.records = [pending for pending in outgoing.records if pending not in done]
         misplaced = attempt._replace(outcome="misplaced")
         return self._ended(outgoing, misplaced, now) if outgoing.records else ()
