@@ -139,7 +139,8 @@ class ProducerThreads:
     def _run(self, workers: Workers) -> None:
         driving.here = True
         with LOCK:
-            if self.thread is not None:  # two producers began at once, or Ctrl-C came while one did
+            # Two producers began at once (and may have ended), or Ctrl-C came while one did.
+            if self.thread is not None or not self.owners:
                 workers.stop()
                 return
             self.thread = threading.current_thread()
