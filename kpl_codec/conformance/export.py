@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..deaggregation import kcl
@@ -48,7 +48,8 @@ def _json(value: object) -> bytes:
 def _kcl_of(vector: Mapping[str, Any]) -> dict[str, Any]:
     """What the KCL delivers of a decoding vector: user records, and how many of them on each range."""
     data = bytes.fromhex(vector["input"]["data"])
-    ranges = [*RANGES, *_own_range(vector["input"].get("hash_key_range"))]
+    own = vector["input"].get("hash_key_range")
+    ranges = [*RANGES, HashKeyRange(*map(int, own))] if own else RANGES
     outcomes = [kcl.outcome(data, keys) for keys in ranges]
     if outcomes[0].raw:
         return {"id": vector["id"], "raw": True}
@@ -67,11 +68,6 @@ def _kcl_of(vector: Mapping[str, Any]) -> dict[str, Any]:
             for keys, outcome in zip(ranges, outcomes, strict=True)
         ],
     }
-
-
-def _own_range(ends: Sequence[str] | None) -> Iterator[HashKeyRange]:
-    if ends is not None:
-        yield HashKeyRange(int(ends[0]), int(ends[1]))
 
 
 def _lines(vector: Mapping[str, Any]) -> Iterator[str]:
