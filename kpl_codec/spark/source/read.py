@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from ...arrow import coalesce
+from ...aws.stream_consumer import StreamConsumers
 from ...aws.subscription import REFUSED_FOR
 from ...shards.place import LATEST, TRIM_HORIZON, Place
 from .access import Access
@@ -51,7 +52,8 @@ class _Reader(TaskReader):
         """The ARN of the consumer that reads, registered if need be; None to poll."""
         options = self.options
         if self._consumer is None and options.consumer is not None:
-            self._consumer = options.consumer.find(options.client(), options.called, options.retry_timeout)
+            consumers = StreamConsumers(options.client(), patience=options.retry_timeout)
+            self._consumer = consumers.active(options.called, options.consumer.name)
         return self._consumer
 
     @property
@@ -211,5 +213,6 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
 
     def stop(self) -> None:
         """The query ends: its consumer is deregistered if the options ask for it."""
-        if self.options.consumer is not None and self._consumer is not None:
-            self.options.consumer.end(self.options.client(), self._consumer)
+        consumer = self.options.consumer
+        if consumer is not None and consumer.deregister and self._consumer is not None:
+            StreamConsumers(self.options.client(), patience=60.0).deregister(self._consumer)

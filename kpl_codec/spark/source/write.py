@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from ...aws.producer import Producer
 from ...errors import EncodeError, KplError
@@ -66,22 +66,24 @@ class Written(WriterCommitMessage):
     user_records: int = 0
 
 
-def check_columns(schema: StructType) -> None:
+def check_write(schema: StructType, overwrite: bool) -> None:
     """``data`` (binary or string) and, if there, ``partitionKey``, ``explicitHashKey``, ``tags``; no other
     columns: only the caller can know that a column may be dropped. Case does not matter: a data source is not
     told how the session matches names, so of two that differ in case both are refused. Raises OptionError."""
+    # SPK-69: "A write that would have to remove records MUST be refused: a stream is only appended to."
+    if overwrite:
+        raise OptionError(option="mode", value="overwrite", expected="append")
     # SPK-68: "A column that would not be written MUST be refused, not dropped."
-    known = {name: (StringType,) for name in _COLUMNS[:3]} | {"data": (BinaryType, StringType)}
+    kinds = {"partitionKey": "string", "explicitHashKey": "string", "data": "binary or string"}
     seen: set[str] = set()
     for column in schema.fields:
-        name = _STANDARD.get(column.name.lower())
+        name, kind = _STANDARD.get(column.name.lower()), column.dataType.typeName()
         if name is None or name in seen:
             expected = f"only {', '.join(_COLUMNS)}, each once in any case"
             raise OptionError(option="schema", value=column.name, expected=expected)
         seen.add(name)
-        if name in known and not isinstance(column.dataType, known[name]):
-            names = " or ".join(kind.typeName() for kind in known[name])
-            raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=names)
+        if kind not in (expected := kinds.get(name, kind)).split(" or "):
+            raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=expected)
     if "data" not in seen:
         raise OptionError(option="schema", value=schema.names, expected="a column data")
 
