@@ -34,7 +34,7 @@ from ..report.page import render_page
 from ..report.scan import findings_batch
 from ..shards.shard_map import ShardMap
 from ..validation.check import check
-from ..validation.repaired import read_copies
+from ..validation.repair_files import read_copies
 from ..validation.results import prepare_output
 from .judge import Audit
 from .names import Name, Names, Run, runs_of
