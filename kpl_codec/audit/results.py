@@ -183,8 +183,7 @@ def write(
     (output / "_work").delete()
     for folder in ("findings", "user-records"):
         (output / folder).make_folder()
-    with (output / "findings/part-audit.parquet").whole_file() as out:
-        pq.write_table(pa.Table.from_batches([findings_batch(list(found))]), out)
+    (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(list(found))))
     (output / "summary.json").write(json.dumps(summary, indent=2).encode())
     (output / "report.html").write(render_page(_report(audit, names, found, shard_map, stream)).encode())
     if shard_map is not None:

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ..errors import CaptureError
@@ -194,23 +195,28 @@ class Location:
         with system.open_output_stream(inner) as out:  # an object is there when it is complete
             out.write(data)
 
+    def write_table(self, table: pa.Table) -> None:
+        """Write a Parquet file."""
+        with self.whole_file() as out:
+            pq.write_table(table, out)
+
     def sweep(self) -> None:
-        """Delete the files in the folder that killed attempts left unfinished."""
+        """Delete the files in the folder, if it is there, that killed attempts left unfinished."""
         system, inner = self.opened()
-        for file in system.get_file_info(fs.FileSelector(inner)):
+        for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
             if _is_unfinished(file.base_name):
                 system.delete_file(file.path)
 
     def move_to(self, target: Location) -> None:
-        """Move the folder's files to ``target``: at once, or one by one in an object store, which has no
-        folders to move."""
+        """Move the folder, if it is there: at once, or file by file in an object store, which has no folders
+        to move."""
         system, inner = self.opened()
         _, goal = target.opened()
-        if self.is_local:
+        if not self.is_local:
+            for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
+                system.move(file.path, f"{goal}/{file.base_name}")
+        elif self.kind() is not None:
             system.move(inner, goal)
-            return
-        for file in system.get_file_info(fs.FileSelector(inner)):
-            system.move(file.path, f"{goal}/{file.base_name}")
 
 
 def _is_unfinished(name: str) -> bool:

@@ -202,13 +202,11 @@ def _task(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
         from ..captures.shards import with_shards
-        from ..validation.check import only_shard
 
         keep_modules()
         if find_shards:
             known = shard_map.get()
-            only = only_shard(known) if known is not None else None
-            batches = (with_shards(batch, only) for batch in batches)
+            batches = (with_shards(batch, known, batch.schema) for batch in batches)
         for first in batches:  # at most one, followed by all the others
             deaggregator = Deaggregator(
                 first.schema, policy, shard_map=shard_map.get(), dictionaries=False, **options

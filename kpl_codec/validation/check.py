@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
-from ..captures.shards import shards_found
+from ..captures.shards import with_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
@@ -34,8 +34,6 @@ _IN = pa.schema(
         pa.field("shardIdFrom", pa.string()),  # given, path, sequence-number, map; null if not known
     ]
 )
-
-
 #: Columns that findings and counts do not need.
 _UNREAD = (
     *("partitionKey", "explicitHashKey", "aggregatePlacement"),
@@ -73,51 +71,33 @@ def check(
     if not whole:
         needed = [name for name in deaggregator.schema.names if name not in _UNREAD]
         deaggregator = _deaggregator(shard_map, True, needed)
-    named: set[str] = set()
-    schemas = _Schemas(deaggregator.schema)
-    count = 0
+    schema = deaggregator.schema
+    schemas = _Schemas(schema)
 
     def rows() -> Iterator[pa.RecordBatch]:
-        nonlocal count
+        named: set[str] = set()
+        count = 0
         for batch in captured:
             bad = pc.is_valid(batch["captureError"])
             if pc.any(bad).as_py():
                 unread = batch.filter(bad)
-                texts = unread["captureError"], unread["captureText"]
-                yield _unreadable(unread, *texts, deaggregator.schema)
+                yield _unreadable(unread, unread["captureError"], unread["captureText"], schema)
                 batch = batch.filter(pc.invert(bad))
-            yield from _told(batch, _disguised(batch), deaggregator.schema)
-            step = 1 if count < _ALL_LOOKED_AT else _ONE_OF
-            yield from _told(
-                batch, _written(batch, range(0, batch.num_rows, step), named), deaggregator.schema
-            )
+            looked_at = range(0, batch.num_rows, 1 if count < _ALL_LOOKED_AT else _ONE_OF)
+            yield from _told(batch, (*_disguised(batch), *_written(batch, looked_at, named)), schema)
             count += batch.num_rows
-            for made in deaggregator.process(_prepared(batch, only_shard(shard_map))):
+            told: list[pa.RecordBatch] = []
+            for made in deaggregator.process(with_shards(batch, shard_map, _IN)):
                 yield made
-                schemas.see(made, batch)
-            yield from schemas.told()
+                told += schemas.see(made, batch)
+            yield from told
         yield from schemas.versions()
 
     return coalesce(rows(), _BATCH_BYTES)
 
 
-def _prepared(batch: pa.RecordBatch, only: str | None) -> pa.RecordBatch:
-    """The batch with shard ids found where they are missing."""
-    columns = shards_found(batch, only)
-    return pa.RecordBatch.from_arrays(
-        [columns.get(f.name, batch[f.name] if f.name in batch.schema.names else None) for f in _IN],
-        schema=_IN,
-    )
-
-
-def only_shard(shard_map: ShardMap) -> str | None:
-    """The id of the map's shard, if it has only one."""
-    return next(iter(shard_map)) if len(shard_map) == 1 else None
-
-
 def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
-    """Every Kinesis record whose data is an aggregated record turned into text, or with a foreign magic; the
-    records themselves stay plain records."""
+    """Every Kinesis record whose data is an aggregated record turned into text, or with a foreign magic."""
     data = batch["data"]
     begins = [pc.starts_with(data, pattern) for pattern in BEGINNINGS]
     tags = pa.array(FIRST_TAGS, data.type)
@@ -156,12 +136,11 @@ class _Schemas:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._told: list[pa.RecordBatch] = []
         #: By version: how many user records, the first one, and who wrote its aggregate.
         self._versions: dict[str, tuple[int, pa.RecordBatch, str]] = {}
 
-    def see(self, rows: pa.RecordBatch, captured: pa.RecordBatch) -> None:
-        """``rows``: user records of the Kinesis records in ``captured``."""
+    def see(self, rows: pa.RecordBatch, captured: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows about ``rows``, user records of the Kinesis records in ``captured``."""
         data = rows["data"]
         begins = pc.is_in(pc.binary_slice(data, 0, 2), pa.array((PLAIN, ZLIB), data.type))
         framed = pc.and_(begins, pc.greater_equal(pc.binary_length(data), HEADER_SIZE))
@@ -177,9 +156,10 @@ class _Schemas:
             if version in self._versions:
                 count, first, writer = self._versions[version]
                 self._versions[version] = count + int((numbers == number).sum()), first, writer
-        self._told += _told(rows, self._found(rows, at, numbers), self._schema)
+        yield from _told(rows, self._found(rows, at, numbers), self._schema)
 
-    def _found(self, rows: pa.RecordBatch, at: np.ndarray, numbers: np.ndarray) -> Iterator[_About]:
+    @staticmethod
+    def _found(rows: pa.RecordBatch, at: np.ndarray, numbers: np.ndarray) -> Iterator[_About]:
         # GSR-11: "A check MUST leave frames as they are, and tell each broken one, each aggregate with
         # several schema versions, and each schema version."
         records = np.cumsum(rows["firstOfRecord"].to_numpy(zero_copy_only=False))[at]
@@ -187,12 +167,8 @@ class _Schemas:
         several, counts = np.unique(pairs, return_counts=True)
         for record, count in zip(several.tolist(), counts.tolist(), strict=True):
             if count > 1:
-                row = int(at[np.argmax(records == record)])
-                yield (
-                    row,
-                    "mixed-schema-versions",
-                    f"user records of {count} schema versions in one aggregate",
-                )
+                text = f"user records of {count} schema versions in one aggregate"
+                yield int(at[np.argmax(records == record)]), "mixed-schema-versions", text
         data = rows["data"]
         packed = pc.starts_with(data.take(pa.array(at)), ZLIB).to_numpy(zero_copy_only=False)
         for row in at[packed].tolist():
@@ -200,11 +176,6 @@ class _Schemas:
                 unframe(data[row].as_py())
             except SchemaFrameError as error:
                 yield row, error.code, error.describe()
-
-    def told(self) -> Iterator[pa.RecordBatch]:
-        """Rows about what was seen since the last call."""
-        told, self._told = self._told, []
-        yield from told
 
     def versions(self) -> Iterator[pa.RecordBatch]:
         """A row for each version."""
@@ -231,7 +202,6 @@ def _told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> 
 
 
 def _unreadable(batch: pa.RecordBatch, codes: pa.Array, texts: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows about the capture: no sub-sequence number, ``codes`` as error."""
     count = batch.num_rows
     names = ("shardId", "sequenceNumber", "file", "position", "line", "recordIndex")
     values = {name: batch[name] for name in names if name in batch.schema.names}

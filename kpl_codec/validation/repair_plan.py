@@ -16,7 +16,6 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from ..arrow.layout import values_of
 from ..captures import Location, readable
@@ -96,8 +95,7 @@ def write_plan(output: Location) -> dict[str, int]:
             # By shard, then in the order of the stream.
             names = ("expectedShardId", "length", "sequenceNumber", "subSequenceNumber")
             ordered = keyed.sort_by([(name, "ascending") for name in names]).drop_columns("length")
-            with (plan / f"part-{number:05d}.parquet").whole_file() as out:
-                pq.write_table(ordered, out)
+            (plan / f"part-{number:05d}.parquet").write_table(ordered)
     (plan / "_SUCCESS").write(b"")
     return dict(counts)
 

@@ -19,7 +19,6 @@ from html import escape
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from .. import __version__
 from ..captures import Location
@@ -120,16 +119,12 @@ def finish(
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
     whole = [*found, *findings_of_the_whole(tally, shard_map)]
     if whole:
-        with (work / "findings/part-whole.parquet").whole_file() as out:
-            pq.write_table(pa.Table.from_batches([findings_batch(whole)]), out)
+        (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
     # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
     # worker that is lost MUST be an error, and none outlives the job."
     for name in ("user-records", "findings"):
-        for written in (work / name, output / name):
-            if written.kind() is not None:
-                written.sweep()
-        if (work / name).kind() is not None:
-            (work / name).move_to(output / name)
+        (work / name).move_to(output / name)
+        (output / name).sweep()
     work.delete()
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
@@ -147,7 +142,7 @@ def write_report(
     complete: bool = True,
     findings: Sequence[Finding] = (),
 ) -> Report:
-    """The report of ``tally``; it is written to ``output`` as text and as a page."""
+    """Writes the report of ``tally`` to ``output``."""
     from ..report.layout import summary_text  # rich, which workers need not
 
     about = About(

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...captures import CAPTURE_SCHEMA, Location
 from ...captures.rows import capture_batch
@@ -146,10 +145,10 @@ def _batch(
     if number:
         tally.merge(_totals(output / f"totals/{number - 1}.json"))
     for name in ("user-records", "findings"):
-        (work / name).sweep()
         target = (output / name).make_folder() / f"batch={number}"
         target.delete()
         (work / name).move_to(target)
+        target.sweep()
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
     _write_totals(output / f"totals/{number}.json", tally)
@@ -170,9 +169,8 @@ def _report(
         source=f"Kinesis stream {stream}, followed",
         complete=False,
     )
-    whole = pa.Table.from_batches([findings_batch(findings_of_the_whole(tally, shard_map))])
-    with (output / "findings-of-the-whole.parquet").whole_file() as out:
-        pq.write_table(whole, out)
+    whole = pa.table(findings_batch(findings_of_the_whole(tally, shard_map)))
+    (output / "findings-of-the-whole.parquet").write_table(whole)
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 
