@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..captures import Location, plan
@@ -12,7 +11,7 @@ from ..findings import Finding
 from ..shards.shard_map import ShardMap
 from .repaired import read_copied
 from .results import Validation, finish, prepare_output
-from .stream import findings_of_channels, only_parts, shard_parts
+from .stream import only_parts, shard_parts
 from .task import Job, clear, discard, gather, pack, work_folder
 
 if TYPE_CHECKING:
@@ -51,11 +50,9 @@ def validate(
     ``output`` is as empty as before. Errors inside the input are never raised; they become findings.
     """
     pieces = plan(inputs)
-    if task_bytes is None:
-        # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
-        total = sum(piece.weight for piece in pieces)
-        task_bytes = max(2 << 20, min(64 << 20, total // (4 * engine.cores)))
-    tasks = pack(pieces, task_bytes=task_bytes)
+    # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
+    each = sum(piece.weight for piece in pieces) // (4 * engine.cores)
+    tasks = pack(pieces, task_bytes=task_bytes or max(2 << 20, min(64 << 20, each)))
     return _run(Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs, title)
 
 
@@ -84,8 +81,17 @@ def validate_stream(
         parts = only_parts(parts[0], only)
     source = f"Kinesis stream {stream}" + ("" if only is None else f", {len(only)} records of it")
     job = Job([[part] for part in parts], shard_map, Location(output), user_records=user_records)
-    more = partial(findings_of_channels, connection, stream)
-    return _run(job, engine, [stream], title, source, more)
+
+    def of_channels(aggregated_records: int) -> Iterable[Finding]:
+        from ..aws.channels import channel_findings, subscribers_of
+        from ..aws.client import kinesis_client
+
+        client = kinesis_client(**connection)
+        return (
+            channel_findings(subscribers_of(client, stream), aggregated_records) if aggregated_records else ()
+        )
+
+    return _run(job, engine, [stream], title, source, of_channels)
 
 
 def _run(

@@ -1,8 +1,5 @@
-"""Kinesis records that were captured more than once.
-
-Tasks leave a row for every Kinesis record; the rows are grouped by stream, shard and sequence number, part
-by part where there are many. Memory: the rows of one part.
-"""
+"""Kinesis records that were captured more than once: the rows that tasks leave of each are grouped, part by
+part where there are many. Memory: the rows of one part."""
 
 from __future__ import annotations
 
