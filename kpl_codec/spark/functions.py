@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from ..deaggregation.policies import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
-from .columns import folding, matched, output_schema, with_shard_column, without_others
-from .shared import Shared, keep_modules, shared_map
+from .columns import Kinds, folding, matched, output_schema, with_shard_column, without_others
+from .shared import Shared, keep_modules, shared
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,8 @@ def deaggregate(
     unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column, ShardMapError for an
     invalid listing: all before a job starts.
     """
-    return _deaggregated(df, policy, shard_map, max_decompressed_size, unframe, tags, columns)
+    options = {"max_decompressed_size": max_decompressed_size, "unframe": unframe, "tags": tags}
+    return _deaggregated(df, policy, shard_map, columns, options)
 
 
 def verify(
@@ -89,37 +90,31 @@ def verify(
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    return _deaggregated(df, "report", shard_map, max_decompressed_size, unframe, tags, columns, find_shards)
+    options = {"max_decompressed_size": max_decompressed_size, "unframe": unframe, "tags": tags}
+    return _deaggregated(df, "report", shard_map, columns, options, find_shards=find_shards)
 
 
 def _deaggregated(
     df: DataFrame,
     policy: Policy,
     shard_map: ShardMap | str | None,
-    max_decompressed_size: int | None,
-    unframe: bool,
-    tags: bool,
     columns: Sequence[str] | None,
+    options: dict[str, Any],
+    *,
     find_shards: bool = False,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
-    df = matched(df, policy, placement=shard_map is not None, tags=tags, unframe=unframe)
-    schema = output_schema(df.schema, policy, shard_map, tags=tags, unframe=unframe, columns=columns)
+    kinds = Kinds(policy, shard_map is not None, options["tags"], options["unframe"])
+    df = matched(df, kinds)
+    schema = output_schema(df.schema, kinds, columns)
     if columns is not None:
         df = without_others(df, columns)
-    if max_decompressed_size is not None:
-        check_max_size(max_decompressed_size)
-    options = {
-        "max_decompressed_size": max_decompressed_size,
-        "unframe": unframe,
-        "tags": tags,
-        "columns": None if columns is None else list(columns),
-    }
-    work = _task(policy, shared_map(df.sparkSession, shard_map), options, find_shards=find_shards)
-    return df.mapInArrow(work, schema)
+    options = {**options, "columns": None if columns is None else list(columns)}
+    known: Shared[Any] = Shared(None) if shard_map is None else shared(df.sparkSession, shard_map)
+    return df.mapInArrow(_task(policy, known, options, find_shards=find_shards), schema)
 
 
 def is_aggregated(column: Column | str) -> Column:
@@ -166,17 +161,10 @@ def register_table_function(
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.types import BinaryType, StructField, StructType
 
-    schema = output_schema(
-        StructType([StructField("data", BinaryType())]), policy, None, tags=False, unframe=unframe
-    )
-    if max_decompressed_size is not None:
-        check_max_size(max_decompressed_size)
-    options = {
-        "columns": schema.names,
-        "max_decompressed_size": max_decompressed_size,
-        "unframe": unframe,
-    }
-    work = _task(policy, Shared(None, broadcast=False), options)
+    data = StructType([StructField("data", BinaryType())])
+    schema = output_schema(data, Kinds(policy, placement=False, tags=False, unframe=unframe))
+    options = {"columns": schema.names, "max_decompressed_size": max_decompressed_size, "unframe": unframe}
+    work = _task(policy, Shared(None), options)
     fold = folding(spark)
     standard = {fold(known): known for known in schema.names}
 
@@ -198,6 +186,8 @@ def _task(
     policy: Policy, shard_map: Shared[ShardMap | None], options: dict[str, Any], *, find_shards: bool = False
 ) -> _Task:
     """``options``: of `Deaggregator`."""
+    if (size := options["max_decompressed_size"]) is not None:
+        check_max_size(size)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce

@@ -101,7 +101,8 @@ class LocalEngine:
 
 
 class _Worker:
-    """A process that does tasks. It ends when its input is closed: with this process, even if it is killed."""
+    """A process that does tasks. It ends when its input is closed, so with this process, however that
+    ends."""
 
     def __init__(self, work: Work) -> None:
         # The worker can import the same modules as this process.
