@@ -1,16 +1,11 @@
-"""A file or a folder: on this machine, or in an object store. Whatever takes a path takes both.
-
-    output = Location("s3://bucket/checked/")
-    (output / "summary.txt").write(text.encode())
-    [file.name for file in (output / "findings").files()]
-
-S3 is read and written with the credentials, the region and the endpoint that boto3 finds (`aws.s3`). Other
-URIs (gs, abfs, hdfs) go to `pyarrow.fs` as they are.
+"""A file or a folder: on this machine, in S3 as boto3 finds it (`aws.s3`), or at another URI, which goes to
+`pyarrow.fs` as it is. Whatever takes a path takes all three.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
@@ -25,8 +20,8 @@ from ..errors import CaptureError
 
 #: Schemes that name S3.
 _S3 = ("s3://", "s3a://", "s3n://")
-#: What hidden files are called until they are complete: see `whole_file`.
-_HIDDEN_DIGITS = 32
+#: What files are called until they are complete: see `whole_file`.
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
 
 
 class InputError(CaptureError):
@@ -94,10 +89,10 @@ class Location:
 
     def opened(self) -> tuple[fs.FileSystem, str]:
         """The file system, and the path in it, for functions of pyarrow. Raises InputError (bad-path)."""
-        if "\0" in self.path or not _is_utf_8(self.path):
-            raise InputError(
-                code="bad-path", path=self.path, reason="the name is not UTF-8, or has a zero byte"
-            )
+        # pyarrow takes no others: Python's own names may have bytes that are not UTF-8.
+        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in self.path):
+            reason = "the name is not UTF-8, or has a zero byte"
+            raise InputError(code="bad-path", path=self.path, reason=reason)
         if self.is_local:
             return fs.LocalFileSystem(), self.path
         # SPK-47: "A path in S3 MUST be as good as one of this machine, for every argument that is a path,
@@ -123,8 +118,6 @@ class Location:
         reason = str(error).partition("\n")[0][:300]
         return reason if self.is_local else f"{reason}; check the network and the credentials"
 
-    # -- what is there --------------------------------------------------------------------------
-
     def kind(self) -> Literal["file", "folder", "other"] | None:
         """What is there; None where nothing is. "other": a pipe, for example."""
         found = self.info().type
@@ -145,9 +138,7 @@ class Location:
         system, inner = self.opened()
         listed = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
         names = sorted(file.base_name for file in listed)
-        return [self / name for name in names if not _is_unfinished(name)]
-
-    # -- reading --------------------------------------------------------------------------------
+        return [self / name for name in names if not _UNFINISHED.fullmatch(name)]
 
     def read(self) -> bytes:
         """All of the file. Raises InputError (no-such-path, unreadable)."""
@@ -159,8 +150,6 @@ class Location:
             raise InputError(code="no-such-path", path=self.path) from None
         except OSError as error:
             raise InputError(code="unreadable", path=self.path, reason=error.strerror or str(error)) from None
-
-    # -- writing --------------------------------------------------------------------------------
 
     def make_folder(self) -> Location:
         """Make the folder and those above it, where they are missing."""
@@ -204,7 +193,7 @@ class Location:
         """Delete the files in the folder, if it is there, that killed attempts left unfinished."""
         system, inner = self.opened()
         for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
-            if _is_unfinished(file.base_name):
+            if _UNFINISHED.fullmatch(file.base_name):
                 system.delete_file(file.path)
 
     def move_to(self, target: Location) -> None:
@@ -217,13 +206,3 @@ class Location:
                 system.move(file.path, f"{goal}/{file.base_name}")
         elif self.kind() is not None:
             system.move(inner, goal)
-
-
-def _is_unfinished(name: str) -> bool:
-    start, _, digits = name.rpartition(".")
-    return start.startswith(".") and len(digits) == _HIDDEN_DIGITS and set(digits) <= set("0123456789abcdef")
-
-
-def _is_utf_8(path: str) -> bool:
-    """Whether pyarrow can take the path: Python's own names may have bytes that are not UTF-8."""
-    return not any("\ud800" <= character <= "\udfff" for character in path)

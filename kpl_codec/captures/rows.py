@@ -57,7 +57,6 @@ class Rows:
         index: int | None = None,
     ) -> None:
         """Adds a Kinesis record; ``index``: which of the value at ``position`` of a file."""
-        arrival = record.approximate_arrival_timestamp
         self._add(
             stream,
             record.shard_id,
@@ -66,13 +65,9 @@ class Rows:
             record.explicit_hash_key,
             record.sub_sequence_number,
             record.data,
-            arrival,
-            self._path,
-            position,
-            line,
-            index,
-            None,
-            None,
+            record.approximate_arrival_timestamp,
+            *(self._path, position, line, index),
+            *(None, None),
         )
         self._bytes += len(record.data)
 

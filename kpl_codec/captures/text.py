@@ -1,8 +1,5 @@
-"""Captured records in JSON: one value a line, many, or one over many lines, compressed or not.
-
-The bounds of a piece are moved to where a value begins for certain. So each value is in one piece, whatever
-the file holds.
-Memory: a value may have 32 MiB; of a larger list `adapters.json_stream` gives the items one by one.
+"""Captured records in JSON: one value a line, many, or one over many lines. The bounds of a piece are moved
+to where a value begins for certain, so each value is in one piece, whatever the file holds.
 """
 
 from __future__ import annotations
@@ -23,20 +20,6 @@ _BLOCK: Final = 1 << 20
 _LOOK_BACK: Final = 16
 #: Where `json_stream` would begin a value.
 _START: Final = re.compile(rb"[\n\x1e][{\[]")
-
-
-class Prefixed:
-    """Bytes read already, then the rest of a stream."""
-
-    def __init__(self, head: bytes, stream: Any) -> None:
-        self._head, self._stream = head, stream
-
-    def read(self, size: int) -> bytes:
-        """At most ``size`` bytes; none at the end."""
-        if self._head:
-            block, self._head = self._head[:size], self._head[size:]
-            return block
-        return bytes(self._stream.read(size))
 
 
 def read_text(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterator[pa.RecordBatch]:

@@ -13,11 +13,8 @@ _HELD = 1000
 
 
 class Values:
-    """Adds what the JSON values of one piece hold to ``rows``.
-
-    If a file has only values of unknown shape, they are user data, as Firehose writes to S3, and reported
-    once.
-    """
+    """Adds what the JSON values of one piece hold to ``rows``. If there are only values of unknown shape,
+    they are user data, as Firehose writes to S3, and reported once."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -55,7 +52,7 @@ class Values:
 
     def finish(self) -> None:
         """Call it after the last value."""
-        if self._unknown_count < 2 or self._captures:
+        if self._unknown_count < 2:
             self._has_captures()
             return
         _, position, line, _ = self._unknown[0]
