@@ -39,7 +39,7 @@ class Kinds(NamedTuple):
 
 def matched(df: DataFrame, kinds: Kinds) -> DataFrame:
     """``df`` with our names for columns that the session matches with them. Raises ValueError for a column
-    that conflicts with one to be added, TypeError."""
+    that conflicts with one to be added."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name

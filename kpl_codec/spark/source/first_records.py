@@ -1,12 +1,7 @@
 """Looks at the first unread records of a shard, and keeps iterators between looks.
 
-    shard.look(start)       the records after ``start``; raises DataLoss if records may be missing
-    shard.keep(kept)        a cursor stands at a place: the next look there costs one call
-    shard.not_due(start)    the shard had nothing, and is not asked again yet
-
 If a place names a record, the look begins *at* that record. If the record comes, nothing after it is missing.
 If it is gone, nothing is missing if there was nothing after it at a time within retention (`BatchEnd.since`).
-Specification: spec/07-spark-source.md, SPK-60, SPK-63, SPK-71.
 """
 
 from __future__ import annotations
@@ -46,7 +41,6 @@ class Arrival(NamedTuple):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Arrival:
-        """Of a record as boto3 gives it."""
         return cls(record["SequenceNumber"], round(record["ApproximateArrivalTimestamp"].timestamp() * 1000))
 
     def after(self, other: Arrival) -> bool:
@@ -65,11 +59,11 @@ def next_arrival(cursor: ShardCursor) -> Arrival | None:
 
 @dataclass(slots=True)
 class Look:
-    """The first records after a place. ``now``: the shard's tip in ms since 1970, by the service's clock.
-    ``asked_at``: when the call was made, by this machine's clock. ``at_tip``: nothing follows ``arrivals``;
-    ``ended``: and the shard is closed. ``cursor`` is after ``arrivals``. ``start_gone``: the record of the
-    place is past retention; ``lost``: records after it may be, too. ``records``: as boto3 gives them, as long
-    as they are wanted."""
+    """The first records after a place; ``cursor`` is after them. ``now``: the shard's tip in ms since 1970,
+    by the service's clock; ``asked_at``: when the call was made, by this machine's. ``at_tip``: nothing
+    follows ``arrivals``; ``ended``: and the shard is closed. ``start_gone``: the record of the place is past
+    retention; ``lost``: records after it may be, too. ``records``: as boto3 gives them, as long as they are
+    wanted."""
 
     arrivals: list[Arrival]
     now: int
@@ -121,10 +115,8 @@ class FirstRecords:
         self._kept = None
 
     def not_due(self, start: BatchEnd, shards: int) -> BatchEnd | None:
-        """The end of an idle shard that is not to be asked yet; None for others.
-
-        The more ``shards`` there are, the longer the pause of each.
-        """
+        """The end of an idle shard that is not to be asked yet; None for others. The more ``shards`` there
+        are, the longer the pause of each."""
         kept = self._kept
         if kept is None or not kept.empty or kept.place != start.place:
             return None
@@ -148,14 +140,11 @@ class FirstRecords:
             # An iterator near its end would be made again at a record that was not checked again.
             since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
             start = BatchEnd(start.place, since=since or None)
-            if start.place.names_record:
-                look = self._look_at_record(start, limit)
-            else:
-                look = self._look_at_first(start, limit)
+            named = start.place.names_record
+            look = self._look_at_record(start, limit) if named else self._look_at_first(start, limit)
         if not look.arrivals and not look.ended and not look.lost:
             last, empty = (kept.last, kept.empty + 1) if kept else (None, 1)
-            seen = look.asked_at
-            self.keep(Kept(start.place, look.cursor, last, at_tip=True, empty=empty, seen=seen))
+            self.keep(Kept(start.place, look.cursor, last, at_tip=True, empty=empty, seen=look.asked_at))
         return look
 
     def _look_on(self, kept: Kept, limit: int) -> Look | None:
@@ -196,17 +185,13 @@ class FirstRecords:
             return self._lost(start.place, "shard-gone", error.reason, limit)
 
     def judge_unread(self, start: BatchEnd) -> None:
-        """Raise DataLoss (or log it if loss is allowed) if records after a place that names no record may be
-        past retention."""
+        """Raise or log DataLoss if records after a place that names no record may be past retention."""
         # SPK-71: "An offset MUST say since when the records that it does not name can have arrived; where
         # they may be past retention when the shard is read, this MUST be treated as data loss."
         if start.since is not None and not self._kept_since(start.since):
             since = datetime.fromtimestamp(start.since / 1000, timezone.utc)
-            self.report(
-                start.place,
-                "unread-too-long",
-                f"nobody has read it since {since:%Y-%m-%dT%H:%M:%SZ}",
-            )
+            reason = f"nobody has read it since {since:%Y-%m-%dT%H:%M:%SZ}"
+            self.report(start.place, "unread-too-long", reason)
 
     def _kept_since(self, since: int) -> bool:
         """Whether the stream still holds all records that arrived since a time."""

@@ -1,4 +1,4 @@
-"""Where a read begins and ends, from the options. Specification: spec/07-spark-source.md, SPK-64, SPK-65."""
+"""Where a read begins and ends, from the options."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@
     walk     full reads from there to the tip, or where the jump found nothing new.
 
 A quiet shard needs one call, a busy one three: `first_records` keeps iterators from batch to batch. With an
-exact limit of records the driver reads all of the batch. What tasks can use of that is in `task_hints`.
-Specification: spec/07-spark-source.md, SPK-57 to SPK-62.
+exact limit of records the driver reads all of the batch. Specification: spec/07-spark-source.md, SPK-57 to
+SPK-62.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Caps:
     span: int | None = None
 
 
-def _beyond(tip: Tip) -> str | None:
+def _beyond(tip: Tip | None) -> str | None:
     """The first record beyond the tip, None if there is none: none comes to a shard that is gone."""
     try:
-        return tip.beyond()
+        return tip.beyond() if tip is not None else None
     except StreamUnavailable as error:
         if GONE.get(error.code) != "shard-gone":
             raise
@@ -100,7 +100,7 @@ class ShardPlanner(FirstRecords):
         first = look.arrivals[0]
         end = self._end(look, caps)
         records, look.records = look.records, []
-        if tip is not None and (beyond := _beyond(tip)) is not None:
+        if (beyond := _beyond(tip)) is not None:
             if int(first.sequence_number) >= int(beyond):
                 return start
             if end.place.lowest > int(beyond):

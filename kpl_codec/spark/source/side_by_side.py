@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
-from typing import Final, TypeVar
-
-#: Items that are read at the same time.
-THREADS: Final = 8
+from typing import TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
 def side_by_side(
-    read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = THREADS
+    read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = 8
 ) -> Iterator[tuple[_Item, _Result]]:
     """``read`` of each item, in threads; the results of an item keep their order. At most one result of each
     thread waits. The first error of a thread is raised here."""

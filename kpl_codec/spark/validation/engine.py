@@ -1,7 +1,5 @@
-"""Runs the tasks of a validate job on Spark.
-
-The tasks write Parquet directly from columns: Spark would make rows first, which takes several times as long
-as all the rest.
+"""Runs the tasks of a validate job on Spark. They write Parquet themselves: Spark would make rows first,
+which takes several times as long as all the rest.
 """
 
 from __future__ import annotations

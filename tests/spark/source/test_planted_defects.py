@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 
 from kpl_codec.errors import KplError
 from kpl_codec.shards.place import TRIM_HORIZON, Place
-from kpl_codec.spark.source import offsets, planner, tasks
+from kpl_codec.spark.source import access, offsets, planner
 from kpl_codec.spark.source.first_records import FirstRecords
 from kpl_codec.spark.source.shard_planner import ShardPlanner
 from kpl_codec.spark.source.task_hints import TaskHints
@@ -109,8 +109,7 @@ def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
 
 @defect
 def a_record_that_is_gone_is_not_missed(patch: Patch) -> None:
-    changed(patch, FirstRecords, "report", lambda original, self, place, code, why: code == "trimmed")
-    patch.setattr(tasks.PieceReader, "_report_loss", lambda *_: None)
+    patch.setattr(access.Access, "report_loss", lambda *_: None)
 
 
 @defect
