@@ -1,18 +1,6 @@
-"""Makes the question for a program from a vector, and grades its answer.
-
-    grade        what the program did                              is a record lost or wrong?
-    -----------  ------------------------------------------------  --------------------------
-    pass         what the vector says
-    refused      an error for what is valid                        no: the caller is told
-    unopened     delivered a frame as a plain record               no: the bytes are all there
-    accepted     user records out of what is invalid               may be: nobody is told
-    lost         fewer user records, and no error                  yes
-    other-bytes  encoded the same user records as other bytes      no: every decoder reads them
-    wrong        other user records or another result              yes
-    failed       crash, hang, or an invalid answer                 yes
-
-For an acceptable vector an error and the named result are both a pass. The result of a vector with an
-error is any error: codes are specific to this library.
+"""Makes the question for a program from a vector, and grades its answer, as section 9.3 of
+spec/09-conformance.md says. The result of a vector with an error is any error: codes are specific to this
+library.
 """
 
 from __future__ import annotations

@@ -57,10 +57,9 @@ class Program:
         # question's id."
         answer = self.ask({"op": "hello", "protocol": PROTOCOL})
         ops, fields = answer.get("ops"), answer.get("fields", list(FIELDS))
-        sound = all(
-            isinstance(some, list) and all(isinstance(one, str) for one in some) for some in (ops, fields)
-        )
-        if "failure" in answer or not sound or not set(fields) <= set(FIELDS) or "name" not in answer:
+        texts = isinstance(ops, list) and all(isinstance(one, str) for one in ops)
+        known = isinstance(fields, list) and all(one in FIELDS for one in fields)
+        if "failure" in answer or not texts or not known or "name" not in answer:
             self.close()
             raise ProgramError(code="hello", detail=f"{self.command[0]} answered {json.dumps(answer)[:500]}")
         self.hello = answer

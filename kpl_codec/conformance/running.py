@@ -41,8 +41,8 @@ def load(files: Iterable[Path]) -> list[dict[str, Any]]:
 
 @dataclass
 class Result:
-    """One program's judgements, in the order of the vectors; ``unsupported`` vectors were not asked.
-    ``fields``: the parts of a user record that it gives."""
+    """One program's judgements; ``unsupported``: how many vectors were not asked. ``fields``: the parts of a
+    user record that it gives."""
 
     name: str
     version: str

@@ -24,7 +24,7 @@ from ..deaggregation.policies import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
 from .columns import Kinds, folding, matched, output_schema, with_shard_column, without_others
-from .shared import Shared, keep_modules, shared
+from .shared import keep_modules, shared
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,7 @@ def _deaggregated(
     if columns is not None:
         df = without_others(df, columns)
     options = {**options, "columns": None if columns is None else list(columns)}
-    known: Shared[Any] = Shared(None) if shard_map is None else shared(df.sparkSession, shard_map)
+    known = shared(df.sparkSession, shard_map)
     return df.mapInArrow(_task(policy, known, options, find_shards=find_shards), schema)
 
 
@@ -164,7 +164,7 @@ def register_table_function(
     data = StructType([StructField("data", BinaryType())])
     schema = output_schema(data, Kinds(policy, placement=False, tags=False, unframe=unframe))
     options = {"columns": schema.names, "max_decompressed_size": max_decompressed_size, "unframe": unframe}
-    work = _task(policy, Shared(None), options)
+    work = _task(policy, lambda: None, options)
     fold = folding(spark)
     standard = {fold(known): known for known in schema.names}
 
@@ -183,7 +183,11 @@ def register_table_function(
 
 
 def _task(
-    policy: Policy, shard_map: Shared[ShardMap | None], options: dict[str, Any], *, find_shards: bool = False
+    policy: Policy,
+    known: Callable[[], ShardMap | None],
+    options: dict[str, Any],
+    *,
+    find_shards: bool = False,
 ) -> _Task:
     """``options``: of `Deaggregator`."""
     if (size := options["max_decompressed_size"]) is not None:
@@ -194,13 +198,12 @@ def _task(
         from ..captures.shards import with_shards
 
         keep_modules()
+        shard_map = known()
         if find_shards:
-            known = shard_map.get()
-            batches = (with_shards(batch, known, batch.schema) for batch in batches)
+            batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
         for first in batches:  # at most one, followed by all the others
-            deaggregator = Deaggregator(
-                first.schema, policy, shard_map=shard_map.get(), dictionaries=False, **options
-            )
+            schema = first.schema
+            deaggregator = Deaggregator(schema, policy, shard_map=shard_map, dictionaries=False, **options)
             rows = (deaggregator.process(batch) for batch in chain([first], batches))
             yield from coalesce(chain.from_iterable(rows), DEFAULT_BATCH_BYTES)
             if deaggregator.counts.dropped:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -12,26 +13,17 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-class Shared(Generic[Value]):
-    """Gives the value in a task. ``broadcast``: a Spark Broadcast of it, which a worker unpickles once."""
-
-    def __init__(self, value: Any, broadcast: Any = None) -> None:
-        self._value, self._broadcast = value, broadcast
-
-    def get(self) -> Value:
-        value: Value = self._value if self._broadcast is None else self._broadcast.value
-        return value
-
-
-def shared(spark: SparkSession, value: Value) -> Shared[Value]:
-    """``value`` for tasks of ``spark``. Spark Connect has no broadcasts: there it is sent with every task."""
+def shared(spark: SparkSession, value: Value) -> Callable[[], Value]:
+    """Gives ``value`` in tasks of ``spark``. Spark Connect has no broadcasts: there it is sent with every
+    task."""
     from pyspark.errors import PySparkException
 
     # SPK-8: "The shard map MUST be sent to each worker once, whatever the number of tasks."
     try:
-        return Shared(None, spark.sparkContext.broadcast(value))
+        broadcast = spark.sparkContext.broadcast(value)
     except PySparkException:
-        return Shared(value)
+        return lambda: value
+    return lambda: broadcast.value  # a worker process unpickles it when it asks for the first time
 
 
 @cache

@@ -13,10 +13,9 @@ from ...aws.cursor import Tip
 from ...shards.lineage import Lineage
 from ...shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
 from .access import Access
-from .first_records import Look
 from .offsets import BatchEnd, StreamOffset, of_another_life, ready, with_beginning, with_listed
 from .positions import Position, check_position
-from .shard_planner import Caps, ShardPlanner
+from .shard_planner import Caps, Look, ShardPlanner
 from .task_hints import TaskHints
 
 _Result = TypeVar("_Result")

@@ -54,7 +54,7 @@ class SparkEngine:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield count_batch(work.get().run(number))
+                    yield count_batch(work().run(number))
 
         numbers = self.spark.range(0, len(job.tasks), 1, len(job.tasks))
         numbers.mapInArrow(run, WRITTEN).collect()
