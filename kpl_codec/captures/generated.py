@@ -70,7 +70,6 @@ class Recipe:
         return -(-self.user_records // self.per_aggregate)
 
     def shard_map(self) -> ShardMap:
-        """Even shards, all open."""
         ranges = ALL_HASH_KEYS.split(self.shards)
         return ShardMap(
             Shard(f"shardId-{number:012d}", held, starting_sequence_number=_sequence_number(0))
@@ -111,7 +110,6 @@ class Generation:
 
     @property
     def tasks(self) -> int:
-        """How many files there will be."""
         return -(-self.recipe.kinesis_records // self._records_per_file)
 
     def run(self, number: int) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -41,17 +42,15 @@ class InputError(CaptureError):
     codes = ("no-such-path", "no-files", "unreadable")
 
     def describe(self) -> str:
-        """The path, and why it cannot be read."""
         return f"cannot read {self.path}: {self.reason or self._WHAT.get(self.code, self.code)}"
 
 
+@dataclass(frozen=True, init=False)
 class Location:
-    """A path of this machine, made absolute, or a URI. Nothing is opened before it is asked for.
+    """A path of this machine, made absolute, or a URI, that ends in no slash. Nothing is opened before it is
+    asked for. Methods raise what `pyarrow.fs` raises, OSError mostly, where they do not say InputError."""
 
-    Methods raise what `pyarrow.fs` raises, OSError mostly, where they do not say InputError.
-    """
-
-    __slots__ = ("path",)
+    path: str
 
     def __init__(self, path: str | os.PathLike[str] | Location) -> None:
         text = path.path if isinstance(path, Location) else os.fspath(path)
@@ -59,8 +58,7 @@ class Location:
             text = unquote(urlsplit(text).path)
         if text.startswith(_S3):
             text = f"s3://{text.partition('://')[2]}"
-        #: The whole path: absolute, or a URI. It ends in no slash.
-        self.path: str = text.rstrip("/") if "://" in text else os.path.abspath(text)
+        object.__setattr__(self, "path", text.rstrip("/") if "://" in text else os.path.abspath(text))
 
     def __truediv__(self, name: str) -> Location:
         return Location(f"{self.path}/{name}")
@@ -68,23 +66,12 @@ class Location:
     def __str__(self) -> str:
         return self.path
 
-    def __repr__(self) -> str:
-        return f"Location({self.path!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Location) and self.path == other.path
-
-    def __hash__(self) -> int:
-        return hash(self.path)
-
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.path.rpartition("/")[2]
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine."""
         return "://" not in self.path
 
     def opened(self) -> tuple[fs.FileSystem, str]:
@@ -114,7 +101,6 @@ class Location:
             raise InputError(code="bad-path", path=self.path, reason=self._why(error)) from None
 
     def _why(self, error: Exception) -> str:
-        """The first line of an error of pyarrow, and what to check."""
         reason = str(error).partition("\n")[0][:300]
         return reason if self.is_local else f"{reason}; check the network and the credentials"
 
@@ -133,8 +119,7 @@ class Location:
             raise InputError(code="unreadable", path=self.path, reason=self._why(error)) from None
 
     def files(self) -> list[Location]:
-        """What is in the folder, by name, without files that `whole_file` has not finished; nothing where it
-        is not there."""
+        """What is in the folder, by name, without unfinished files; nothing where it is not there."""
         system, inner = self.opened()
         listed = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
         names = sorted(file.base_name for file in listed)
@@ -152,13 +137,11 @@ class Location:
             raise InputError(code="unreadable", path=self.path, reason=error.strerror or str(error)) from None
 
     def make_folder(self) -> Location:
-        """Make the folder and those above it, where they are missing."""
         system, inner = self.opened()
         system.create_dir(inner, recursive=True)
         return self
 
     def delete(self) -> None:
-        """Delete the file, or the folder with all that is in it; nothing where it is not there."""
         kind = self.kind()
         if kind is not None:
             system, inner = self.opened()
@@ -185,7 +168,6 @@ class Location:
             out.write(data)
 
     def write_table(self, table: pa.Table) -> None:
-        """Write a Parquet file."""
         with self.whole_file() as out:
             pq.write_table(table, out)
 

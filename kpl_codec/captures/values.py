@@ -51,7 +51,6 @@ class Values:
                 self._index += 1
 
     def finish(self) -> None:
-        """Call it after the last value."""
         if self._unknown_count < 2:
             self._has_captures()
             return
@@ -87,6 +86,5 @@ def _name(envelope: dict[str, Any], key: str) -> str | None:
 
 
 def _stream_of(record: Any) -> str | None:
-    """The stream in the ARN of a Lambda record."""
     arn = record.get("eventSourceARN") if isinstance(record, dict) else None
     return arn.rpartition("/")[2] if isinstance(arn, str) and ":kinesis:" in arn else None

@@ -57,9 +57,7 @@ def run(args: argparse.Namespace) -> int:
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = folder / "results"
     with progress(engine.progress, "checking"):
-        result = validate(
-            [str(folder / "capture")], shard_map, str(results), engine=engine, title="kpl-codec demo"
-        )
+        result = validate([str(folder / "capture")], shard_map, str(results), engine=engine)
     rows = by_writer(results)
     audited = _audit(folder, results)
     say("done")

@@ -69,7 +69,6 @@ def _kcl_of(vector: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lines(vector: Mapping[str, Any]) -> Iterator[str]:
-    """A decoding vector: its id and result, the question, and the answer that is right."""
     yield f"vector {vector['id']} {vector['result']}"
     yield f"decode {vector['input']['data']}"
     if "error" in vector:

@@ -40,7 +40,6 @@ class Judgement(NamedTuple):
 
 
 def question(vector: Mapping[str, Any]) -> dict[str, Any]:
-    """What a program is asked about ``vector``."""
     asked = {"op": vector["kind"], "id": vector["id"], **vector["input"]}
     if vector["kind"] == "shard-map":
         asked["probes"] = list(vector.get("lookups", {}))
@@ -110,7 +109,6 @@ def _expected_error(vector: Mapping[str, Any]) -> str:
 
 
 def _holds(data: Any, user_records: list[Any]) -> bool:
-    """Whether ``data`` is an aggregated record of these user records."""
     try:
         found = [
             user_record(r.partition_key, r.data, r.explicit_hash_key, r.tags)

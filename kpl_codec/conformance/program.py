@@ -29,11 +29,8 @@ class ProgramError(KplError, RuntimeError):
 
 
 class Program:
-    """A running program. Use as a context manager. ``timeout``: seconds that an answer may take. ``lines``:
-    it speaks lines instead of JSON (lines.py).
-
-    ``hello`` holds its name, version and the operations it knows. State: the process.
-    """
+    """A running program, as a context manager. ``timeout``: seconds that an answer may take. ``lines``: it
+    speaks lines instead of JSON. ``hello``: its name, version and the operations it knows."""
 
     def __init__(
         self,
@@ -41,12 +38,9 @@ class Program:
         *,
         lines: bool = False,
         timeout: float = 20.0,
-        env: Mapping[str, str] | None = None,
     ):
-        self.command = list(command)
-        self.timeout = timeout
+        self.command, self.timeout = list(command), timeout
         self._in_lines = lines
-        self._env = dict(env) if env is not None else None
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None]
         self._errors: IO[bytes]
@@ -73,7 +67,7 @@ class Program:
         try:
             process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-                text=True, encoding="utf-8", errors="replace", env=self._env,
+                text=True, encoding="utf-8", errors="replace",
             )  # fmt: skip
         except OSError as error:
             raise ProgramError(code="start", detail=f"{self.command[0]}: {error}") from error
@@ -133,7 +127,6 @@ class Program:
         return self._errors.read().decode(errors="replace")
 
     def close(self) -> None:
-        """End the process."""
         process, self._process = self._process, None
         if process is None:
             return

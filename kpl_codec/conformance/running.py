@@ -24,18 +24,15 @@ _CHARACTER, _ROOM = 7, 12
 
 
 def adapter_command(name: str) -> list[str]:
-    """The command that starts one of `ADAPTERS`."""
     return [sys.executable, "-m", f"{__package__}.program_{name}"]
 
 
 def vector_files() -> list[Path]:
-    """The vector files of this library."""
     folder = Path(__file__).parent / "vectors"
     return sorted(path for path in folder.glob("*.json") if path.name != "schema.json")
 
 
 def load(files: Iterable[Path]) -> list[dict[str, Any]]:
-    """All vectors of the files."""
     return [vector for path in files for vector in json.loads(path.read_text(encoding="utf-8"))["vectors"]]
 
 
@@ -67,9 +64,7 @@ def run(
     timeout: float = 20.0,
 ) -> Result:
     """Ask ``command`` about every vector whose operation it knows. ``lines``: it speaks lines, not JSON.
-
-    Raises ProgramError if the command cannot be started or does not introduce itself.
-    """
+    Raises ProgramError if it cannot be started or does not introduce itself."""
     with Program(command, lines=lines, timeout=timeout) as program:
         hello, known = program.hello, set(program.hello["ops"])
         fields = tuple(hello.get("fields", FIELDS))
@@ -105,10 +100,8 @@ def table(results: Sequence[Result]) -> str:
 
 
 def badge(result: Result) -> str:
-    """An SVG image: how many vectors pass, of how many that were asked.
-
-    Green: all. Yellow: no user record was lost or delivered wrong. Red: some were.
-    """
+    """An SVG image: how many vectors pass, of those that were asked. Green: all. Yellow: no user record was
+    lost or delivered wrong. Red: some were."""
     colour = _GREEN if result.conforms else _RED if LOSSES & result.grades.keys() else _YELLOW
     said = f"{result.grades['pass']} of {len(result.judgements)}"
     left, right = (len(text) * _CHARACTER + _ROOM for text in (_LABEL, said))

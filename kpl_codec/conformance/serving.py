@@ -34,7 +34,6 @@ def serve(name: str, version: str, operations: Mapping[str, Answer]) -> None:
 def user_record(
     partition_key: Any, data: bytes, explicit_hash_key: Any = None, tags: Any = ()
 ) -> dict[str, Any]:
-    """A user record as answers write it."""
     record: dict[str, Any] = {"data": data.hex()}
     for name, key in (("partition_key", partition_key), ("explicit_hash_key", explicit_hash_key)):
         if isinstance(key, bytes):  # some implementations return keys that are not text

@@ -31,7 +31,6 @@ class Kinds(NamedTuple):
         return list(self.schema(pa.schema([("data", pa.binary())])))[len(FIELDS) :]
 
     def schema(self, given: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns of the result of ``given``."""
         policy, *others = self
         options: dict[str, Any] = dict(zip(self._fields[1:], others, strict=True))
         return arrow.output_schema(given, policy, columns=columns, dictionaries=False, **options)

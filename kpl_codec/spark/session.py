@@ -84,7 +84,6 @@ def ensure_java() -> str:
 
 
 def _scratch() -> Path:
-    """A folder that is deleted when this process ends."""
     folder = tempfile.mkdtemp(prefix="kpl-codec-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

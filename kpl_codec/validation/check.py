@@ -89,7 +89,7 @@ def check(
             told: list[pa.RecordBatch] = []
             for made in deaggregator.process(with_shards(batch, shard_map, _IN)):
                 yield made
-                told += schemas.see(made, batch)
+                told += schemas.see(made)
             yield from told
         yield from schemas.versions()
 
@@ -136,11 +136,10 @@ class _Schemas:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        #: By version: how many user records, the first one, and who wrote its aggregate.
-        self._versions: dict[str, tuple[int, pa.RecordBatch, str]] = {}
+        #: By version: how many user records, and the first one.
+        self._versions: dict[str, tuple[int, pa.RecordBatch]] = {}
 
-    def see(self, rows: pa.RecordBatch, captured: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows about ``rows``, user records of the Kinesis records in ``captured``."""
+    def see(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         data = rows["data"]
         begins = pc.is_in(pc.binary_slice(data, 0, 2), pa.array((PLAIN, ZLIB), data.type))
         framed = pc.and_(begins, pc.greater_equal(pc.binary_length(data), HEADER_SIZE))
@@ -151,11 +150,10 @@ class _Schemas:
         numbers = ids.indices.to_numpy()
         for number, version in enumerate(map(version_id_text, ids.dictionary.to_pylist())):
             if version not in self._versions and len(self._versions) < _MOST_VERSIONS:
-                first = rows.slice(int(at[np.argmax(numbers == number)]), 1)
-                self._versions[version] = 0, first, _writer_of(first, captured)
+                self._versions[version] = 0, rows.slice(int(at[np.argmax(numbers == number)]), 1)
             if version in self._versions:
-                count, first, writer = self._versions[version]
-                self._versions[version] = count + int((numbers == number).sum()), first, writer
+                count, first = self._versions[version]
+                self._versions[version] = count + int((numbers == number).sum()), first
         yield from _told(rows, self._found(rows, at, numbers), self._schema)
 
     @staticmethod
@@ -178,23 +176,12 @@ class _Schemas:
                 yield row, error.code, error.describe()
 
     def versions(self) -> Iterator[pa.RecordBatch]:
-        """A row for each version."""
-        for version, (count, first, writer) in self._versions.items():
-            text = f"{count} user records of schema version {version}{writer}"
+        for version, (count, first) in self._versions.items():
+            text = f"{count} user records of schema version {version}"
             yield from _told(first, [(0, "schema-version", text)], self._schema)
 
 
-def _writer_of(user_record: pa.RecordBatch, captured: pa.RecordBatch) -> str:
-    """Who wrote its aggregate, as a part of a sentence."""
-    number = user_record["sequenceNumber"][0].as_py()
-    row = pc.index(captured["sequenceNumber"], number).as_py() if number is not None else -1
-    data = captured["data"][row].as_py() if row >= 0 else b""
-    sign = fingerprint(data, captured["partitionKey"][row].as_py()) if data.startswith(MAGIC) else None
-    return f", the first in an aggregate by {' or '.join(sign.writers)}" if sign is not None else ""
-
-
 def _told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """One row for each."""
     found = list(about)
     if found:
         rows, codes, texts = (pa.array(column) for column in zip(*found, strict=True))

@@ -39,7 +39,6 @@ def validate(
     output: str | Location,
     *,
     engine: Engine,
-    title: str | None = None,
     task_bytes: int | None = None,
     user_records: bool = True,
 ) -> Validation:
@@ -53,7 +52,7 @@ def validate(
     # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
     each = sum(piece.weight for piece in pieces) // (4 * engine.cores)
     tasks = pack(pieces, task_bytes=task_bytes or max(2 << 20, min(64 << 20, each)))
-    return _run(Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs, title)
+    return _run(Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs=inputs)
 
 
 def validate_stream(
@@ -65,7 +64,6 @@ def validate_stream(
     engine: Engine,
     start: Start = "TRIM_HORIZON",
     only: Sequence[Place] | None = None,
-    title: str | None = None,
     user_records: bool = True,
 ) -> Validation:
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
@@ -91,16 +89,14 @@ def validate_stream(
             channel_findings(subscribers_of(client, stream), aggregated_records) if aggregated_records else ()
         )
 
-    return _run(job, engine, [stream], title, source, of_channels)
+    return _run(job, engine, of_channels, inputs=[stream], source=source)
 
 
 def _run(
     job: Job,
     engine: Engine,
-    inputs: Sequence[str],
-    title: str | None,
-    source: str | None = None,
     more: Callable[[int], Iterable[Finding]] = lambda aggregated_records: (),
+    **about: Any,
 ) -> Validation:
     output = job.output
     prepare_output(output)
@@ -116,4 +112,4 @@ def _run(
     except BaseException:
         discard(output)
         raise
-    return finish(output, job.shard_map, inputs=inputs, title=title, source=source, more=more)
+    return finish(output, job.shard_map, more, **about)

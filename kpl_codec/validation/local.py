@@ -123,7 +123,6 @@ class _Worker:
             self._process.stdin.flush()
 
     def do(self, number: int) -> None:
-        """Does a task; raises what it raises, and WorkerLost."""
         assert self._process.stdout is not None
         self._send(number)
         try:

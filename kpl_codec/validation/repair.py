@@ -1,6 +1,5 @@
-"""Puts the user records again that the KCL drops: first a plan, then the puts with a log.
-
-The plan has a decision for every user record that the KCL drops:
+"""Puts the user records again that the KCL drops: first a plan, then the puts with a log. The plan's
+decisions:
 
     put                   it is put again, aggregated per shard
     already-delivered     an equal user record (keys and data) is delivered: its producer sent it again when
@@ -8,15 +7,12 @@ The plan has a decision for every user record that the KCL drops:
     cannot                its partition key is not known, or may not be written
 
 Each copy has a tag that names its original (`repaired`). By it the next `validate` reports the originals as
-repaired, and no plan has them again. Applying skips user records in the log, so a second run after a failure
-puts the rest. If a process is killed, at most 2 * LOG_EVERY (500) user records were put without a log entry;
-the next run puts them again.
+repaired, and no plan has them again. If a process is killed, at most 2 * LOG_EVERY user records were put
+without a log entry; the next run puts them again.
 
     out/repair/plan/      Parquet, with the user records themselves, one file for some shards
     out/repair/log/       JSON Lines: one per user record put, or given up with its error
     out/repair/record.json   the stream, and the sums
-Memory of a plan: the lost user records of some shards, and about 300 bytes for each of their Kinesis records.
-Specification: spec/07-spark.md, SPK-30 to SPK-33 and SPK-46.
 """
 
 from __future__ import annotations
@@ -71,7 +67,6 @@ class RepairError(KplError, ValueError):
     todo = "First kpl-codec validate, then repair, then repair with --apply."
 
     def describe(self) -> str:
-        """The text without the requirement."""
         return f"cannot repair from {self.path}: {self._WHY.get(self.code, self.code)}"
 
 
@@ -103,11 +98,8 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
 
 
 def plan_repair(output: str | Location) -> dict[str, int]:
-    """Write the plan. Returns the number of user records by decision. Raises RepairError (no-results,
-    planned, several-streams).
-
-    An incomplete plan that a killed process left is replaced.
-    """
+    """Write the plan, in place of one that a killed process left. Returns the number of user records by
+    decision. Raises RepairError (no-results, planned, several-streams)."""
     folder = Location(output)
     check_results(folder, planned=False)
     # A plan is applied to one stream; it must not contain records of another.
@@ -126,10 +118,10 @@ def apply_repair(
     """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
     this run), put-before, failed, already-delivered, cannot.
 
-    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client` (region, profile, role_arn ...).
-    ``stream``: a name or an ARN. If ``output`` is a local folder, two runs at once share the plan files;
-    elsewhere only one run is allowed. ``on_file``: called with the plan files that are done, and all.
-    Raises RepairError (no-plan, other-stream).
+    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. If
+    ``output`` is a local folder, two runs at once share the plan files; elsewhere only one run is allowed.
+    ``on_file``: called with the plan files that are done, and all. Raises RepairError (no-plan,
+    other-stream).
     """
     folder = Location(output)
     check_results(folder, planned=True)

@@ -61,7 +61,6 @@ def _sound(row: dict[str, Any]) -> bool:
 
 
 def _may_be_sub_sequence_number(value: object) -> bool:
-    """-1 for a Kinesis record as a whole, or the number in it."""
     return type(value) is int and -1 <= value < _MOST_USER_RECORDS
 
 
@@ -79,11 +78,9 @@ class Log:
         return {old for file in files if file.name.endswith(".jsonl") for old, _ in read_copies(file)}
 
     def add(self, entry: dict[str, Any]) -> None:
-        """Another line, for the next `write`."""
         self._lines.append(json.dumps(entry) + "\n")
 
     def write(self) -> None:
-        """Write the lines added since the last time."""
         if self._lines:
             segment = self._folder / f"{self._prefix}{self._attempt}.{self._segment:06d}.jsonl"
             segment.write("".join(self._lines).encode())

@@ -47,8 +47,11 @@ _BUCKETS = 64
 _Contents = tuple[str | None, str | None, bytes]
 
 
+_KEYS = ["shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "explicitHashKey"]
+
+
 class _Row(NamedTuple):
-    """A user record as far as a decision needs it."""
+    """The values of `_KEYS`."""
 
     shard_id: str | None
     sequence_number: str | None
@@ -56,14 +59,9 @@ class _Row(NamedTuple):
     partition_key: str | None
     explicit_hash_key: str | None
 
-    @property
     def order(self) -> tuple[int, str, int]:
-        """Where it lies in its shard."""
         number = self.sequence_number or ""
         return len(number), number, self.sub_sequence_number
-
-
-_KEYS = ["shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "explicitHashKey"]
 
 
 def streams_of(output: Location) -> set[str]:
@@ -128,8 +126,7 @@ def _contents(row: _Row, data: Any) -> _Contents:
 
 
 def _already_delivered(output: Location, sent_again: set[tuple[str | None, str | None]]) -> set[_Row]:
-    """The lost user records of these Kinesis records of which an equal one is delivered: as many as are, the
-    last ones."""
+    """The lost user records of these Kinesis records of which equal ones are delivered: as many, the last."""
     if not sent_again:
         return set()
     lost: dict[_Contents, set[_Row]] = defaultdict(set)
@@ -152,7 +149,7 @@ def _already_delivered(output: Location, sent_again: set[tuple[str | None, str |
     return {
         row
         for contents, rows in lost.items()
-        for row in sorted(rows, key=lambda row: row.order, reverse=True)[: len(copies[contents])]
+        for row in sorted(rows, key=_Row.order, reverse=True)[: len(copies[contents])]
     }
 
 

@@ -55,7 +55,6 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 
 
 def _rows(system: Any, files: list[str], part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """The rows of one of so many parts of equal size."""
     for path in files:
         with pq.ParquetFile(path, filesystem=system) as file:
             for batch in file.iter_batches():

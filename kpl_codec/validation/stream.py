@@ -65,7 +65,6 @@ def _date_of(answer: Mapping[str, Any]) -> datetime:
 
 
 def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA. Raises StreamUnavailable."""
     from ..aws.client import kinesis_client
     from ..aws.cursor import Pace, ShardCursor
     from ..aws.reading import PATIENCE, POLL_INTERVAL, place_of

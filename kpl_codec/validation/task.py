@@ -103,7 +103,6 @@ class Job:
         yield from judged(checked, self.shard_map, work, part_name(number), self.repaired)
 
     def run(self, number: int) -> int:
-        """Does a task: writes its files; gives the number of user records."""
         rows = self.rows(number)
         # SPK-94: "Where the caller wants no user records, the findings, counts, summary and report MUST be
         # the same without them."
@@ -113,7 +112,6 @@ class Job:
 
 
 def part_name(number: int) -> str:
-    """What the files of a task are called."""
     return f"part-{number:05d}"
 
 
@@ -129,7 +127,6 @@ def users_folder(output: Location) -> Location:
 
 
 def make_folders(work: Location) -> None:
-    """The folders that `judged` writes to."""
     for name in ("findings", "kinesis-records", "copies", "tally"):
         (work / name).make_folder()
 
@@ -184,7 +181,6 @@ def judged(
 
 
 def discard(output: Location) -> None:
-    """Delete what tasks have written."""
     work_folder(output).delete()
     users_folder(output).delete()
 

@@ -9,7 +9,6 @@ from typing import Any
 
 
 def main() -> None:
-    """Does tasks until there are no more."""
     # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

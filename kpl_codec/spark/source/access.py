@@ -49,11 +49,9 @@ class Access:
         self._asking = threading.Lock()
 
     def now_ms(self) -> int:
-        """In ms since 1970, by this machine's clock."""
         return int(self.now() * 1000)
 
     def pace(self) -> Pace:
-        """A pace that takes what the options allow on a shard."""
         options = self.options
         return Pace(options.calls_per_second, options.bytes_per_second, clock=self.clock)
 
@@ -91,7 +89,6 @@ class Access:
             return self._retention or SHORTEST_RETENTION
 
     def report_loss(self, shard_id: str, place: Place, code: str, reason: str) -> None:
-        """Raise DataLoss, or log it if loss is allowed."""
         number = place.sequence_number if place.names_record else None
         loss = DataLoss(shard_id=shard_id, sequence_number=number, code=code, reason=reason)
         if self.options.fail_on_data_loss:

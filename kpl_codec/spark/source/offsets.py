@@ -146,11 +146,8 @@ def is_sequence_number(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A query's place on every shard. ``shards`` has drained ones, too, while they are listed.
-
-    ``listed``: when the shards were listed (ms since 1970). All records of a shard that is not among them
-    arrived later.
-    """
+    """A query's place on every shard. ``shards`` has drained ones, too, while they are listed. ``listed``:
+    when (ms since 1970). All records of a shard that is not among them arrived later."""
 
     stream: str
     shards: Mapping[str, BatchEnd]
@@ -201,7 +198,6 @@ def piece_of(shard_id: str, start: Place | None, end: BatchEnd) -> Piece | None:
 
 
 def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[Piece]:
-    """The pieces of a batch, shard by shard."""
     # EFO-9: "A batch MUST have at most one piece of each shard."
     pieces = []
     for shard_id, ends in end.shards.items():

@@ -53,7 +53,6 @@ def _number(low: int, number: Callable[[str], float] = int) -> Kind:
 
 
 def _limit(factor: int = 1) -> Kind:
-    """0 is no limit."""
     number = _number(0, int if factor == 1 else float)
     return Kind(number.expected, lambda text: int(number.value(text) * factor) or None)
 
@@ -178,5 +177,4 @@ def option_values(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def changes_nothing(name: str, reason: str) -> None:
-    """Warn of an option that was given."""
     _log.warning("option %s changes nothing: %s", name, reason)

@@ -40,7 +40,6 @@ class Connection:
     session_token: str | None = field(repr=False)
 
     def client(self) -> Any:
-        """A Kinesis client; the same one for the same settings in one process."""
         return _client(os.getpid(), self)
 
 
@@ -62,10 +61,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All options, checked. ``repr`` hides secrets. It is pickled for every task.
-
-    Times are seconds, but ``max_span``, which is milliseconds of arrival time.
-    """
+    """All options, checked. Times are seconds, but ``max_span``, which is milliseconds of arrival time."""
 
     stream_name: str
     stream_arn: str | None
@@ -91,12 +87,10 @@ class Options:
     consumer: Consumer | None
 
     def client(self) -> Any:
-        """A Kinesis client; the same one for the same settings in one process."""
         return self.connection.client()
 
     @property
     def called(self) -> str:
-        """The stream's ARN if given, else its name."""
         return self.stream_arn or self.stream_name
 
 
@@ -127,7 +121,6 @@ def parse_options(options: Mapping[str, str]) -> Options:
 
 
 def _fields(made: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of options whose fields a dataclass has."""
     return {name: value for name, value in values.items() if name in made.__dataclass_fields__}
 
 

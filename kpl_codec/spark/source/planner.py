@@ -49,7 +49,6 @@ class Planner:
         return self._lineage
 
     def shard(self, shard_id: str) -> ShardPlanner:
-        """The planner of one shard."""
         if shard_id not in self._shards:
             self._shards[shard_id] = ShardPlanner(shard_id, self._access, self.hints)
         return self._shards[shard_id]
@@ -59,11 +58,8 @@ class Planner:
         check_position(option, position, self.lineage(), self._access.now_ms())
 
     def begin_at(self, position: Position) -> StreamOffset:
-        """The start of every present shard, before the first batch.
-
-        LATEST is now, by this machine's clock. Where ``position`` names shards, their ancestors count as
-        drained and all others begin at TRIM_HORIZON. Raises OptionError for a position that cannot be.
-        """
+        """The start of every present shard. LATEST is now, by this machine's clock. Where ``position`` names
+        shards, their ancestors count as drained and all others begin at TRIM_HORIZON. Raises OptionError."""
         lineage = self.lineage(fresh=True)
         self.check("startingPosition", position)
         now = self._access.now_ms()
@@ -160,7 +156,6 @@ class Planner:
         return replace(listed, shards={**listed.shards, **moved})
 
     def _moved(self, starts: dict[str, BatchEnd], caps: Caps) -> dict[str, BatchEnd]:
-        """Where the batch ends on each shard."""
         tips = self._tips or {}
         idle = {key: self.shard(key).not_due(start, len(starts)) for key, start in starts.items()}
         due = [key for key, end in idle.items() if end is None]

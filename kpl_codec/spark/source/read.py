@@ -141,7 +141,6 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         return ReadMaxRows(options.max_records or 2**31 - 1)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
-        """Where the next batch ends: ``start`` itself if there is nothing to read."""
         # SPK-63: "A query that finds nothing to read MUST wait between two looks."
         time.sleep(max(0.0, self._next_look - time.monotonic()))
         options, planner = self.options, self.planner
@@ -167,7 +166,6 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         return self._known
 
     def _wait(self, seconds: float) -> None:
-        """Before the next look."""
         self._next_look = max(self._next_look, time.monotonic() + seconds)
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -196,7 +194,6 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         """Nothing to do: Spark has the checkpoint."""
 
     def stop(self) -> None:
-        """The query ends: its consumer is deregistered if the options ask for it."""
         consumer = self.options.consumer
         if consumer is not None and consumer.deregister and self._consumer is not None:
             StreamConsumers(self.options.client(), patience=60.0).deregister(self._consumer)

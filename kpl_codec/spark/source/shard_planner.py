@@ -135,11 +135,9 @@ class ShardPlanner:
         return Tip(self.cursor(LATEST))
 
     def before(self, when: int) -> Tip:
-        """The tip at a time (ms since 1970)."""
         return Tip(self.cursor(at_time(when)))
 
     def first(self, place: Place) -> str | None:
-        """The sequence number of the first record after ``place``."""
         look = self.look(BatchEnd(place))
         return look.arrivals[0].sequence_number if look.arrivals else None
 
@@ -252,7 +250,6 @@ class ShardPlanner:
         self._kept = kept
 
     def forget(self) -> None:
-        """The batch does not end at the cursor."""
         self._kept = None
 
     def not_due(self, start: BatchEnd, shards: int) -> BatchEnd | None:
@@ -378,7 +375,6 @@ class ShardPlanner:
         return True
 
     def _lost(self, place: Place, code: str, reason: str, limit: int) -> Look:
-        """The rest of a shard, if loss is allowed."""
         self.report(place, code, reason)
         look = self._left(place, limit, gone=code == "shard-gone")
         look.lost = look.start_gone = True

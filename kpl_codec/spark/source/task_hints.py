@@ -34,7 +34,6 @@ class TaskHints:
         self._lock = threading.Lock()
 
     def pace(self, shard_id: str) -> Pace:
-        """The pace of all calls of the planner on a shard."""
         with self._lock:
             return self._paces.setdefault(shard_id, self._access.pace())
 

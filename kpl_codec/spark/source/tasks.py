@@ -47,7 +47,6 @@ KINESIS_FIELDS = tuple(
 
 
 def arrow_schema(options: Options) -> pa.Schema:
-    """The columns of a read, in order."""
     kinesis = pa.schema(KINESIS_FIELDS)
     if options.policy == "none":
         return kinesis
@@ -163,7 +162,6 @@ class PieceReader:
 
 
 def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Records as GetRecords gives them -> columns."""
     count = len(records)
     columns: Mapping[str, list[Any]] = {
         "streamName": [stream] * count,

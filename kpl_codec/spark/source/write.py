@@ -132,7 +132,6 @@ class _Writer:
 
 
 def _rows(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Rows by the names of `_COLUMNS`."""
     for item in items:
         if hasattr(item, "to_pylist"):
             names = [_STANDARD[name.lower()] for name in item.schema.names]

@@ -48,7 +48,6 @@ class SparkEngine:
         return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
     def run(self, job: Job) -> None:
-        """Runs every task in one Spark job."""
         work = shared(self.spark, job)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,5 +60,4 @@ class SparkEngine:
 
 
 def count_batch(user_records: int) -> pa.RecordBatch:
-    """A batch of WRITTEN."""
     return pa.RecordBatch.from_arrays([pa.array([user_records], pa.int64())], ["userRecords"])

@@ -57,7 +57,6 @@ def in_one_go() -> bool:
 
 
 def _captured(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of Kinesis records in the columns of a capture."""
     given = {
         field.name: batch[field.name].cast(field.type)
         for field in CAPTURE_SCHEMA
