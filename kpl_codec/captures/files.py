@@ -86,10 +86,7 @@ def _files(path: str) -> list[tuple[str, int]]:
         if not found:
             raise InputError(code="no-files", path=path)
     return sorted(
-        (
-            location.path + file.path[len(inner) :],
-            (file.size or 0) if file.type == fs.FileType.File else -1,
-        )
+        (location.path + file.path[len(inner) :], (file.size or 0) if file.type == fs.FileType.File else -1)
         for file in found
     )
 

@@ -32,13 +32,7 @@ class Program:
     """A running program, as a context manager. ``timeout``: seconds that an answer may take. ``lines``: it
     speaks lines instead of JSON. ``hello``: its name, version and the operations it knows."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        lines: bool = False,
-        timeout: float = 20.0,
-    ):
+    def __init__(self, command: Sequence[str], *, lines: bool = False, timeout: float = 20.0):
         self.command, self.timeout = list(command), timeout
         self._in_lines = lines
         self._process: subprocess.Popen[str] | None = None

@@ -15,22 +15,19 @@ Specification: spec/07-spark.md, SPK-1 to SPK-9, SPK-77.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..deaggregation.policies import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
 from .columns import Kinds, folding, matched, output_schema, with_shard_column, without_others
-from .shared import keep_modules, shared
+from .shared import keep_modules, opened, shared
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_log = logging.getLogger("kpl_codec.spark")
 _Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
@@ -194,21 +191,15 @@ def _task(
         check_max_size(size)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
+        from ..arrow import DEFAULT_BATCH_BYTES, coalesce
         from ..captures.shards import with_shards
 
         keep_modules()
         shard_map = known()
         if find_shards:
             batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
-        for first in batches:  # at most one, followed by all the others
-            schema = first.schema
-            deaggregator = Deaggregator(schema, policy, shard_map=shard_map, dictionaries=False, **options)
-            rows = (deaggregator.process(batch) for batch in chain([first], batches))
-            yield from coalesce(chain.from_iterable(rows), DEFAULT_BATCH_BYTES)
-            if deaggregator.counts.dropped:
-                # SPK-6: "What the kcl policy drops MUST be logged by each task, by reason."
-                _log.warning("dropped as the KCL does: %s", dict(deaggregator.counts.dropped))
+        rows = opened(batches, policy, shard_map=shard_map, **options)
+        yield from coalesce(rows, DEFAULT_BATCH_BYTES)
 
     return run
 

@@ -23,11 +23,7 @@ from .shard_planner import Caps, ShardPlanner
 from .tasks import CARRIED_BY_TASK, KinesisPartition, TaskReader, kinesis_batch, name_of, shared_out
 
 try:  # PySpark 4.2 and newer
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow for it
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
 

@@ -5,18 +5,19 @@ where they are used: all else is pickled.
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from ...arrow import FIELDS, Deaggregator, coalesce, output_schema
+from ...arrow import FIELDS, coalesce, output_schema
 from ...aws.cursor import MOST_RECORDS, Pace
 from ...aws.shard_map import fetch_shard_map
 from ...shards.lineage import Lineage
@@ -24,13 +25,13 @@ from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import ShardMap
 from ..columns import arrow_schema_of
+from ..shared import opened
 from .access import GONE, Access
 from .offsets import Piece
 from .options import Connection, Options
-from .side_by_side import side_by_side
 
-_log = logging.getLogger("kpl_codec.spark")
-
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 #: Seconds that a task waits for a record that the driver has seen.
 _CATCH_UP: Final = 30.0
 _FEW_RECORDS: Final = 1000
@@ -196,36 +197,47 @@ class TaskReader:
                 for piece, records in side_by_side(reader.records, partition.pieces)
             )
         if options.policy != "none":
-            source = self._deaggregated(source, partition)
+            listing, shard_map = partition.listing, None
+            if listing is not None:
+                shard_map = _shard_map(options.connection, options.called, listing)
+            source = opened(
+                source,
+                options.policy,
+                shard_map=shard_map,
+                tags=options.tags,
+                max_decompressed_size=options.max_decompressed_size,
+                unframe=options.unframe,
+                max_batch_bytes=options.max_batch_bytes,
+            )
         for batch in coalesce(source, options.max_batch_bytes):
             by_name = {name.lower(): batch.column(name) for name in batch.schema.names}
             columns = [by_name[field.name.lower()].cast(field.type) for field in out]
             yield pa.RecordBatch.from_arrays(columns, schema=out)
 
-    def _deaggregated(
-        self, source: Iterator[pa.RecordBatch], partition: KinesisPartition
-    ) -> Iterator[pa.RecordBatch]:
-        options = self.options
-        assert options.policy != "none"
-        shard_map = None
-        if partition.listing is not None:
-            shard_map = _shard_map(options.connection, options.called, partition.listing)
-        deaggregator = Deaggregator(
-            pa.schema(KINESIS_FIELDS),
-            options.policy,
-            shard_map=shard_map,
-            tags=options.tags,
-            max_decompressed_size=options.max_decompressed_size,
-            unframe=options.unframe,
-            dictionaries=False,
-            max_batch_bytes=options.max_batch_bytes,
-        )
-        for batch in source:
-            yield from deaggregator.process(batch)
-        if deaggregator.counts.dropped:
-            _log.warning(
-                "%s: as the KCL does, %s user records were dropped: %s",
-                ", ".join(sorted({piece.shard_id for piece in partition.pieces})) or "records of the planner",
-                deaggregator.counts.dropped.total(),
-                dict(deaggregator.counts.dropped),
-            )
+
+def side_by_side(
+    read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = 8
+) -> Iterator[tuple[_Item, _Result]]:
+    """``read`` of each item, in threads; the results of an item keep their order. At most one result of each
+    thread waits. The first error of a thread is raised here."""
+    if len(items) == 1:
+        yield from ((items[0], result) for result in read(items[0]))
+        return
+    left = iter(items)
+    asked: dict[Future[_Result | None], tuple[_Item, Iterator[_Result]]] = {}
+    with ThreadPoolExecutor(threads, "kpl-codec read") as pool:
+
+        def ask(item: _Item, results: Iterator[_Result]) -> None:
+            asked[pool.submit(next, results, None)] = item, results
+
+        for item in islice(left, threads):
+            ask(item, read(item))
+        while asked:
+            for future in wait(asked, return_when=FIRST_COMPLETED).done:
+                item, results = asked.pop(future)
+                result = future.result()
+                if result is not None:
+                    ask(item, results)
+                    yield item, result
+                elif (following := next(left, None)) is not None:
+                    ask(following, read(following))
