@@ -1,12 +1,5 @@
 """DataFrame in, DataFrame out, by `kpl_codec.arrow`. PySpark 3.5 or newer, also Connect.
 
-    deaggregate(df)                          # user records; the job fails at the first broken frame
-    deaggregate(df, columns=["data"])        # only the columns named: faster
-    deaggregate(df, "report")                # user records and every defect, as rows
-    verify(df, shard_map)                    # the same, with the placement of each user record
-    df.where(is_aggregated("data"))          # in the JVM, without Python
-    register_table_function(spark)           # SELECT * FROM kpl_deaggregate(TABLE(records))
-
 The DataFrame needs a binary column ``data``; ``streamName``, ``shardId``, ``sequenceNumber``,
 ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present. Other columns
 are copied. kpl_codec must be installed where the workers run.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import reduce
 
@@ -124,11 +125,11 @@ def _written(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Ite
     for row in rows:
         data, outer_key = (batch[name][row].as_py() for name in ("data", "partitionKey"))
         sign = fingerprint(data, outer_key, OTHERS) if data and data.startswith(MAGIC) else None
-        if sign is None or sign.name in named:
-            continue
-        named.add(sign.name)
-        # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
-        yield row, "writer" if sign.swaps is None else "swapped-keys", str(sign)
+        if sign is not None and sign.name not in named:
+            named.add(sign.name)
+            # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding,
+            # `swapped-keys`."
+            yield row, "writer" if sign.swaps is None else "swapped-keys", str(sign)
 
 
 class _Schemas:
@@ -137,7 +138,8 @@ class _Schemas:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         #: By version: how many user records, and the first one.
-        self._versions: dict[str, tuple[int, pa.RecordBatch]] = {}
+        self._counts = Counter[str]()
+        self._first: dict[str, pa.RecordBatch] = {}
 
     def see(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         data = rows["data"]
@@ -149,11 +151,9 @@ class _Schemas:
         ids = pc.binary_slice(data.take(pa.array(at)), 2, HEADER_SIZE).dictionary_encode()
         numbers = ids.indices.to_numpy()
         for number, version in enumerate(map(version_id_text, ids.dictionary.to_pylist())):
-            if version not in self._versions and len(self._versions) < _MOST_VERSIONS:
-                self._versions[version] = 0, rows.slice(int(at[np.argmax(numbers == number)]), 1)
-            if version in self._versions:
-                count, first = self._versions[version]
-                self._versions[version] = count + int((numbers == number).sum()), first
+            if version in self._first or len(self._first) < _MOST_VERSIONS:
+                self._counts[version] += int((numbers == number).sum())
+                self._first.setdefault(version, rows.slice(int(at[np.argmax(numbers == number)]), 1))
         yield from _told(rows, self._found(rows, at, numbers), self._schema)
 
     @staticmethod
@@ -176,8 +176,8 @@ class _Schemas:
                 yield row, error.code, error.describe()
 
     def versions(self) -> Iterator[pa.RecordBatch]:
-        for version, (count, first) in self._versions.items():
-            text = f"{count} user records of schema version {version}"
+        for version, first in self._first.items():
+            text = f"{self._counts[version]} user records of schema version {version}"
             yield from _told(first, [(0, "schema-version", text)], self._schema)
 
 

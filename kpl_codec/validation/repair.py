@@ -102,7 +102,6 @@ def plan_repair(output: str | Location) -> dict[str, int]:
     decision. Raises RepairError (no-results, planned, several-streams)."""
     folder = Location(output)
     check_results(folder, planned=False)
-    # A plan is applied to one stream; it must not contain records of another.
     if len(streams_of(folder)) > 1:
         raise RepairError(code="several-streams", path=folder.path)
     return write_plan(folder)

@@ -1,9 +1,7 @@
-"""Writing a DataFrame to a stream through the producer: aggregated, checked, at least once.
-
-A task first checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits
-until each is in the stream. A row that cannot be delivered fails the task. Kinesis has no transactions: if
-Spark repeats a task or batch, its rows are written again. Specification: spec/07-spark-source.md, SPK-67 to
-SPK-69, SPK-73.
+"""Writing a DataFrame to a stream through the producer: aggregated, checked, at least once. A task first
+checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits until each is in
+the stream. A row that cannot be delivered fails the task. Kinesis has no transactions: if Spark repeats a
+task or batch, its rows are written again. Specification: spec/07-spark-source.md, SPK-67 to SPK-69, SPK-73.
 """
 
 from __future__ import annotations
