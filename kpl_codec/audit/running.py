@@ -10,7 +10,7 @@ from ..captures import Location
 from ..errors import KplError
 from ..ledger import Row, digest_of
 from ..shards.stream import stream_of
-from ..validation.repaired import read_copies
+from ..validation.repair_files import read_copies
 from .handled import read_handled, read_produced
 from .judge import judge
 from .names import NAMED, Name, Names, runs_of

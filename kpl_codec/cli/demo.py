@@ -54,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = folder / "results"
     with progress(engine.progress, "checking"):
-        result = validate(
-            [str(folder / "capture")], shard_map, str(results), engine=engine, title="kpl-codec demo"
-        )
+        result = validate([str(folder / "capture")], shard_map, str(results), engine=engine)
     told = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
     say("done")
     show(*told, *_where_to_look(folder))
