@@ -23,7 +23,7 @@ from ..pictures.terminal import drop_output, note, write
 from ..watch import Limits, WatchFinding
 from ..watch.measures import Measure
 from ..watch.watch import SHORTEST_SLOT
-from .options import above_zero, add_aws, add_fail_on, add_json, add_since, add_stream, duration
+from .options import above_zero, add, add_aws, add_shared
 from .source import UsageError, client_of
 
 if TYPE_CHECKING:
@@ -58,32 +58,31 @@ def _url(text: str) -> str:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_stream(parser, "the stream")
+    add_shared(parser, "--stream", use="the stream")
     reading = parser.add_argument_group("what is read")
     text = "of each shard's time, as 5%% or 0.05 (default: 5%%)"
-    reading.add_argument("--share", type=_share, default=0.05, metavar="SHARE", help=text)
-    text = "from one look at a shard to the next (default: 20s)"
-    reading.add_argument("--period", type=duration, default=20.0, metavar="DURATION", help=text)
-    reading.add_argument("--all", action="store_true", help="read everything, not a share")
-    add_since(reading, "latest; anything else needs --all")
+    add(reading, "--share SHARE", text, type=_share, default=0.05)
+    add(reading, "--period DURATION", "from one look at a shard to the next (default: 20s)", default=20.0)
+    add(reading, "--all", "read everything, not a share")
+    add_shared(reading, "--since", begin="latest; anything else needs --all")
     for name in ("calls", "bytes"):
         text = f"{name} a second on all shards (default: {Limits._field_defaults[name]:,.0f})"
-        reading.add_argument(f"--max-{name}", type=above_zero, metavar="N", help=text)
+        add(reading, f"--max-{name} N", text, type=above_zero)
     telling = parser.add_argument_group("what is told")
-    add_json(telling, lines=True)
-    telling.add_argument("--names", action="store_true", help="show hot partition keys, not their hash keys")
-    telling.add_argument("--webhook", type=_url, metavar="URL", help="post findings there in Slack's format")
+    add(telling, "--json", "print a JSON object a line")
+    add(telling, "--names", "show hot partition keys, not their hash keys")
+    add(telling, "--webhook URL", "post findings there in Slack's format", type=_url)
     text = "show the last hour at http://ADDRESS:PORT/ (default address: 127.0.0.1)"
-    telling.add_argument("--page", type=_page, metavar="[ADDRESS:]PORT", help=text)
-    telling.add_argument("--otel", action="store_true", help="metrics through the OpenTelemetry API")
-    telling.add_argument("--emf", action="store_true", help="metrics as CloudWatch EMF lines, every minute")
+    add(telling, "--page [ADDRESS:]PORT", text, type=_page)
+    add(telling, "--otel", "metrics through the OpenTelemetry API")
+    add(telling, "--emf", "metrics as CloudWatch EMF lines, every minute")
     ending = parser.add_argument_group("when it ends")
-    ending.add_argument("--for", dest="seconds", type=duration, metavar="DURATION", help="end after so long")
+    add(ending, "--for DURATION", "end after so long", dest="seconds")
     text = "end when every shard was looked at; with --all, when the end of every shard was reached"
-    ending.add_argument("--once", action="store_true", help=text)
-    add_fail_on(ending)
+    add(ending, "--once", text)
+    add_shared(ending, "--fail-on")
     text = "only print alarms for the metrics, or a CloudFormation template of a Lambda function that watches"
-    parser.add_argument("--print", choices=(*FORMS, "function"), help=text)
+    add(parser, "--print", text, choices=(*FORMS, "function"))
     add_aws(parser)
 
 

@@ -278,27 +278,26 @@ def test_the_policy_stops_what_escaping_might_have_missed(browser: Browser, page
 # -- everybody -------------------------------------------------------------------------------------
 
 CONTRAST = """(() => {
-  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number); const light = ([r, g, b]) => [r, g,
+  b].map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-  const ground = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || c[3] > 0) return c; } return parse(getComputedStyle(document.body).backgroundColor); };
+  const ground = (e) => { for (; e; e = e.parentElement) { const c =
+  parse(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] > 0) return c; } return parse(getComputedStyle(document.body).backgroundColor);
+    };
   const poor = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const seen = new Set();
   while (walk.nextNode()) {
-    const e = walk.currentNode.parentElement;
-    if (!walk.currentNode.data.trim() || seen.has(e) || e.closest("script, title, .hidden, option, .skip")) continue;
-    seen.add(e);
-    if (!e.getClientRects().length) continue;
-    const style = getComputedStyle(e);
-    const svg = e.namespaceURI.endsWith("svg");
-    const ink = light(parse(svg ? style.fill : style.color)), under = light(ground(svg ? e.closest("div") : e));
-    const ratio = (Math.max(ink, under) + .05) / (Math.min(ink, under) + .05);
-    if (ratio < 4.5) poor.push([ratio.toFixed(2), e.tagName, e.className.baseVal ?? e.className, e.textContent.slice(0, 40)]);
+    const e = walk.currentNode.parentElement; if (!walk.currentNode.data.trim() || seen.has(e) ||
+    e.closest("script, title, .hidden, option, .skip")) continue; seen.add(e); if (!e.getClientRects().length)
+    continue; const style = getComputedStyle(e); const svg = e.namespaceURI.endsWith("svg"); const ink =
+    light(parse(svg ? style.fill : style.color)), under = light(ground(svg ? e.closest("div") : e)); const
+    ratio = (Math.max(ink, under) + .05) / (Math.min(ink, under) + .05); if (ratio < 4.5)
+    poor.push([ratio.toFixed(2), e.tagName, e.className.baseVal ?? e.className, e.textContent.slice(0, 40)]);
   }
   return [seen.size, poor];
-})()"""  # noqa: E501
+})()"""
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
