@@ -19,7 +19,6 @@ class EmfLines(Outlet):
         self._every = Every(60.0)
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Write them if the minute is over."""
         if self._every.due(now):
             for line in self._emf.lines(measured, now):
                 sys.stdout.write(json.dumps(line) + "\n")

@@ -62,7 +62,6 @@ def rect(x: float, y: float, width: float, height: float, css: str | None, tip: 
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> Svg:
-    """A straight line."""
     return element("line", {"x1": float(x1), "y1": float(y1), "x2": float(x2), "y2": float(y2), "class": css})
 
 

@@ -65,7 +65,6 @@ _SUMS = {
 
 
 def _sample_key(finding: Finding) -> tuple[bytes, str]:
-    """Sort key for order-independent sampling of findings."""
     place = repr(
         (
             finding.shard_id,
@@ -135,14 +134,12 @@ class Tally:
             self._coarsen()
 
     def _known(self, shard_id: str | None) -> str | None:
-        """``shard_id``, or `OTHERS` where there are too many to tell apart."""
         if shard_id not in self.shards and len(self.shards) >= MAX_SHARDS:
             shard_id = OTHERS
         self.shards.setdefault(shard_id, [0, 0, None, None])
         return shard_id
 
     def _coarsen(self, seconds: int | None = None) -> None:
-        """Lengthen the buckets to ``seconds``, or until there are not too many cells."""
         while self.bucket_seconds < seconds if seconds else len(self.cells) > MAX_CELLS:
             if seconds is None and len({start for start, _ in self.cells}) <= 1:
                 return  # one bucket holds it all: there are just that many shards
@@ -163,7 +160,6 @@ class Tally:
     # -- adding up ------------------------------------------------------------------------------
 
     def merge(self, other: Tally) -> Tally:
-        """Add the counts of ``other``. Returns this tally."""
         self.records += other.records
         self._coarsen(other.bucket_seconds)
         for table in _SUMS:
@@ -176,7 +172,6 @@ class Tally:
 
     @classmethod
     def merged(cls, tallies: Iterable[Tally]) -> Tally:
-        """The sum of all ``tallies``, lazily taken."""
         total = cls()
         for tally in tallies:
             total.merge(tally)
@@ -217,8 +212,6 @@ class Tally:
 
 
 class Loads:
-    """The groups of a tally, summed up by shard."""
-
     def __init__(self, tally: Tally) -> None:
         self.user_records: Counter[str | None] = Counter()
         self.bytes: Counter[str | None] = Counter()

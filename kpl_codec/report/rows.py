@@ -141,7 +141,6 @@ class Rows:
         return column.cast(pa.string()).dictionary_encode() if kind == _CODED else column.cast(kind)
 
     def _flags(self, name: str, *, default: bool) -> Array:
-        """A column of truth values; ``default`` where it has none."""
         return _numpy(pc.fill_null(self._column(name, pa.bool_()), default))
 
     def _arrivals(self) -> pa.Array:
@@ -173,11 +172,9 @@ class Rows:
         return np.array([one == text for one in self.texts[name]])[self.codes[name]]
 
     def fate(self, kcl: str) -> Array:
-        """Where the KCL does that with the rows."""
         return self._is("kcl", kcl)
 
     def is_placed(self, verdict: str) -> Array:
-        """Where that is the verdict on the rows."""
         return self._is("placement", verdict)
 
     def slots(self, where: Array) -> list[int]:

@@ -20,8 +20,7 @@ from ..shards.shard_map import ShardMap
 from .estimates import Estimate, Sample, estimate
 from .findings import WatchFinding
 from .judging import Fault, Judge, Look
-from .kept import Kept
-from .minutes import MINUTE, FindingKey, Load, Minute, OpenFinding, Wrong, load_of
+from .kept import MINUTE, FindingKey, Kept, Load, Minute, OpenFinding, Wrong, load_of
 from .uneven import HotKeys, skewed_shards
 
 #: Seconds that are remembered.

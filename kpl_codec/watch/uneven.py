@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..format.hash_keys import partition_key_hash
 from ..shards.skew import skewed
-from .minutes import Minute, load_of
+from .kept import Minute, load_of
 
 #: Partition keys that are counted, and for how many seconds.
 _KEYS, _COUNTED_FOR = 256, 3600
@@ -38,7 +38,6 @@ class HeavyHitters:
         self._counts: dict[Any, tuple[int, int]] = {}
 
     def add(self, key: Hashable, count: int = 1) -> None:
-        """Count ``key`` that many times."""
         counts = self._counts
         most = error = 0
         if key in counts:
@@ -64,7 +63,6 @@ class HotKeys:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all counts."""
         self._keys = HeavyHitters(_KEYS)
         self._since: float | None = None
         self._counted: Counter[str | None] = Counter()

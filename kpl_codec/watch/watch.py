@@ -25,11 +25,9 @@ from ..shards.shard_map import ShardMap
 from .budget import POLL, Budget, Cost, Limits, Measured, planned_period
 from .findings import WatchFinding
 from .judging import Look
-from .kept import Kept, KeptShard
+from .kept import Kept, KeptShard, Wrong
 from .last_hour import LastHour
-from .minutes import Wrong
-from .reading import Batch, Call, Reader, Sampled, Time, Whole, made_within
-from .sampling import Sampling
+from .reading import Batch, Call, Reader, Sampled, Sampling, Time, Whole, made_within
 
 #: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
