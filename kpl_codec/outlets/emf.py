@@ -1,5 +1,4 @@
-"""The measures as CloudWatch's embedded metric format on standard output, once a minute: for ECS and EC2,
-where an agent reads it. The Lambda function writes the same lines (`kpl_codec.aws_lambda.watch`)."""
+"""The measures as CloudWatch's embedded metric format on standard output: for ECS and EC2, by an agent."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ element("rect", {"x": 1.5, "class": "shard"}, element("title", {}, shard_id))
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from html import escape
 from math import ceil, log10
 
@@ -102,11 +102,3 @@ def round_scale(most: float) -> tuple[float, list[float]]:
             break
     count = ceil(most / step - 1e-9)
     return step * count, [step * index for index in range(count + 1)]
-
-
-def plus(time: datetime, seconds: float, otherwise: datetime) -> datetime:
-    """``time`` so many seconds later; ``otherwise`` where the calendar ends before."""
-    try:
-        return time + timedelta(seconds=seconds)
-    except OverflowError:
-        return otherwise

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from math import ceil
 
-from ..pictures.drawing import Child, Svg, element, join, label, line, plus, rect, round_scale, time_ticks
+from ..pictures.drawing import Child, Svg, element, join, label, line, rect, round_scale, time_ticks
 from ..pictures.labels import KEY_SPACE, duration, number, percent, plural, short_id, size
 from .model import RateCell, Report, ShardFacts
 
@@ -90,7 +89,7 @@ class Axis:
         return LEFT + INNER * min(max((time - self.first).total_seconds() / self.span, 0), 1)
 
     def begin(self, column: int) -> datetime:
-        return plus(self.first, column * self.column, self.last)
+        return self.first + timedelta(seconds=column * self.column)
 
     def edges(self, column: int) -> tuple[float, float]:
         return self.x(self.begin(column)), self.x(self.begin(column + 1))
@@ -116,8 +115,7 @@ def time_axis(report: Report, columns: int) -> Axis | None:
         return None
     first, last = report.rate.cells[0].start, report.rate.cells[-1].start
     buckets = int((last - first).total_seconds()) // report.rate.bucket_seconds + 1
-    with suppress(OverflowError):
-        last += timedelta(seconds=report.rate.bucket_seconds)
+    last += timedelta(seconds=report.rate.bucket_seconds)
     return Axis(first, last, report.rate.bucket_seconds * ceil(buckets / columns))
 
 

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from hashlib import blake2b
 from heapq import nsmallest
-from operator import add
+from operator import add, attrgetter
 from typing import Any, Literal
 
 from ..findings import Finding
@@ -34,6 +34,8 @@ MAX_EXAMPLES = 250
 MAX_STREAMS = 8
 #: Parts of the hash key space: one per value of a hash key's first byte.
 SLOTS = 256
+#: The years 1 to 9000: a time outside counts as missing, and no sum of times leaves the calendar.
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 221_845_392_000
 #: Stands for all shards past the bound.
 OTHERS = "(other shards)"
 #: Seconds that a time bucket may have; each is a multiple of the one before.
@@ -64,18 +66,13 @@ _SUMS = {
 }
 
 
+_place = attrgetter(
+    "shard_id", "sequence_number", "sub_sequence_number", "record_index", "file", "line", "offset"
+)
+
+
 def _sample_key(finding: Finding) -> tuple[bytes, str]:
-    place = repr(
-        (
-            finding.shard_id,
-            finding.sequence_number,
-            finding.sub_sequence_number,
-            finding.record_index,
-            finding.file,
-            finding.line,
-            finding.offset,
-        )
-    )
+    place = repr(_place(finding))
     return blake2b(place.encode("utf-8", "surrogatepass"), digest_size=8).digest(), place
 
 

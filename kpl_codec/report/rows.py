@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
 from ..pictures.labels import camel
-from .counters import SLOTS
+from .counters import FIRST_SECOND, LAST_SECOND, SLOTS
 
 Array = np.ndarray[Any, Any]
 
@@ -49,8 +49,6 @@ _COLUMNS = {
     "offset": "errorOffset", "record_index": "errorRecordIndex", "requirement": "errorRequirement",
     "detail": "errorText",
 }  # fmt: skip
-#: The years 1 to 9999.
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 #: In place of a time that is not known.
 _NO_TIME = -(2**63)
 
@@ -123,7 +121,7 @@ class Rows:
         seconds = pc.cast(times, pa.timestamp("s", times.type.tz), safe=False).cast(pa.int64())
         self.seconds: Array = _numpy(pc.fill_null(seconds, _NO_TIME))
         # Times outside the calendar, which Parquet allows, count as missing.
-        self.timed: Array = (self.seconds >= _FIRST_SECOND) & (self.seconds <= _LAST_SECOND)
+        self.timed: Array = (self.seconds >= FIRST_SECOND) & (self.seconds <= LAST_SECOND)
         known_times = pc.if_else(pa.array(self.timed), times, None)
         self._times = pc.cast(known_times, pa.timestamp("us", "UTC"), safe=False)
         if hash_keys.null_count:

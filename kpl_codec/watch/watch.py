@@ -94,9 +94,9 @@ class Watch:
         count = len(self.shards) if shards is None else shards
         if self._sampling.slots == 1:
             each = min(self.limits.shard_calls, 1 / POLL, self.limits.calls / max(1, count))
-            return Cost(count, max(POLL, 1 / each), count * each, each, 1.0)
+            return Cost(count, max(POLL, 1 / each), each, 1.0)
         period = planned_period(self._wanted, count, self.limits.calls)
-        return Cost(count, period, count * 2 / period, 2 / period, 1 / self._sampling.slots)
+        return Cost(count, period, 2 / period, 1 / self._sampling.slots)
 
     @property
     def period(self) -> float:
