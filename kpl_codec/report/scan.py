@@ -87,8 +87,6 @@ class Scan:
             self.tally.add_finding(finding)
         return findings_batch(found)
 
-    # -- counting rows --------------------------------------------------------------------------
-
     def _count(self, rows: Rows) -> None:
         counted = rows.sub >= 0
         keys = ["shardId", "expectedShardId", "placement", "kcl"]
@@ -143,8 +141,6 @@ class Scan:
             self.tally.add("cells", (row["start"], shard_id), *cell)
             self.tally.add("shards", shard_id, 0, 0, row["second_min"], row["second_max"])
 
-    # -- rows with a defect ---------------------------------------------------------------------
-
     def _defects(self, rows: Rows) -> Iterator[Finding]:
         defective = np.flatnonzero(rows.defective)
         for row, evidence in zip(defective.tolist(), rows.evidence(defective, EVIDENCE), strict=True):
@@ -162,8 +158,6 @@ class Scan:
         fields = (*PLACE, "expected_shard_id", "kcl")
         for row, evidence in zip(astray.tolist(), rows.evidence(astray, fields), strict=True):
             yield Finding("stray", sub_sequence_number=int(rows.sub[row]), user_records=1, **evidence)
-
-    # -- Kinesis records as a whole -------------------------------------------------------------
 
     def _runs(self, rows: Rows) -> Iterator[Finding]:
         starts = rows.starts()
