@@ -150,12 +150,11 @@ def headline(audit: Audit) -> str:
 def repaired_names(folders: Iterable[str]) -> list[tuple[Name, Name]]:
     """Originals and copies, by the logs of `kpl-codec repair`. Raises InputError."""
     return [
-        ((old[0], old[1], old[2]), new)
+        names
         for folder in folders
         for file in (Location(folder) / "repair/log").files()
         if file.name.endswith(".jsonl")
-        for old, new in read_copies(file)
-        if old[0] is not None and old[1] is not None
+        for names in read_copies(file)
     ]
 
 
