@@ -6,7 +6,7 @@ Python decides. It never raises for bad bytes and never explains them.
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, encode_many, build_many                      (codec.py)
-    PendingFields                plain_pending, deliveries                                (producer/)
+    Pending                      plain_pending, deliver                                   (producer/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
@@ -23,15 +23,14 @@ if os.environ.get("KPL_CODEC_PURE") == "1":
 from .format import size as _size
 from .errors import AggregateFull, EncodeError
 
-from cython cimport collection_type, final
+from cython cimport collection_type, final, no_gc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError
-from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsSsize_t
 from cpython.object cimport PyObject, PyObject_RichCompare, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF
-from cpython.tuple cimport PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc

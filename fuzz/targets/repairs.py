@@ -54,7 +54,7 @@ class _Producer:
 
     def __init__(self) -> None:
         self._core = ProducerCore(ProducerConfig(), LiveShardMap("orders"), random.Random(0).randrange)
-        self._core.start(0.0)
+        self._core.live.refresh(0.0)
         self._delivered: dict[int, Delivery] = {}
         self.data: Counter[bytes] = Counter()
 
@@ -70,8 +70,8 @@ class _Producer:
         while self._core.outstanding:
             for request in self._core.requests(0.0):
                 self._core.receive(request, proper(request), 0.0)
-            for pending, result in self._core.results():
-                pending.token.delivery = result
+            for pending in self._core.results():
+                pending.token.delivery = pending.result
 
 
 class _Future:

@@ -108,7 +108,7 @@ def finish(
     findings about the stream, by the number of its aggregated records; ``about``: fields of `About`."""
     work = work_folder(output)
     tally = gather(work)
-    found = [*repeated(work), *more(tally.aggregates[""])]
+    found = [*repeated(work), *more(tally.records["aggregated"])]
     report = write_report(output, tally, shard_map, found, **about)
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
     whole = [*found, *findings_of_the_whole(tally, shard_map)]

@@ -223,14 +223,12 @@ def test_losses_can_be_seen_among_five_hundred_shards(
         assert page.evaluate("document.querySelectorAll('#map .shard-edge').length") == 0
 
 
-@pytest.mark.parametrize("timed", [True, False])
-def test_a_shard_without_user_records_is_not_black(browser: Browser, tmp_path: Path, timed: bool) -> None:
+def test_a_shard_without_user_records_is_not_black(browser: Browser, tmp_path: Path) -> None:
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(500))]
     tally = Tally()
-    tally.add_group(shards[0].shard_id, shards[0].shard_id, "expected", "delivered", 5, 50, "1")
-    if timed:
-        tally.add_cell(1_700_000_000, shards[0].shard_id, 5, 50, 0)
-        tally.add_cell(1_700_000_060, shards[9].shard_id, 0, 0, 3)
+    tally.add("groups", (shards[0].shard_id, shards[0].shard_id, "expected", "delivered"), 5, 50, "1")
+    tally.add("cells", (1_700_000_000, shards[0].shard_id), 5, 50, 0)
+    tally.add("cells", (1_700_000_060, shards[9].shard_id), 0, 0, 3)
     address = written(report_of(tally, ShardMap(shards)), tmp_path / "page.html")
     with browser.page(address) as page:
         fills = page.evaluate(

@@ -70,7 +70,7 @@ def test_frames_are_told_and_stay(whole: bool) -> None:
         f"2 user records of schema version {SECOND}",
     ]
     # Nothing else changes: no user record is counted twice.
-    assert scan.tally.kinesis_records == 5
+    assert scan.tally.records["kinesis"] == 5
     assert sum(group[0] for group in scan.tally.groups.values()) == len(rows)
 
 

@@ -153,7 +153,7 @@ def _arguments(row: dict[str, Any]) -> _Arguments:
 def _checked(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[Any]]:
     """The same items, after all their rows were checked. Raises EncodeError."""
     # SPK-73: "A row that cannot be written MUST fail its task before any row of the task is put."
-    check = Preparation(config)
+    check = Preparation(config).prepare
     with SpooledTemporaryFile(max_size=_MOST_IN_MEMORY) as waiting:
         count = 0
         for item in items:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 #: It changes whenever what a Tally has changes.
-_TOTALS_VERSION: Final = 1
+_TOTALS_VERSION: Final = 2
 
 
 class NoDataSource(KplError, RuntimeError):
