@@ -4,7 +4,7 @@
     df = spark.readStream.format("kpl-kinesis").options(stream="orders", region="eu-west-1").load()
 
 Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. The options:
-`option_table`. The package must be installed where the workers run, with pyarrow and boto3.
+`options`. The package must be installed where the workers run, with pyarrow and boto3.
 Specification: spec/07-spark-source.md.
 """
 
