@@ -24,9 +24,8 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="kpl-codec-fuzz-")
 
 
 def _read(given: bytes) -> set[tuple[str, str, int]]:
-    log = Path(_FOLDER.name, "00000.attempt.000000.jsonl")
-    log.write_bytes(given)
-    return {old for old, _ in read_copies(Location(log))}
+    Path(_FOLDER.name, "attempt.000000.jsonl").write_bytes(given)
+    return {old for old, _ in read_copies(Location(_FOLDER.name))}
 
 
 def repairs(given: bytes) -> None:

@@ -102,9 +102,7 @@ def audit(
 def _copies(folders: Iterable[str]) -> Iterable[tuple[Name, Name]]:
     """Originals and copies, by the logs of `kpl-codec repair`. Raises InputError."""
     for folder in folders:
-        for file in (Location(folder) / "repair/log").files():
-            if file.name.endswith(".jsonl"):
-                yield from read_copies(file)
+        yield from read_copies(Location(folder) / "repair/log")
 
 
 def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:

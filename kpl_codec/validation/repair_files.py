@@ -20,29 +20,33 @@ LOG_EVERY = 1000
 _AT_ONCE: Final = 250
 #: Every aggregate has fewer user records.
 _MOST_USER_RECORDS: Final = 1_000_000
-_TEXT = pa.string()
-#: What putting needs to know of a user record.
-_PLAN: Final = {
-    "shardId": _TEXT,
-    "sequenceNumber": _TEXT,
-    "subSequenceNumber": pa.int64(),
-    "partitionKey": _TEXT,
-    "explicitHashKey": _TEXT,
-    "data": pa.binary(),
-    "tags": pa.list_(pa.struct({"key": _TEXT, "value": _TEXT})),
-    "decision": _TEXT,
-}
+#: The columns of a plan, in order.
+PLAN: Final = pa.schema(
+    [
+        ("shardId", pa.string()),
+        ("sequenceNumber", pa.string()),
+        ("subSequenceNumber", pa.int64()),
+        ("expectedShardId", pa.string()),
+        ("partitionKey", pa.string()),
+        ("explicitHashKey", pa.string()),
+        ("data", pa.large_binary()),
+        ("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))),
+        ("decision", pa.string()),
+        ("cause", pa.string()),
+    ]
+)
+#: Those that putting needs.
+_READ: Final = [field for field in PLAN if field.name not in ("expectedShardId", "cause")]
 
 
 def planned(plan: Location) -> Iterator[dict[str, Any]]:
-    """The rows of a plan file: `_PLAN`. A row to put has a place, a key and data. Raises InputError."""
+    """The rows of a plan file. A row to put has a place, a key and data. Raises InputError."""
     system, inner = plan.opened()
     with readable(plan.path), pq.ParquetFile(inner, filesystem=system) as file:
         number = 0
-        for batch in file.iter_batches(_AT_ONCE, columns=list(_PLAN)):
-            columns = [batch[name].cast(kind).to_pylist() for name, kind in _PLAN.items()]
-            for values in zip(*columns, strict=True):
-                row = dict(zip(_PLAN, values, strict=True))
+        for batch in file.iter_batches(_AT_ONCE, columns=[field.name for field in _READ]):
+            columns = [batch[field.name].cast(field.type) for field in _READ]
+            for row in pa.RecordBatch.from_arrays(columns, schema=pa.schema(_READ)).to_pylist():
                 if not _sound(row):
                     raise InputError(code="unreadable", path=plan.path, reason=f"row {number} is of no plan")
                 yield row
@@ -74,8 +78,7 @@ class Log:
 
     def done(self) -> Repaired:
         """What earlier attempts have put. Raises InputError."""
-        files = [file for file in self._folder.files() if file.name.endswith(".jsonl")]
-        return Repaired(old for file in files for old, _ in read_copies(file))
+        return Repaired(old for old, _ in read_copies(self._folder))
 
     def add(self, entry: dict[str, Any]) -> None:
         self._lines.append(json.dumps(entry) + "\n")
@@ -87,10 +90,12 @@ class Log:
             self._segment, self._lines = self._segment + 1, []
 
 
-def read_copies(file: Location) -> Iterator[tuple[Place, Place]]:
-    """The name of each user record that was put, as a log says, and that of its copy. Raises InputError for a
-    line that cannot be read: what it says could be put twice."""
-    for number, line in enumerate(file.read().splitlines(), 1):
+def read_copies(folder: Location) -> Iterator[tuple[Place, Place]]:
+    """The name of each user record that was put, as the logs in ``folder`` say, and that of its copy. Raises
+    InputError for a line that cannot be read: what it says could be put twice."""
+    logs = (file for file in folder.files() if file.name.endswith(".jsonl"))
+    lines = ((file, *numbered) for file in logs for numbered in enumerate(file.read().splitlines(), 1))
+    for file, number, line in lines:
         try:
             entry = json.loads(line)
             if entry["outcome"] != "put":
