@@ -245,7 +245,7 @@ class ProducerCore:
             self._requests += 1
             self._in_flight[self._requests] = kinesis_records
             for outgoing in kinesis_records:
-                outgoing.sent_at, outgoing.generation = now, self.live.generation
+                outgoing.sent_at, outgoing.generation = now, self.live.known.generation
             entries = build_all(kinesis_records)
             if self.rows is not None:
                 for outgoing, entry in zip(kinesis_records, entries, strict=True):
@@ -363,7 +363,7 @@ class ProducerCore:
             # predicted and aggregated anew."
             # In another life of the stream the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
-            still_open = frozenset(() if recreated else self.live.predicted_shards)
+            still_open = frozenset(() if recreated else self.live.known.routes.shard_ids)
             for outgoing in self._placer.map_changed(still_open) + self._queue.take_others(still_open):
                 moved += outgoing.records
             for outgoing, attempt in self._verdicts.map_changed():
