@@ -28,9 +28,8 @@ from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .producer_base import ProducerBase, client_config
-from .producer_log import log_failure, log_left_behind
+from .producer_log import log_failure, log_left_behind, log_user_records
 from .producer_owner import Letters, Owner
-from .undelivered import log_not_called
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -185,8 +184,6 @@ class AsyncProducer(ProducerBase):
                 await asyncio.to_thread(notes.close)
         return not owner.failed
 
-    # -- driving the core ---------------------------------------------------------------------
-
     def _schedule(self) -> None:
         """Let the core run soon; many puts in a row need one run."""
         if not self._scheduled and self._started and not self._letters.finished:
@@ -304,7 +301,8 @@ class _AsyncOwner(Owner):
                         await hook.finish(given)
             except asyncio.CancelledError:
                 rest = hook.next(None)
-                log_not_called(len([*left, *rest]))
+                text = "on_undelivered was not called for %d user records: its event loop ends"
+                log_user_records(len([*left, *rest]), text)
                 batch += rest
                 raise
             finally:
