@@ -71,10 +71,7 @@ class Defect(NamedTuple):
 
 
 def json_documents(
-    source: str | Iterable[bytes],
-    *,
-    offset: int = 0,
-    max_size: int = MAX_SIZE,
+    source: str | Iterable[bytes], *, offset: int = 0, max_size: int = MAX_SIZE
 ) -> Iterator[Document | Defect]:
     """The documents and defects of ``source`` in order, lazily.
 

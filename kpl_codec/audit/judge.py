@@ -210,10 +210,7 @@ def _repaired(
 
 
 def _unclaimed(
-    tally: Tally,
-    unnamed: Sequence[Row],
-    holes: Sequence[Hole],
-    digests: Mapping[tuple[str, str], bytes],
+    tally: Tally, unnamed: Sequence[Row], holes: Sequence[Hole], digests: Mapping[tuple[str, str], bytes]
 ) -> list[tuple[Origin, Unclaimed]]:
     unanswered = [row for row in unnamed if row.kind == "unanswered"]
     known = {row.digest for row in unanswered}

@@ -20,17 +20,7 @@ from ..adapters.shapes import shape_of
 from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..errors import CaptureError
-from .batch import (
-    AfterFailure,
-    Batch,
-    Context,
-    Handler,
-    Once,
-    Poison,
-    Unit,
-    done,
-    opened,
-)
+from .batch import AfterFailure, Batch, Context, Handler, Once, Poison, Unit, done, opened
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
