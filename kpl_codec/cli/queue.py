@@ -29,7 +29,7 @@ def check_queue(args: argparse.Namespace) -> None:
         raise UsageError(reason="--shard-id: a record from a queue does not say its shard")
 
 
-def of_queue(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisRecord]]:
+def of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
     """What is in --queue now; with --restore given to its consumers again, as it is shown. Raises
     QueueUnavailable, QueuesUnsupported, UsageError."""
     from ..aws.calls import CALL_ERRORS, failure_of
@@ -49,7 +49,7 @@ def of_queue(args: argparse.Namespace) -> Iterator[tuple[str | None, KinesisReco
     queue = find_queue(client, args.queue)
     for records in look_into(client, queue, DEAD_LETTERS if args.dead_letters else RECORDS):
         for raw in records:
-            yield None, queue_record(raw)
+            yield queue_record(raw)
         if args.restore:
             refused = restore(client, queue, [raw["ReceiptHandle"] for raw in records])
             note(f"{len(records) - len(refused)} dead letters restored")
