@@ -59,18 +59,14 @@ def read_produced(paths: Iterable[str]) -> tuple[Book, list[Row]]:
 
 
 def read_handled(paths: Iterable[str], tally: Tally) -> Book:
-    """Tallies all tables and ledgers under ``paths``: each path is a source, and each writer of a ledger.
-    Gives the ledgers, for their holes. Raises InputError."""
+    """Tallies all tables and ledgers under ``paths``. Gives the ledgers, for their holes. Raises
+    InputError."""
     book = Book()
-    for path in paths:
-        for file in _files([path]):
-            if _into(book, file):
-                continue
-            tally.source(path)
+    for file in _files(paths):
+        if not _into(book, file):
             for batch in _tables(file, (SHARD, NUMBER, SUB)):
                 _add(tally, batch)
-    for writer, rows in book.rows("handled"):
-        tally.source(f"ledger {writer}")
+    for _, rows in book.rows("handled"):
         for kind in ("handled", "before"):
             _add_rows(tally, [row for row in rows if row.kind == kind], before=kind == "before")
     return book

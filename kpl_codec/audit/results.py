@@ -57,9 +57,9 @@ def findings_of(audit: Audit, names: Names, missing: Iterable[Finding]) -> Itera
         yield run.finding("audit-unknown", f"a note may be lost: {audit.handled_holes[0].why}")
     # AUD-13: "User records that were handled oftener than once MUST be told apart by who doubled them: a
     # consumer's retry, a producer's that sent a Kinesis record again, or a repair."
-    for run, count, sources in audit.doubles:
+    for run, count in audit.doubles:
         times = f"{count} times" if count < 255 else "255 times or oftener"
-        yield run.finding("audit-twice", f"a consumer's retry: {times}, in {', '.join(sources)}")
+        yield run.finding("audit-twice", f"a consumer's retry: {times}")
     for name in audit.repaired_twice:
         yield Run(*name, name[2]).finding("audit-twice", "a repair: it was handled, and its copy, too")
     if audit.copies:
@@ -122,7 +122,7 @@ class Audited:
             name: audit.total(name)
             for name in ("delivered", "handled", "repaired", "missing", "unknown", "too_early")
         }
-        twice = sum(run.last - run.first + 1 for run, *_ in audit.doubles) + audit.copies
+        twice = sum(run.last - run.first + 1 for run, _ in audit.doubles) + audit.copies
         undelivered = {
             fate: [
                 {"code": code, "userRecords": count}
