@@ -9,17 +9,18 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..adapters.shapes import queue_record
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.disguises import disguise_of
+from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import waiting
-from .queue import add_queue, check_queue, of_queue
-from .source import Captured, Unreadable, client_of, glue_of, paths_or_stream
+from .source import Captured, Unreadable, UsageError, client_of, glue_of, paths_or_stream
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -46,7 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--since", begin="beginning; with --follow: latest")
     add_shared(parser, "--limit", what="user records (default: all)")
     add(parser, "--follow", "go on with new records of the stream, until interrupted")
-    add_queue(parser)
+    text = "look into this queue, a name or ARN: everything counts as delivered once more"
+    add(parser, "--queue NAME", text)
+    add(parser, "--dead-letters", "with --queue: its dead letters")
+    add(parser, "--restore", "with --dead-letters: give them to the queue's consumers again")
     add(parser, "--key KEY", "only user records with this partition key; repeatable", action="append")
     add(parser, "--shard-id ID", "only records of this shard; repeatable", action="append")
     add(parser, "--data-only", "the data alone, a newline after each")
@@ -58,7 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
-    check_queue(args)
+    if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
+        raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
+    # QUE-1, as everywhere
+    if args.queue and args.shard_id:
+        raise UsageError(reason="--shard-id: a record from a queue does not say its shard")
     paths_or_stream(args)
     items = _items(args)
     decode = _decoder(args) if args.decode else None
@@ -110,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
 def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
     """What is read. Sees that a stream is there before it returns."""
     if args.queue:
-        return (Captured(None, record) for record in of_queue(args))
+        return (Captured(None, record) for record in _of_queue(args))
     if not args.stream:
         from .captured import captured
 
@@ -135,6 +143,34 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
     return (Captured(args.stream, record) for record in records)
+
+
+def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
+    """What is in --queue now; with --restore given to its consumers again, as it is shown. Raises
+    QueueUnavailable, QueuesUnsupported, UsageError."""
+    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.client import kinesis_client
+    from ..aws.queues import DEAD_LETTERS, RECORDS, QueueUnavailable, find_queue, look_into, restore
+
+    parts = args.queue.split(":")
+    region = args.region or (parts[3] if len(parts) > 3 else None)
+    try:
+        client = kinesis_client(
+            region=region, endpoint_url=args.endpoint_url, profile=args.profile, role_arn=args.role_arn
+        )
+    except CALL_ERRORS as error:
+        raise QueueUnavailable(
+            queue=args.queue, operation="connect", **failure_of(error)._asdict(), permanent=True
+        ) from None
+    queue = find_queue(client, args.queue)
+    for records in look_into(client, queue, DEAD_LETTERS if args.dead_letters else RECORDS):
+        for raw in records:
+            yield queue_record(raw)
+        if args.restore:
+            refused = restore(client, queue, [raw["ReceiptHandle"] for raw in records])
+            note(f"{len(records) - len(refused)} dead letters restored")
+            for code in sorted(set(refused.values())):
+                note(f"{list(refused.values()).count(code)} not restored: {code}")
 
 
 def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
