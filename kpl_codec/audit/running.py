@@ -1,4 +1,4 @@
-"""A whole audit: reads both sides, judges, looks at the stream for the causes. Its results: findings, sums, and a
+"""A whole audit: reads both sides, judges, looks at the stream for the causes. Its results: findings, sums, a
 folder like that of `validate`.
 
 out/findings/        Parquet, for `kpl-codec findings`
