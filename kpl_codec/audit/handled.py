@@ -30,17 +30,14 @@ from ..ledger import Row
 from .book import SUFFIX, Book
 from .tally import Batch, Tally
 
-SHARD: Final = "shard"
-NUMBER: Final = "sequencenumber"
-SUB: Final = "subsequencenumber"
-LAST: Final = "lastsubsequencenumber"
-COUNT: Final = "userrecords"
+#: Columns, and how they are spelled, by their letters alone in lower case.
+SHARD, NUMBER, SUB, LAST, COUNT = "shard", "sequence_number", "sub_sequence_number", "last", "user_records"
 _SPELLINGS: Final = {
-    SHARD: ("shard", "shardid", "kinesisshardid"),
-    NUMBER: ("sequencenumber", "seq", "kinesissequencenumber"),
-    SUB: ("subsequencenumber", "firstsubsequencenumber", "sub", "subseq"),
-    LAST: ("lastsubsequencenumber",),
-    COUNT: ("userrecords", "userrecordcount", "count"),
+    SHARD: r"(kinesis)?shard(id)?",
+    NUMBER: r"(kinesis)?sequencenumber|seq",
+    SUB: r"(first)?subsequencenumber|sub|subseq",
+    LAST: r"lastsubsequencenumber",
+    COUNT: r"userrecords|userrecordcount|count",
 }
 _TABLES: Final = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _BATCH_ROWS: Final = 1 << 20
@@ -126,13 +123,13 @@ def _tables(file: Location, wanted: tuple[str, ...]) -> Iterator[dict[str, Any]]
 def _columns(names: Iterable[str], wanted: tuple[str, ...], file: Location) -> dict[str, str]:
     plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in names}
     found = {}
-    for name in (*wanted, LAST):
-        spelling = next((one for one in _SPELLINGS[name] if one in plain), None)
-        if spelling is not None:
-            found[name] = plain[spelling]
-        elif name in (SHARD, NUMBER, COUNT):
-            listed = ", ".join(plain.values())
-            raise InputError(code="unreadable", path=file.path, reason=f"no column {name}; it has: {listed}")
+    for column in (*wanted, LAST):
+        spelled = next((name for key, name in plain.items() if re.fullmatch(_SPELLINGS[column], key)), None)
+        if spelled is not None:
+            found[column] = spelled
+        elif column not in (SUB, LAST):
+            reason = f"no column {column}; it has: {', '.join(plain.values())}"
+            raise InputError(code="unreadable", path=file.path, reason=reason)
     return found
 
 

@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
     from ..ledger import Ledger
     from ..shards.shard_map import ShardMap
-
-
-class ShardMaps(Protocol):
-    """Gives the shard map of a stream, like `shard_map_cache.ShardMapCache`."""
-
-    def shard_map(self, stream_arn: str, shard_id: str | None) -> ShardMap | None: ...
+    from .shard_map_cache import ShardMapCache
 
 
 class SeesEvents(Protocol):
@@ -54,7 +49,7 @@ class Opening(TypedDict, total=False):
     """
 
     policy: Policy
-    shard_map: ShardMap | ShardMaps | None
+    shard_map: ShardMap | ShardMapCache | None
     on_drop: Callable[[Drop], None] | None
     watch: SeesEvents | None
     max_decompressed_size: int | None
@@ -137,7 +132,7 @@ def units(
     event: Mapping[str, Any],
     *,
     policy: Policy = "strict",
-    shard_map: ShardMap | ShardMaps | None = None,
+    shard_map: ShardMap | ShardMapCache | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     watch: SeesEvents | None = None,
     max_decompressed_size: int | None = None,
