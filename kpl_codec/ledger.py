@@ -54,8 +54,9 @@ CODES: Final[Mapping[str, int]] = {kind: code for code, kind in enumerate(KINDS)
 class Row(NamedTuple):
     """``user_records`` of one Kinesis record, from sub-sequence number ``first`` on.
 
-    ``shard_id``: of refused and left user records the code that ended them. ``sequence_number``: "" where
-    there is none. ``digest``: see `digest_of`. ``at``: when they were put (handled), ms since 1970.
+    ``shard_id``: of refused and left user records the code that ended them; of a queue's records "".
+    ``sequence_number``: "" where there is none; of a queue's records `queue_number`. ``digest``: see
+    `digest_of`. ``at``: when they were put (handled), ms since 1970.
     """
 
     kind: Kind
@@ -91,6 +92,23 @@ def digest_of(partition_key: str, data: bytes) -> bytes:
     if looks_aggregated(data):
         return data[-DIGEST_SIZE : 8 - DIGEST_SIZE]
     return md5(b"%s\0%s" % (partition_key.encode(), data), usedforsecurity=False).digest()[:8]
+
+
+def queue_number(record_id: str) -> str:
+    """What stands for the sequence number of a queue's record, which has none."""
+    return str(int.from_bytes(md5(record_id.encode(), usedforsecurity=False).digest()[:8], "big"))
+
+
+def runs(kind: Kind, names: Iterable[tuple[str, str, int]], at: int, digest: bytes = NO_DIGEST) -> list[Row]:
+    """Rows of user records, by shard, sequence number and sub-sequence number: a row a run."""
+    rows: list[Row] = []
+    for shard_id, number, sub in names:
+        last = rows[-1] if rows else None
+        if last and last[1:3] == (shard_id, number) and last.first + last.user_records == sub:
+            rows[-1] = last._replace(user_records=last.user_records + 1)
+        else:
+            rows.append(Row(kind, shard_id, number, 1, at, digest, sub))
+    return rows
 
 
 class LedgerError(KplError, ValueError):

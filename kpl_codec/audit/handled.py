@@ -26,7 +26,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, plan, readable
-from ..ledger import Row
+from ..ledger import CODES, NO_DIGEST, Row
 from .book import SUFFIX, Book
 from .tally import Batch, Tally
 
@@ -58,15 +58,40 @@ def read_produced(paths: Iterable[str]) -> tuple[Book, list[Row]]:
 def read_handled(paths: Iterable[str], tally: Tally) -> Book:
     """Tallies all tables and ledgers under ``paths``. Gives the ledgers, for their holes. Raises
     InputError."""
-    book = Book()
+    book, queue = Book(), _Queue(tally)
     for file in _files(paths):
         if not _into(book, file):
             for batch in _tables(file, (SHARD, NUMBER, SUB)):
                 _add(tally, batch)
     for _, rows in book.rows("handled"):
+        rows = [row if row.shard_id else queue.named(row) for row in rows]
         for kind in ("handled", "before"):
             _add_rows(tally, [row for row in rows if row.kind == kind], before=kind == "before")
     return book
+
+
+class _Queue:
+    """The Kinesis records of a stream that a queue has given, which names neither shard nor number."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._homes: dict[str, Row] = {}
+        self._free: dict[bytes, list[Row]] = {}
+
+    def named(self, row: Row) -> Row:
+        """The row, with the name of a Kinesis record of its digest: always the same for the same record of
+        the queue, another for each other one."""
+        # AUD-19: "A record of a queue MUST count as one of the Kinesis records that have its digest; two
+        # records of a queue are never the same one."
+        if not self._tally.queued:
+            for known in sorted(self._tally.names.rows, key=lambda known: CODES[known.kind], reverse=True):
+                if known.digest != NO_DIGEST:
+                    self._free.setdefault(known.digest, []).append(known)
+        self._tally.queued[row[1:3]] = row.digest
+        if row.sequence_number not in self._homes and self._free.get(row.digest):
+            self._homes[row.sequence_number] = self._free[row.digest].pop()
+        home = self._homes.get(row.sequence_number, row)
+        return row._replace(shard_id=home.shard_id, sequence_number=home.sequence_number)
 
 
 def _files(paths: Iterable[str]) -> Iterator[Location]:

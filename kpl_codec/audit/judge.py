@@ -87,17 +87,20 @@ def judge(
 ) -> Audit:
     """``unnamed``: rows of the producers' ledgers without a sequence number. ``until``: what was put before
     it, in ms since 1970, must be handled, and nothing later; by default what comes before the last handled
-    user record of its shard. ``finished``: shards that the consumer has read to their end, for it has begun
-    with their children. ``repaired``: names of user records that were put again, and of their copies.
-    ``digests``: of unclaimed Kinesis records, as far as they are known."""
+    user record of its shard, and of a queue, which has no order, nothing. ``finished``: shards that the
+    consumer has read to their end, for it has begun with their children. ``repaired``: names of user records
+    that were put again, and of their copies. ``digests``: of unclaimed Kinesis records, as far as they are
+    known."""
     ends = _ends(names, tally, set(finished))
+    if until is None and tally.queued:
+        until = 0
 
     def due(users: Any) -> Any:
         """Which user records the consumer is past."""
         records = names.record_of(users)
         # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its
         # shard was handled, a child of its shard was begun, or the caller says that it must be handled by
-        # now."
+        # now; of a queue only where the caller says so."
         return users < ends[names.shard[records]] if until is None else names.at[records] < until
 
     copied, waiting, twice = _repaired(names, tally, due, repaired)
@@ -150,7 +153,8 @@ def _ends(names: Names, tally: Tally, finished: set[str]) -> Any:
 
 def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
     """Which Kinesis records lost notes may have named."""
-    inside = np.full(len(names.rows), any(hole.ranges is None for hole in holes))
+    anywhere = any(hole.ranges is None or "" in hole.ranges for hole in holes)  # "": of a queue
+    inside = np.full(len(names.rows), anywhere)
     for hole in holes:
         for shard_id, ends in (hole.ranges or {}).items():
             place, behind, shard = names.find([shard_id] * 2, [number.encode() for number in ends])
@@ -215,7 +219,7 @@ def _unclaimed(
     largest = max([row.user_records for row in unanswered], default=0)
     found: list[tuple[Origin, Unclaimed]] = []
     for place, one in sorted(tally.unclaimed.items()):
-        digest = digests.get(place)
+        digest = digests.get(place) or tally.queued.get(place)
         # AUD-14: "What was handled and no ledger names MUST be told: as an attempt without an answer where
         # its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if digest in known:

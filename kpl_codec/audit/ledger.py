@@ -26,7 +26,7 @@ from typing import Any
 from uuid import uuid4
 
 from ..deaggregation.records import DeaggregatedRecord
-from ..ledger import Kind, Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of
+from ..ledger import Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of, runs
 from .book import LINE, SUFFIX
 
 _LOG = logging.getLogger("kpl_codec.audit")
@@ -150,17 +150,11 @@ class Ledger:
         To be called before a checkpoint: so what has no note comes again. ``before``: they were handled in an
         earlier delivery, and are not again. Raises OSError, or what S3 raises.
         """
-        now = int(time.time() * 1000)
-        kind: Kind = "before" if before else "handled"
-        rows: list[Row] = []
-        for record in records:
-            place, sub = (record.shard_id or "", record.sequence_number or ""), record.sub_sequence_number
-            last = rows[-1] if rows else None
-            if last and last[1:3] == place and last.first + last.user_records == sub:
-                rows[-1] = last._replace(user_records=last.user_records + 1)
-            else:
-                rows.append(Row(kind, *place, 1, now, first=sub))
-        if rows:
+        names = (
+            (record.shard_id or "", record.sequence_number or "", record.sub_sequence_number)
+            for record in records
+        )
+        if rows := runs("before" if before else "handled", names, int(time.time() * 1000)):
             key = os.getpid(), stream  # (a forked child has its own)
             if key not in self._consumers:
                 self._consumers[key] = self.writer(stream, "handled")

@@ -89,7 +89,10 @@ def findings_of(audit: Audit, names: Names, missing: Iterable[Finding]) -> Itera
         yield Finding(kind="audit-twice", user_records=audit.copies, detail=detail)
     for origin, one in audit.unclaimed:
         kind, detail = _UNCLAIMED[origin]
-        yield replace(Run(*one[:4]).finding(kind, detail), user_records=one.rows)
+        if one.shard_id:
+            yield replace(Run(*one[:4]).finding(kind, detail), user_records=one.rows)
+        else:
+            yield Finding(kind=kind, user_records=one.rows, detail=f"from a queue: {detail}")
     for hole in audit.holes:
         yield Finding(kind="audit-incomplete", file=hole.writer, detail=hole.why)
     if audit.conflicts:
@@ -274,7 +277,8 @@ def audit(
             return Fetched()
         return fetch(client, stream, shard_map, places)
 
-    unclaimed = tally.unclaimed if any(row.kind == "unanswered" for row in unnamed) else ()
+    attempts = any(row.kind == "unanswered" for row in unnamed)
+    unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
     digests = {
         place: digest_of(record.partition_key or "", record.data)
         for place, record in fetched(unclaimed).records.items()

@@ -58,6 +58,8 @@ class Tally:
         self.passed = names.bounds[:-1].copy()
         self.unclaimed: dict[tuple[str, str], Unclaimed] = {}
         self.handled_shards: set[str] = set()
+        #: Of records of queues, by their places in the ledger, the digests.
+        self.queued: dict[tuple[str, str], bytes] = {}
 
     def add(self, batch: Batch) -> None:
         """Count a batch."""

@@ -13,10 +13,11 @@ Specification: spec/14-queues-and-channels.md.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -36,6 +37,7 @@ from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..deaggregation.policies import Policy, check_policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
+from ..ledger import Kind, Ledger, Row, digest_of, queue_number, runs
 from .batch import AfterFailure, Batch, Call, Poison, Unit, UserRecordFailed, log, opened, settle_poison
 from .queue_options import QUEUE_METRICS, Observe, QueueCounts
 
@@ -59,6 +61,9 @@ class Received:
     last_chance: bool
     state: Literal["received", "handled", "acknowledged", "failed", "gone"] = "received"
     tries: int = 0
+    #: Sub-sequence numbers that have no note yet: handled now, and handled before.
+    ran: list[int] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
 
     @property
     def receive_count(self) -> int:
@@ -95,6 +100,7 @@ class QueueConsumer(ABC):
         drain: bool = False,
         patience: float = 60.0,
         observe: Observe | None = None,
+        ledger: Ledger | None = None,
         **opening: Any,
     ) -> None:
         check_client(client)
@@ -122,6 +128,7 @@ class QueueConsumer(ABC):
         self._size, self._after_failure, self._poison_after = batch, after_failure, poison_after
         self._opening = partial(deaggregate, policy=policy, **opening)
         self._on_poison, self._drain, self._patience, self._observe = on_poison, drain, patience, observe
+        self._notes = None if ledger is None else ledger.writer(queue, "handled")
         self._visibility = {"VisibilityTimeoutSeconds": visibility}
         self._receive = {"Limit": limit, "WaitTimeSeconds": wait, **self._visibility}
         #: Seconds between two beats while something is handled.
@@ -133,6 +140,14 @@ class QueueConsumer(ABC):
 
     async def run(self) -> QueueCounts:
         """Until ``stop`` is set, or with ``drain`` until an answer is empty."""
+        try:
+            await self._run_until_stopped()
+        finally:
+            if self._notes is not None:
+                self._notes.close()
+        return self.counts
+
+    async def _run_until_stopped(self) -> None:
         while not self.stop.is_set():
             # Once ``stop`` is set, no failing call is repeated.
             answer = await self._call(self._calls.receive, self._receive, sleep=self.wait)
@@ -147,7 +162,6 @@ class QueueConsumer(ABC):
             self._tell()
             if self._drain and not records:
                 break
-        return self.counts
 
     async def _call(self, operation: str, arguments: Mapping[str, Any], **how: Any) -> Any:
         given = {"patience": self._patience, "clock": self._clock, "sleep": self._sleep, **how}
@@ -246,6 +260,7 @@ class QueueConsumer(ABC):
         await self.result(self._once(group[at].key, claimed))
         if len(todo) == first:
             self.counts.skipped += 1
+            received.skipped.append(group[at].record.sub_sequence_number)
             await self._claim(group, at + 1, todo, received)
 
     async def _run(
@@ -254,6 +269,7 @@ class QueueConsumer(ABC):
         try:
             await self.result(self._handle(todo[0] if self._size is None else todo))
             self.counts.user_records += len(todo)
+            received.ran += [record.sub_sequence_number for record in todo]
         except Exception as error:
             # QUE-8: "A user record that fails in delivery number poison_after or a later one MUST be given to
             # the poison hook, by itself; if that takes it, it counts as handled."
@@ -298,6 +314,7 @@ class QueueConsumer(ABC):
         ):
             chosen = [self._handled.popleft() for _ in range(min(len(self._handled), MOST_RECORDS))]
             try:
+                self._note(chosen)
                 refused = await self._refused(self._calls.acknowledge, chosen, {}, **how)
             except BaseException:
                 self._handled.extend(chosen)
@@ -313,6 +330,27 @@ class QueueConsumer(ABC):
                     return
                 await settled(self._sleep(BACKOFF.seconds(failures)))
                 failures += 1
+
+    def _note(self, records: list[Received]) -> None:
+        """Give the ledger what was handled."""
+        # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
+        if self._notes is None:
+            return
+        rows, now = list[Row](), int(time.time() * 1000)
+        for received in records:
+            record = queue_record(received.raw)
+            number = queue_number(record.record_id or "")
+            digest = digest_of(record.partition_key or "", record.data)
+            noted: tuple[tuple[Kind, list[int]], ...] = (
+                ("handled", received.ran),
+                ("before", received.skipped),
+            )
+            for kind, subs in noted:
+                rows += runs(kind, [("", number, sub) for sub in sorted(subs)], now, digest)
+        if rows:
+            self._notes.note(rows)
+        for received in records:
+            received.ran, received.skipped = [], []
 
     def _acknowledged(self, received: Received, code: str | None) -> bool:
         """Whether that is settled: otherwise the service may still take the acknowledgement."""
@@ -332,6 +370,7 @@ class QueueConsumer(ABC):
 
     async def _give_back(self) -> None:
         """Say when those come again that failed, or were not begun; all of the answer is forgotten."""
+        self._note(self._taken)
         entries = []
         for received in self._taken:
             if received.state == "failed":

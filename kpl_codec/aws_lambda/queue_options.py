@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Policy
 from .batch import AfterFailure, Poison
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
 
 #: Told after each answer: a name of QUEUE_METRICS, how much was added, and the queue as an attribute.
 Observe = Callable[[str, float, Mapping[str, str]], object]
@@ -57,7 +60,9 @@ class QueueOptions(TypedDict, total=False):
     * ``dead_letters``: consume the queue's dead letters instead of its records;
     * ``drain``: return when an answer is empty, instead of waiting on;
     * ``patience``: seconds (60) for which a call that fails is repeated;
-    * ``observe``: told what each answer added to the counts.
+    * ``observe``: told what each answer added to the counts;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before it is acknowledged. What it
+      raises ends the consumer.
     """
 
     batch: int | None
@@ -75,3 +80,4 @@ class QueueOptions(TypedDict, total=False):
     drain: bool
     patience: float
     observe: Observe | None
+    ledger: Ledger | None

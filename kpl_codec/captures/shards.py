@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 
-from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.sequence_numbers import sequence_hint
 
 
 def with_shards(batch: pa.RecordBatch, only: str | None = None) -> pa.RecordBatch:
@@ -47,10 +47,7 @@ def shard_of(
     found = _SHARD_IN_PATH.findall(file)
     if found:
         return found[-1], "path"
-    try:
-        hint = sequence_hint(sequence_number) if sequence_number else None
-    except SequenceNumberError:
-        hint = None
+    hint = sequence_hint(sequence_number)
     if hint is not None:
         return hint.shard_id, "sequence-number"
     return (only, "map") if only is not None else (None, None)

@@ -127,7 +127,8 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
     record = read_record(client, args.stream, args.shard_id, args.sequence_number)
     if record is None:
         raise UsageError(reason=f"{args.shard_id} holds no record with this sequence number")
-    return record, fetch_lineage(client, args.stream).hash_key_range(args.shard_id)
+    shard = fetch_lineage(client, args.stream).get(args.shard_id)
+    return record, shard.hash_key_range if shard else None
 
 
 # -- for people -----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import HashKeyError
@@ -46,18 +45,9 @@ def partition_key_hash(partition_key: str) -> int:
     return int.from_bytes(hashlib.md5(encoded, usedforsecurity=False).digest(), "big")
 
 
-def partition_key_hashes(partition_keys: Iterable[str]) -> list[int]:
-    """`partition_key_hash` of many keys that have a UTF-8 form."""
-    md5, number = hashlib.md5, int.from_bytes
-    return [number(md5(key.encode(), usedforsecurity=False).digest(), "big") for key in partition_keys]
-
-
 def java_integer(text: str) -> int | None:
-    """The number that Java's ``new BigInteger(text)`` reads, or None where it throws.
-
-    For a number with thousands of digits it returns a number just outside the hash key space: Python refuses
-    to read such numbers, and they are invalid anyway.
-    """
+    """The number that Java's ``new BigInteger(text)`` reads, None where it throws. For one with thousands of
+    digits, which Python refuses to read, a number just outside the hash key space."""
     if len(text) <= 39 and text.isascii() and text.isdigit():
         return int(text)  # nearly always
     if not _BIG_INTEGER.match(text):

@@ -251,7 +251,7 @@ class ProducerCore:
             if not kinesis_records:
                 continue  # all have expired
             self._requests += 1
-            self._in_flight[self._requests] = Flight(kinesis_records, now, self.live.generation)
+            self._in_flight[self._requests] = Flight(kinesis_records, now, self.live.known.generation)
             entries = build_all(kinesis_records)
             if self._noted:
                 for outgoing, entry in zip(kinesis_records, entries, strict=True):
@@ -320,8 +320,8 @@ class ProducerCore:
             self._queue.refused_as_invalid(now)
             for _ in flight.kinesis_records:
                 self._meter.failed(failure.code)
-            same_life = flight.generation == self.live.generation
-            open_shards = frozenset(self.live.predicted_shards if same_life else ())
+            same_life = flight.generation == self.live.known.generation
+            open_shards = frozenset(self.live.known.routes.shard_ids if same_life else ())
             self._place_again(self._move(self._failures.invalid(flight, failure.code, now, open_shards)), now)
         else:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
@@ -375,7 +375,7 @@ class ProducerCore:
         live = self.live
         if outgoing.shard is None:  # one user record
             return live.predict(outgoing.lowest) is None and not live.map_may_come
-        return flight.generation == live.generation and live.trusts(outgoing.shard)
+        return flight.generation == live.known.generation and live.trusts(outgoing.shard)
 
     def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
         """Handles the verdict on a stored Kinesis record; returns the user records to place again."""
@@ -397,7 +397,7 @@ class ProducerCore:
             # predicted and aggregated anew."
             # In another life of the stream the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
-            still_open = frozenset(() if recreated else self.live.predicted_shards)
+            still_open = frozenset(() if recreated else self.live.known.routes.shard_ids)
             for outgoing in self._placer.map_changed(still_open) + self._queue.take_others(still_open):
                 moved += outgoing.records
             for outgoing, attempt in self._verdicts.map_changed():

@@ -86,7 +86,7 @@ class Placer:
     @property
     def _ignores_keys(self) -> bool:
         """Whether the stream is known to distribute records AUTO."""
-        return self._live.distribution == "AUTO"
+        return self._live.known.shards.distribution == "AUTO"
 
     @property
     def needs_queues(self) -> bool:
@@ -179,7 +179,7 @@ class Placer:
     def map_changed(self, open_shards: frozenset[str]) -> list[Outgoing]:
         """Take the open aggregates of shards that are no longer open."""
         self._starts.clear()
-        self._partitioner.set_shards(self._live.predicted_shards)
+        self._partitioner.set_shards(self._live.known.routes.shard_ids)
         return self._aggregator.take_others(open_shards)
 
     # -- everything -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ..format.records import KinesisRecord, answered_record
 from ..shards.place import Place, after_record, at_time
-from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard import Shard
 from .budget import POLL, Budget, Limits
 from .kept import KeptShard
@@ -251,10 +251,7 @@ def _room(reader: Reader, limits: Limits) -> int:
 
 def made_within(shard: Shard, now: float, seconds: float) -> bool:
     """Whether a shard with parents seems younger than ``seconds``. Only decides what is read."""
-    if not shard.parent_shard_ids or shard.starting_sequence_number is None:
+    if not shard.parent_shard_ids:
         return False
-    try:
-        hint = sequence_hint(shard.starting_sequence_number)
-    except SequenceNumberError:
-        return False
+    hint = sequence_hint(shard.starting_sequence_number)
     return hint is not None and now - hint.shard_created.timestamp() < seconds

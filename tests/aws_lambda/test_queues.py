@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.adapters import from_queue_records
+from kpl_codec.audit import Ledger
 from kpl_codec.aws.queues import (
     DEAD_LETTERS,
     QueuesUnsupported,
@@ -30,6 +32,7 @@ from kpl_codec.aws.queues import (
 )
 from kpl_codec.aws_lambda import Poison, idempotency_key
 from kpl_codec.aws_lambda.queues import process_queue_records
+from kpl_codec.cli.main import main
 
 from ..queue_model import client_of, model_of
 from ..queue_service import DirectClient, QueueServer, QueueService, Rates, RealClock, VirtualClock
@@ -468,3 +471,36 @@ def test_what_a_queue_gives_twice_is_shown_once(virtual: Virtual) -> None:
     ids = {service.put("a", aggregate(number)) for number in range(15)}
     shown = [record["RecordId"] for some in look_into(client, queue) for record in some]
     assert sorted(shown) == sorted(ids)
+
+
+@pytest.mark.requirement("AUD-7", "AUD-14", "AUD-19")
+def test_what_came_from_a_queue_is_found_by_its_bytes(
+    tmp_path: Path, virtual: Virtual, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, client, clock = virtual()
+    queue = service.create()
+    writer = Ledger(tmp_path / "produced").writer("orders")
+    same = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2")])
+    for number, data in enumerate([same, same, b"plain", b"bad"]):
+        service.put("a", data)
+        writer.put("shardId-000000000000", str(100 + number), "a", data)
+    writer.close()
+    service.put("foreign", b"no ledger has it")
+
+    def handle(record: kpl.DeaggregatedRecord) -> None:
+        if record.data == b"bad":
+            raise OSError
+
+    consume(client, queue, handle, clock, ledger=Ledger(tmp_path / "handled"))
+    sides = ["audit", "--produced", str(tmp_path / "produced"), "--handled", str(tmp_path / "handled")]
+    found = []
+    for until in ([], ["--until", "2100-01-01T00:00:00Z"]):
+        assert main([*sides, *until, "--json"]) == 1
+        answer = json.loads(capsys.readouterr().out)
+        sums = answer["userRecords"]
+        found.append((sums["delivered"], sums["handled"], sums["missing"], sums["tooEarly"]))
+    assert found == [(6, 5, 0, 1), (6, 5, 1, 0)]
+    assert {one["kind"]: one["userRecords"] for one in answer["kinds"]} == {
+        "audit-missing": 1,
+        "audit-unclaimed": 1,
+    }

@@ -123,7 +123,9 @@ class ProducerMachine(RuleBasedStateMachine):
         for outgoing in kinesis_records:
             assert all(pending.expires_at > self.now for pending in outgoing.records), "sent after its time"
             if outgoing.shard is not None:
-                assert outgoing.shard in self.live.predicted_shards, "sent for a shard known to be closed"
+                assert outgoing.shard in self.live.known.routes.shard_ids, (
+                    "sent for a shard known to be closed"
+                )
                 known = self.live.shard(outgoing.shard)
                 assert known is not None
                 assert all(pending.hash_key in known.hash_key_range for pending in outgoing.records)
