@@ -137,7 +137,7 @@ class Ledger:
         if callable(self.place):
             sink = LineSink(self.place, name)
         elif self._in_s3:
-            from ..aws.objects import put_object
+            from ..aws.client import put_object
 
             sink = S3Sink(str(self.place), name, put_object)
         else:

@@ -19,7 +19,6 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from .. import __version__
 from ..captures import Location
@@ -36,7 +35,7 @@ from ..report.scan import findings_batch
 from ..shards.shard_map import ShardMap
 from ..shards.stream import stream_of
 from ..validation.check import check
-from ..validation.repaired import read_copies
+from ..validation.repair_files import read_copies
 from ..validation.results import prepare_output
 from .handled import read_handled, read_produced
 from .judge import Audit, judge
@@ -179,15 +178,13 @@ class Audited:
         (output / "_work").delete()
         for folder in ("findings", "user-records"):
             (output / folder).make_folder()
-        with (output / "findings/part-audit.parquet").whole_file() as out:
-            pq.write_table(pa.Table.from_batches([findings_batch(self.findings)]), out)
+        (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
         (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
         (output / "report.html").write(render_page(self._report()).encode())
         if self.shard_map is not None:
             batches = list(self._user_records(self.shard_map))
             if batches:
-                with (output / "user-records/part-audit.parquet").whole_file() as out:
-                    pq.write_table(pa.Table.from_batches(batches), out)
+                (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
             (output / "shards.json").write(self.shard_map.to_json().encode())
 
     def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:

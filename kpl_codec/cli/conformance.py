@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from .. import conformance
 from ..conformance import ADAPTERS, ProgramError, Result, adapter_command, export, vector_files
-from ..conformance.publishing import badge
-from ..conformance.running import load
+from ..conformance.running import badge, load
 from ..errors import KplError
 from ..pictures.labels import camel_keys, plural, safe
 from ..pictures.terminal import note, show_json, write
@@ -46,27 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_aws(parser, kinesis=False)
 
 
-def _commands(args: argparse.Namespace) -> list[list[str]]:
-    if args.command:
-        return [args.command]
-    commands = []
-    for name in args.adapter or ADAPTERS:
-        try:
-            commands.append(adapter_command(name))
-        except KplError as error:
-            if args.adapter:
-                raise
-            note(f"{name}: left out: {_first_line(error)}")
-    return commands
-
-
 def _run_all(args: argparse.Namespace) -> list[Result]:
     """The results. Programs that could not run are named. Raises OSError, UsageError, KplError."""
     vectors = [v for v in load(vector_files()) if not args.kind or v["kind"] in args.kind]
     if not vectors:
         raise UsageError(reason=f"no vector is of the kind {' or '.join(args.kind)}")
     results = []
-    for command in _commands(args):
+    named = map(adapter_command, args.adapter or ADAPTERS)
+    for command in [args.command] if args.command else named:
         try:
             with waiting(f"asking {command[0]} {plural(len(vectors), 'vector')}"):
                 results.append(conformance.run(command, vectors, lines=args.lines, timeout=args.timeout))

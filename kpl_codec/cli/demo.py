@@ -54,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = folder / "results"
     with progress(engine.progress, "checking"):
-        result = validate(
-            [str(folder / "capture")], shard_map, str(results), engine=engine, title="kpl-codec demo"
-        )
+        result = validate([str(folder / "capture")], shard_map, str(results), engine=engine)
     told = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
     say("done")
     show(*told, *_where_to_look(folder))
@@ -68,7 +66,6 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     from datetime import datetime, timezone
 
     from pyarrow.dataset import dataset, field
-    from pyarrow.parquet import write_table
 
     from ..audit.running import audit
     from .audit import told
@@ -77,8 +74,7 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     system, inner = (results / "user-records").opened()
     users = dataset(inner, filesystem=system, format="parquet")
     handled = users.to_table(columns=names, filter=field("kcl") == "delivered")
-    with (folder / "handled.parquet").whole_file() as out:
-        write_table(handled.slice(1), out)
+    (folder / "handled.parquet").write_table(handled.slice(1))
     sides = [(folder / "ledger").path], [(folder / "handled.parquet").path]
     return [
         line(""),

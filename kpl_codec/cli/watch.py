@@ -48,14 +48,12 @@ def _page(text: str) -> tuple[str, int]:
 
 
 def _url(text: str) -> str:
-    if not text.startswith(("https://", "http://")):
-        raise argparse.ArgumentTypeError(f"{text!r} does not begin with https:// or http://")
     try:
-        host = urlsplit(text).hostname
+        url = urlsplit(text)
     except ValueError:
-        host = None
-    if not host:
-        raise argparse.ArgumentTypeError(f"{text!r} names no host")
+        url = urlsplit("")
+    if url.scheme not in ("https", "http") or not url.hostname:
+        raise argparse.ArgumentTypeError(f"{text!r} is not https:// or http:// and a host")
     return text
 
 
@@ -104,13 +102,9 @@ def run(args: argparse.Namespace) -> int:
     if not args.all and args.share * args.period < SHORTEST_SLOT:
         raise UsageError(reason=f"--share of --period is less than {SHORTEST_SLOT} s: too short to look at")
     with ExitStack() as stack:
-        outlets = list(_outlets(args, stack))
+        outlets: list[Outlet] = []
         watcher = _watcher(args, outlets)
-        if args.page is not None:
-            from ..outlets.page import PageServer
-
-            outlets.append(stack.enter_context(PageServer(watcher.watch, *args.page)))
-        outlets.insert(0, stack.enter_context(Terminal(watcher, json=args.json)))
+        outlets += [stack.enter_context(outlet) for outlet in _outlets(args, watcher)]
         with _signals(watcher.stop):
             try:
                 watcher.run(args.seconds, once=args.once)
@@ -119,21 +113,17 @@ def run(args: argparse.Namespace) -> int:
     for outlet in outlets:
         if outlet.failed:
             note(f"{outlet.failed:,} {outlet.failures}")
-    if not watcher.watch.measured.looks:
-        codes = watcher.watch.measured.failed.most_common(1)
-        # One look is GetShardIterator and GetRecords, and a budget may put seconds between them.
-        why = f"most calls fail with {codes[0][0]}" if codes else "the time was too short (see --once)"
-        if codes and (check := what_to_check(codes[0][0])) is not None:
-            why += f"; {check}"
-        note(f"no shard of {args.stream} could be looked at: {why}")
-        return 2
     bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)
-    if watcher.given_up and not bad:
-        why = watcher.watch.measured.failed.most_common(1)[0][0]
-        many = plural(len(watcher.given_up), "shard")
-        note(f"{many} could not be read: most calls fail with {why}")
-        return 2
-    return 1 if bad else 0
+    looked_at = watcher.watch.measured.looks > 0
+    if looked_at and (bad or not watcher.given_up):
+        return 1 if bad else 0
+    which = plural(len(watcher.given_up), "shard") if looked_at else f"no shard of {args.stream}"
+    # One look is GetShardIterator and GetRecords, and a budget may put seconds between them.
+    why = "the time was too short (see --once)"
+    for code, _ in watcher.watch.measured.failed.most_common(1):
+        why = "; ".join(filter(None, (f"most calls fail with {code}", what_to_check(code))))
+    note(f"{which} could {'not ' if looked_at else ''}be looked at: {why}")
+    return 2
 
 
 def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
@@ -165,13 +155,14 @@ def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
     )
 
 
-def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Outlet]:
+def _outlets(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Outlet]:
     """What the arguments ask for."""
-    name = args.stream.rpartition("/")[2]
+    name = watcher.watch.last_hour.stream
+    yield Terminal(watcher, json=args.json)
     if args.webhook:
         from ..outlets.webhook import Webhook
 
-        yield stack.enter_context(Webhook(args.webhook))
+        yield Webhook(args.webhook)
     if args.otel:
         from ..outlets.opentelemetry import OpenTelemetryOutlet
 
@@ -180,6 +171,10 @@ def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Outlet]:
         from ..outlets.emf import EmfLines
 
         yield EmfLines(name)
+    if args.page is not None:
+        from ..outlets.page import PageServer
+
+        yield PageServer(watcher.watch, *args.page)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from kpl_codec.audit import Ledger
 from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.handled import read_produced
 from kpl_codec.audit.ledger import S3Sink, Sink, Writer
-from kpl_codec.aws import objects
+from kpl_codec.aws import client
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.records import DeaggregatedRecord
@@ -313,10 +313,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://{}:{}".format(*server.get_host_and_port()))
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     boto3.client("s3").create_bucket(Bucket="ledgers")
-    objects._client.cache_clear()
+    client._s3.cache_clear()
     yield "s3://ledgers"
     server.stop()
-    objects._client.cache_clear()
+    client._s3.cache_clear()
 
 
 def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
