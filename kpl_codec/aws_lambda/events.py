@@ -135,8 +135,7 @@ def units(
     shard_map: ShardMap | ShardMapCache | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     watch: SeesEvents | None = None,
-    max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    **undoing: Any,
 ) -> Iterator[Unit]:
     """The Kinesis records of a Lambda event, opened one by one, once ``watch`` has seen it.
 
@@ -156,18 +155,10 @@ def units(
             yield Unit(item.sequence_number, stream_of(raw), [], Poison(item, None, raw, stream_of(raw)))
             continue
         stream_arn = stream_of(raw)
-        if shard_map is None or not hasattr(shard_map, "shard_map"):
-            known = shard_map
-        else:
-            known = shard_map.shard_map(stream_arn, item.shard_id)
-        opening = partial(
-            deaggregate,
-            policy=policy,
-            shard_map=known,
-            on_drop=on_drop,
-            max_decompressed_size=max_decompressed_size,
-            unframe=unframe,
-        )
+        known: Any = shard_map
+        if hasattr(known, "shard_map"):
+            known = known.shard_map(stream_arn, item.shard_id)
+        opening = partial(deaggregate, policy=policy, shard_map=known, on_drop=on_drop, **undoing)
         yield opened(item, raw, stream_arn, opening)
 
 
