@@ -52,13 +52,8 @@ def java_integer(text: str) -> int | None:
         return int(text)  # nearly always
     if not _BIG_INTEGER.match(text):
         return None
-    digits = text.lstrip("+-")
-    if len(digits) > 4000:  # int() refuses more than 4300 digits, leading zeros included
-        zeros = 0
-        while zeros < len(digits) and int(digits[zeros]) == 0:
-            zeros += 1
-        digits = digits[zeros:] or "0"
-    value = int(digits) if len(digits) <= 4000 else MAX_HASH_KEY + 1
+    digits = "".join(str(int(digit)) for digit in text.lstrip("+-")).lstrip("0")
+    value = int(digits or "0") if len(digits) < 40 else MAX_HASH_KEY + 1
     return -value if text[0] == "-" else value
 
 
@@ -182,10 +177,8 @@ class HashKeyRange(_Ends):
             raise HashKeyError(reason=f"cannot cut {self.size} hash keys into {n} ranges")
         step = self.size // n
         starts = [self.starting_hash_key + step * i for i in range(n)]
-        return [
-            HashKeyRange(start, end)
-            for start, end in zip(starts, [s - 1 for s in starts[1:]] + [self.ending_hash_key], strict=True)
-        ]
+        ends = [start - 1 for start in starts[1:]] + [self.ending_hash_key]
+        return list(map(HashKeyRange, starts, ends))
 
 
 ALL_HASH_KEYS = HashKeyRange(0, MAX_HASH_KEY)
