@@ -37,12 +37,12 @@ from kpl_codec.compiled import speedups
 
 TESTS = (
     "adapters", "deaggregation", "format", "producer", "shards", "spec", "test_errors.py", "test_backoff.py",
-    "test_aws_errors.py", "test_speedups.py", "fuzz/test_targets.py",
+    "test_aws_errors.py", "test_schema_registry.py", "test_speedups.py", "fuzz/test_targets.py",
     # Above the core, for `shards.misplacement_causes`, `place` and `skew`.
     "report/test_scan.py", "aws/test_subscription.py", "cli/test_keys.py",
 )  # fmt: skip
 #: A test that takes more CPU seconds is left out: every survivor would have to stand it.
-LONGEST = 2.0
+LONGEST = 4.0
 #: Of address space, for one mutant.
 MEMORY = 8 << 30
 #: Seconds that a test may wait for something that never comes.

@@ -6,7 +6,7 @@ Python decides. It never raises for bad bytes and never explains them.
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, encode_many, build_many                      (codec.py)
-    PendingFields                plain_pending, deliveries                                (producer/)
+    Pending                      plain_pending, deliver                                   (producer/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
@@ -23,7 +23,7 @@ if os.environ.get("KPL_CODEC_PURE") == "1":
 from .format import size as _size
 from .errors import AggregateFull, EncodeError
 
-from cython cimport collection_type, final
+from cython cimport collection_type, final, no_gc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError

@@ -1,9 +1,11 @@
 # User records on their way through the producer.
 
-cdef class PendingFields:
-    """`producer.pending.PlainFields`: the same fields, compiled."""
+@no_gc
+cdef class Pending:
+    """`producer.pending.PlainPending`, compiled. The garbage collector neither counts nor visits each of very many:
+    a cycle through one is gone when it has its result."""
 
-    cdef public object record, hash_key, key_hash_key, history, token
+    cdef public object record, hash_key, key_hash_key, history, token, result
     cdef public bint own_hash_key, keyless, must_wrap, wrap, alone
     cdef public Py_ssize_t size, bucket, number
     cdef public double accepted_at, deadline, map_deadline, expires_at
@@ -21,17 +23,22 @@ cdef class PendingFields:
         self.hash_key = self.key_hash_key = hash_key
         self.size = size
 
+    def assign(self, hash_key, text not None):
+        self.hash_key = hash_key
+        if self.record.explicit_hash_key != text:
+            self.record = self.record._replace(explicit_hash_key=text)
 
-def plain_pending(type kind not None, type record_kind not None, object partition_key, object data,
+
+def plain_pending(type record_kind not None, object partition_key, object data,
                   dict hashes not None, Py_ssize_t largest):
-    """A `kind` of PendingFields of a `record_kind`, or None if the user record needs a second look.
+    """A Pending of a `record_kind`, or None if the user record needs a second look.
 
     The keys of `hashes` may be written. At most `largest` bytes need no second look.
     """
     cdef PyObject *known
     cdef PyObject *record
     cdef object hash_key, made
-    cdef PendingFields pending
+    cdef Pending pending
     cdef Py_ssize_t size
     if type(partition_key) is not str or type(data) is not bytes:
         return None
@@ -54,20 +61,17 @@ def plain_pending(type kind not None, type record_kind not None, object partitio
     put(record, 3, <PyObject *>())
     PyObject_GC_UnTrack(record)  # only text and bytes
     made = kpl_steal(record)
-    pending = kind.__new__(kind)
+    pending = Pending.__new__(Pending)
     pending.begin(made, hash_key, size)
-    # The collector need not look at each of very many: a cycle through one is gone when it has its result.
-    PyObject_GC_UnTrack(<void *>pending)
     return pending
 
 
-def deliveries(type kind not None, list records not None, str shard_id not None, str number not None,
-               tuple last not None):
-    """`producer.ledger.deliveries`; `kind` is Delivery, `last` holds the attempt that delivered them."""
-    cdef list ended = []
+def deliver(type kind not None, list records not None, str shard_id not None, str number not None,
+            tuple last not None):
+    """`producer.results.deliver`; `kind` is Delivery, `last` holds the attempt that delivered them."""
     cdef Py_ssize_t i
     cdef PyObject *row
-    cdef PendingFields pending
+    cdef Pending pending
     cdef object index, left_out, attempts
     for i in range(len(records)):
         pending = records[i]
@@ -83,5 +87,4 @@ def deliveries(type kind not None, list records not None, str shard_id not None,
         put(row, 3, <PyObject *>attempts)
         put(row, 4, <PyObject *>left_out)
         PyObject_GC_UnTrack(row)  # text, numbers and attempts, which hold nothing else
-        ended.append((pending, kpl_steal(row)))
-    return ended
+        pending.result = kpl_steal(row)

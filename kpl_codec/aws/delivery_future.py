@@ -97,19 +97,20 @@ class _Waiters(list[Any]):
         super().append(waiter)
 
 
-def end_all(ends: Sequence[tuple[Pending, Delivery | BaseException]]) -> None:
+def end_all(ended: Sequence[Pending]) -> None:
     """Give the futures of user records their results, unless they have one."""
     asked: list[DeliveryFuture] = []
     told: list[tuple[DeliveryFuture, list[Any]]] = []
     with LOCK:
-        for pending, end in ends:
+        for pending in ended:
             future: DeliveryFuture = pending.token
             if future._state == FINISHED:
                 continue
-            if isinstance(end, BaseException):
-                future._exception = end
+            result = pending.result
+            if isinstance(result, BaseException):
+                future._exception = result
             else:
-                future._result = end
+                future._result = result
             future._state = FINISHED
             if future._ended is not None:
                 future._ended.notify_all()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..aws_errors import is_permanent
-from ..producer import Delivery, DeliveryError, Pending, ProducerCore
+from ..producer import DeliveryError, Pending
 from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import Failure, Request
@@ -71,14 +71,9 @@ def log_left_behind(user_records: int, why: str) -> None:
         )
 
 
-def log_never_closed(core: ProducerCore) -> None:
-    """For a producer that was never closed."""
-    log_left_behind(core.outstanding, "the producer was never closed")
-
-
-def not_delivered(results: Iterable[tuple[Pending, Delivery | DeliveryError]]) -> Counter[tuple[str, str]]:
+def not_delivered(ended: Iterable[Pending]) -> Counter[tuple[str, str]]:
     """How many of the user records failed for good, by outcome and code."""
-    errors = [result for _, result in results if isinstance(result, DeliveryError)]
+    errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
     return Counter([(error.outcome, error.reason) for error in errors])
 
 

@@ -139,7 +139,8 @@ class ProducerThreads:
     def _run(self, workers: Workers) -> None:
         driving.here = True
         with LOCK:
-            if self.thread is not None:  # two producers began at once, or Ctrl-C came while one did
+            # Two producers began at once (and may have ended), or Ctrl-C came while one did.
+            if self.thread is not None or not self.owners:
                 workers.stop()
                 return
             self.thread = threading.current_thread()
@@ -154,7 +155,7 @@ class ProducerThreads:
                 self._asleep = False
                 ready = [owner for owner in self.owners if owner.wait() <= 0]
             for owner in ready:
-                if not self._turn(owner, workers) and self._end(owner):
+                if not owner.turn(partial(workers.give, owner)) and self._end(owner):
                     workers.stop()
                     return
 
@@ -170,21 +171,6 @@ class ProducerThreads:
                 item = self._answers.get_nowait()
         except queue.Empty:
             pass
-
-    def _turn(self, owner: Owner, workers: Workers) -> bool:
-        """False when this was its last turn."""
-        # PRD-47: "Producers of several streams that share their threads MUST deliver, fail, break and close
-        # each by itself, as with threads of their own."
-        try:
-            for request in owner.decide():
-                workers.give(owner, request)
-            return owner.resolve()
-        except BaseException as error:  # noqa: BLE001 - it breaks one producer, not the thread
-            goes_on = owner.fall_apart(error)
-            # As for an error that ends a thread.
-            facts = (type(error), error, error.__traceback__, threading.current_thread())
-            threading.excepthook(threading.ExceptHookArgs(facts))
-            return goes_on
 
     def _end(self, owner: Owner) -> bool:
         """An owner has had its last turn. Whether it was the last of all: then the threads end."""

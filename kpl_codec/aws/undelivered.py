@@ -10,14 +10,14 @@ Specification: spec/05-producer.md, PRD-63 to PRD-65.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ..producer import DeliveryError, Pending, ProducerConfig
+from ..producer import DeliveryError, Pending
 from .producer_log import logger
 
-Result = tuple[Pending, Any]
 #: What both producers take as ``on_undelivered``.
 OnUndelivered = Callable[[DeliveryError], object]
 
@@ -28,7 +28,7 @@ NOT_IN_HOOK: Final = "on_undelivered must not wait for its own producer; let ano
 
 
 class Undelivered:
-    """``function``: the caller's; None: nothing is held. ``dropped``: how many of those held have no room.
+    """``function``: the caller's; None: nothing is held.
 
     The thread producer uses it with its lock held, but for `call` and `tell`.
     """
@@ -36,45 +36,40 @@ class Undelivered:
     def __init__(self, function: OnUndelivered | None, clock: Callable[[], float]) -> None:
         self.function = function
         self.held: set[Pending] = set()
-        self.dropped = 0
         #: The thread or task that calls it now.
         self.caller: object = None
         self._clock = clock
-        self._waiting: list[Result] = []
+        self._waiting: list[Pending] = []
         self._called_at: float | None = None
         self._raised: Counter[str] = Counter()
 
-    def take(self, results: list[Result]) -> list[Result]:
+    def take(self, ended: list[Pending]) -> list[Pending]:
         """Hold those that were not delivered. Returns the others."""
         # PRD-64: "on_undelivered MUST be called exactly once for each user record that ends without being
         # delivered, with its DeliveryError, before its future has a result."
-        if self.function is None or not any(isinstance(result, DeliveryError) for _, result in results):
-            return results
-        kept = [result for result in results if isinstance(result[1], DeliveryError)]
+        if self.function is None:
+            return ended
+        kept = [pending for pending in ended if isinstance(pending.result, DeliveryError)]
+        if not kept:
+            return ended
         self._waiting += kept
-        self.held.update([pending for pending, _ in kept])
-        self.dropped += sum(error.outcome == "dropped" for _, error in kept)
-        return [result for result in results if not isinstance(result[1], DeliveryError)]
-
-    def may_drop(self, config: ProducerConfig, more: int = 0) -> bool:
-        """Whether a user record without room may be held, too, beside those and ``more``."""
-        return self.function is None or self.dropped + more < config.max_outstanding_records
+        self.held.update(kept)
+        return [pending for pending in ended if not isinstance(pending.result, DeliveryError)]
 
     @property
     def may_start(self) -> bool:
         """Whether somebody has to begin with calling."""
         return bool(self._waiting) and self.caller is None
 
-    def next(self, caller: object) -> list[Result]:
+    def next(self, caller: object) -> list[Pending]:
         """Those to call it for now. Without any nobody calls it any more."""
         batch, self._waiting = self._waiting, []
         self.caller = caller if batch else None
         return batch
 
-    def release(self, batch: list[Result]) -> None:
+    def release(self, batch: list[Pending]) -> None:
         """It has returned for all of these."""
-        self.held.difference_update([pending for pending, _ in batch])
-        self.dropped -= sum(error.outcome == "dropped" for _, error in batch)
+        self.held.difference_update(batch)
 
     def call(self, error: DeliveryError) -> Any:
         """Call it; what it has given."""
@@ -89,9 +84,9 @@ class Undelivered:
         finally:
             self._called_at = None
 
-    def call_all(self, left: Iterator[Result]) -> list[Any]:
+    def call_all(self, left: Iterator[Pending]) -> list[Any]:
         """Call it for each; what it has given."""
-        return [self.call(error) for _, error in left]
+        return [self.call(pending.result) for pending in left]
 
     async def finish(self, given: Any) -> None:
         """Await what it has given, if that can be awaited."""
@@ -107,10 +102,8 @@ class Undelivered:
 
     def has_raised(self, raised: BaseException) -> None:
         """Remember what is wrong with it, without the text of the error, which may repeat data."""
-        trace = raised.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = f" in {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}" if trace else ""
+        frames = traceback.extract_tb(raised.__traceback__)
+        place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
         self._raised[f"{type(raised).__name__}{place}"] += 1
 
     def tell(self) -> None:

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..compiled import speedups
 from ..errors import EncodeError, KplError
 from ..format.codec import AggregatedRecordBuilder
-from ..format.compression import Compression, compress, decompress
+from ..format.compression import Compression, compress
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import partition_key_hash
 from ..format.records import UserRecord
 from ..format.size import check
 from ..schema_registry import SchemaRefused, frame
 from .config import ProducerConfig
-from .outcomes import History, Put
+from .outcomes import History
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 #: The KPL's outer partition key.
 FIXED_OUTER_KEY = "a"
@@ -53,12 +56,22 @@ class ProducerClosed(KplError):
     todo = "Make a new producer after close() or a fork."
 
 
-class PlainFields:
-    """The fields of `Pending`, where nothing is compiled. Written out because there are very many of them."""
+class PlainPending:
+    """A user record to send. ``token`` belongs to the caller (for example a future) and is never used.
+    ``result``: its Delivery or DeliveryError, once it has ended.
+
+    ``record`` will be written, ``hash_key`` is its effective hash key. ``own_hash_key``: the caller gave an
+    explicit hash key; otherwise one may be assigned, and another for the next attempt. ``keyless``: the
+    partitioner chooses the shard. ``alone``: not to be aggregated (again). ``must_wrap``, ``wrap``: if sent
+    alone, as an aggregate of one. ``history``: None while no attempt has failed. ``number`` counts the
+    accepted user records. Set when it is accepted, in seconds of the producer's clock: ``accepted_at``,
+    ``deadline`` (of its aggregate), ``map_deadline`` (how long it waits for a prediction), ``expires_at``.
+    """
 
     __slots__ = (
         "accepted_at", "alone", "bucket", "deadline", "expires_at", "hash_key", "history", "key_hash_key",
-        "keyless", "map_deadline", "must_wrap", "number", "own_hash_key", "record", "size", "token", "wrap",
+        "keyless", "map_deadline", "must_wrap", "number", "own_hash_key", "record", "result", "size", "token",
+        "wrap",
     )  # fmt: skip
 
     def __init__(
@@ -77,28 +90,7 @@ class PlainFields:
         self.number = 0
         self.accepted_at = self.deadline = self.map_deadline = self.expires_at = 0.0
         self.token: Any = None
-
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    _Fields = PlainFields
-else:
-    _Fields = PlainFields if speedups is None else speedups.PendingFields
-
-
-class Pending(_Fields):
-    """A user record to send. ``token`` belongs to the caller (for example a future) and is never used.
-
-    ``record`` will be written, ``hash_key`` is its effective hash key. ``own_hash_key``: the caller gave an
-    explicit hash key; otherwise one may be assigned, and another for the next attempt. ``keyless``: the
-    partitioner chooses the shard. ``alone``: not to be aggregated (again). ``must_wrap``, ``wrap``: if sent
-    alone, as an aggregate of one. ``history``: None while no attempt has failed. ``number`` counts the
-    accepted user records. Set when it is accepted, in seconds of the producer's clock: ``accepted_at``,
-    ``deadline`` (of its aggregate), ``map_deadline`` (how long it waits for a prediction), ``expires_at``.
-    """
-
-    __slots__ = ()
+        self.result: Any = None
 
     def assign(self, hash_key: int, text: str) -> None:
         """Give it an explicit hash key that the caller did not give."""
@@ -107,22 +99,17 @@ class Pending(_Fields):
             self.record = self.record._replace(explicit_hash_key=text)
 
 
+Pending = PlainPending
+if speedups is not None:
+    Pending = speedups.Pending  # type: ignore[misc]
+
+
 def outer_key(config: ProducerConfig, first: Pending) -> str:
     """The outer partition key of the aggregate that begins with ``first``."""
     # PRD-19: "The outer partition key of an aggregate MUST be "a" unless the caller chose otherwise."
     if config.outer_key == "buckets":
         return f"{FIXED_OUTER_KEY}{first.bucket}"
     return FIXED_OUTER_KEY
-
-
-def put_of(config: ProducerConfig, pending: Pending) -> Put:
-    """What its caller has put: without what the producer chose for it."""
-    # PRD-63: "A DeliveryError MUST hold the user record as it was put."
-    key, data, explicit_hash_key, tags = pending.record
-    keyless = pending.keyless and key == KEYLESS_PARTITION_KEY
-    if config.compression != "none":
-        data = decompress(data, 2**62)  # as large as the caller's was
-    return Put(None if keyless else key, data, explicit_hash_key if pending.own_hash_key else None, tags)
 
 
 class Preparation:
@@ -142,7 +129,7 @@ class Preparation:
         special = self._buckets or config.ignore_keys or self._compression
         self._most_are_plain = speedups is not None and not special
 
-    def __call__(
+    def prepare(
         self,
         partition_key: str | None,
         data: bytes,
@@ -158,7 +145,7 @@ class Preparation:
             data = self._framed(data, schema)
         if self._most_are_plain and explicit_hash_key is None and not tags:
             known = speedups.plain_pending(
-                Pending, UserRecord, partition_key, data, self._hashes, self._max_size - 1024
+                UserRecord, partition_key, data, self._hashes, self._max_size - 1024
             )
             if known is not None:
                 return known  # type: ignore[no-any-return]

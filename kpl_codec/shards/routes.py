@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ..errors import HashKeyError
-from ..limits import MAX_HASH_KEY
+from ..limits import HASH_KEY_BITS, MAX_HASH_KEY
 from .shard import Shard
 
 
@@ -48,7 +48,7 @@ class Routes:
 
     def predict(self, hash_key: int) -> str | None:
         """The id of the shard, None where none can be predicted. Raises HashKeyError outside the space."""
-        if not 0 <= hash_key <= MAX_HASH_KEY:
+        if hash_key >> HASH_KEY_BITS:
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
         first, upper = self._first, hash_key >> self._shift
         # SHD-8: "A hash key belongs to the open shard whose range holds it, both ends included."

@@ -25,9 +25,9 @@ DELIVERY = Delivery("shard", "1", 0, ())
 REFUSED = DeliveryError(user_record=Put("k", b"x"), outcome="refused", code="refused", attempts=())
 
 
-def of(future: DeliveryFuture) -> Any:
-    """A user record with this future."""
-    return SimpleNamespace(token=future)
+def of(future: DeliveryFuture, result: object = DELIVERY) -> Any:
+    """A user record with this future that has ended so."""
+    return SimpleNamespace(token=future, result=result)
 
 
 OPERATIONS: dict[str, Callable[[Any, list[Any]], Any]] = {
@@ -93,7 +93,7 @@ def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
         for thread in threads:
             thread.start()
         for number, future in enumerate(futures):
-            end_all([(of(future), DELIVERY if number % 7 else REFUSED)])
+            end_all([of(future, DELIVERY if number % 7 else REFUSED)])
         for thread in threads:
             thread.join(30)
             assert not thread.is_alive()
@@ -109,7 +109,7 @@ def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> 
 
     def end_more() -> None:
         while not stop.is_set():
-            end_all([(of(DeliveryFuture()), DELIVERY)])
+            end_all([of(DeliveryFuture())])
 
     ender = threading.Thread(target=end_more)
     ender.start()
@@ -139,7 +139,7 @@ def test_who_waits_is_told_also_where_no_thread_can_be_started(monkeypatch: pyte
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    end_all([(of(future), DELIVERY)])
+    end_all([of(future)])
     assert wait([future], 0).done == {future}
     assert told == ["called back"]
 
@@ -156,7 +156,7 @@ ASKS: dict[str, Callable[[DeliveryFuture], object]] = {
 
 def _end_now(future: DeliveryFuture) -> None:
     """As the thread that drives the producer does: at once, or when the caller lets go of the lock."""
-    ender = threading.Thread(target=end_all, args=([(of(future), DELIVERY)],), daemon=True)
+    ender = threading.Thread(target=end_all, args=([of(future)],), daemon=True)
     ender.start()
     if not LOCK._is_owned():  # type: ignore[attr-defined]
         ender.join(5)

@@ -16,7 +16,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kpl_codec.aws import AsyncProducer, Producer
-from kpl_codec.aws.producer_base import broken_off
+from kpl_codec.aws.producer_owner import broken_off
 from kpl_codec.producer import (
     Attempt,
     Delivery,
@@ -85,8 +85,10 @@ def test_a_full_producer_fails_or_drops_and_gives_up_in_time(skin: str, when_ful
         producer = either(skin, ModelClient(spoil=throttled), when_full=when_full)
         futures = [await call(producer.put, "k", b"x") for _ in range(10)]
         if when_full == "drop":
-            dropped = (await call(producer.put, "k", b"x")).exception()
-            assert dropped.outcome == "dropped"
+            dropped = await call(producer.put, "k", b"x")
+            if skin == "asyncio":
+                await asyncio.wait([dropped])
+            assert dropped.exception().outcome == "dropped"
         else:
             with pytest.raises(ProducerFull):
                 await call(producer.put, "k", b"x")
@@ -177,7 +179,7 @@ def test_a_broken_producer_counts_the_attempts_that_are_left_out() -> None:
         history = history.with_attempt(Attempt(outcome, 0.0, 0.0, None))
     pending = Producer("s", client=ModelClient())._core.prepare("k", b"x", None, ())
     pending.number, pending.accepted_at, pending.history = 1, 0.0, history
-    _, error = broken_off(ProducerConfig(), pending, ValueError(), 1.0)
+    error = broken_off(ProducerConfig(), pending, ValueError(), 1.0).result
     assert isinstance(error, DeliveryError)
     assert len(error.attempts) + error.attempts_left_out == 31
     assert error.left_out_may_be_stored

@@ -120,8 +120,8 @@ def test_signal_handlers_use_the_producer(
 
 FILES = ("/kpl_codec/aws/", _base.__file__, threading.__file__)
 ENDED = DeliveryFuture()
-_ended: Any = SimpleNamespace(token=ENDED)
-end_all([(_ended, Delivery("shard", "1", 0, ()))])
+_ended: Any = SimpleNamespace(token=ENDED, result=Delivery("shard", "1", 0, ()))
+end_all([_ended])
 #: Everything that may wait for the producer, or keep it from going on.
 CALLS: dict[str, Callable[[Producer, Any], object]] = {
     "put": lambda producer, future: producer.put("k", b"more"),

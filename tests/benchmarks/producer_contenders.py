@@ -163,7 +163,7 @@ def core(settings: dict[str, str], stream: str, job: Job, ready: Ready) -> None:
             else:
                 answer = stub.answer("PutRecords", {"Records": call.records})
             producer.receive(call, answer, now)
-        return sum(isinstance(result, Delivery) for _, result in producer.results())
+        return sum(isinstance(pending.result, Delivery) for pending in producer.results())
 
     run(0.0)
     run(0.0)

@@ -250,7 +250,7 @@ def test_all_kinds_of_bytes_are_bytes() -> None:
 def test_an_explicit_hash_key_is_a_text_or_a_number_everywhere(record: kpl.UserRecord, number: int) -> None:
     key, data, _, tags = record
     text = record._replace(explicit_hash_key=str(number))
-    prepare = Preparation(ProducerConfig())
+    prepare = Preparation(ProducerConfig()).prepare
     if 0 <= number < 2**128:
         same = kpl.UserRecord(key, data, number, tags)
         assert same == text

@@ -24,7 +24,7 @@ class Bench:
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.measured: Counter[str] = Counter()
         self.core = ProducerCore(ProducerConfig(**config), self.live, chance_of(3), self.observe)
-        self.core.start(self.now)
+        self.core.live.refresh(self.now)
         self.results: dict[bytes, Delivery | DeliveryError] = {}
         if ready:
             self.map()
@@ -75,9 +75,9 @@ class Bench:
         self.collect()
 
     def collect(self) -> None:
-        for pending, result in self.core.results():
+        for pending in self.core.results():
             assert pending.token not in self.results
-            self.results[pending.token] = result
+            self.results[pending.token] = pending.result
 
     def outcomes(self, data: bytes) -> list[Outcome]:
         return [attempt.outcome for attempt in self.results[data].attempts]

@@ -57,7 +57,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.late: list[PutRecordsRequest] = []
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.core = self.core_class(self.config, self.live, chance_of(7))
-        self.core.start(self.now)
+        self.core.live.refresh(self.now)
         self.calls: list[tuple[PutRecordsRequest | Request, dict[str, Any] | None]] = []
         self.put_count = 0
         self.accepted: dict[bytes, Pending] = {}
@@ -102,7 +102,7 @@ class ProducerMachine(RuleBasedStateMachine):
         for request in self.core.requests(self.now):
             self.calls.append((request, None))
             if isinstance(request, PutRecordsRequest):
-                self.goes_out(self.core._in_flight[request.number].kinesis_records)
+                self.goes_out(self.core._in_flight[request.number])
         self.expires_in_time()
 
     def expires_in_time(self) -> None:
@@ -296,7 +296,8 @@ class ProducerMachine(RuleBasedStateMachine):
     # -- the claims
 
     def collect(self) -> None:
-        for pending, result in self.core.results():
+        for pending in self.core.results():
+            result = pending.result
             assert pending.token not in self.results, "two results for one user record"
             self.results[pending.token] = result
             self.unsure = self.unsure or any(
@@ -310,7 +311,7 @@ class ProducerMachine(RuleBasedStateMachine):
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
         assert len(outstanding) == self.core.outstanding == len(self.accepted) - len(self.results)
         waiting = [p for place in self.core._places() for p in place]
-        assert self.core._ledger.outstanding_bytes == sum(
+        assert self.core.outstanding_bytes == sum(
             len(p.record.data) + len(p.record.partition_key.encode()) for p in waiting
         )
 

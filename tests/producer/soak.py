@@ -16,10 +16,11 @@ import argparse
 import random
 import sys
 from collections import Counter
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kpl_codec import deaggregate
-from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore
+from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore, ProducerFull
 from kpl_codec.producer.kinesis_record import PutRecordsRequest
 from kpl_codec.producer.limiter import TokenBucket
 from kpl_codec.producer.outcomes import MAY_BE_STORED
@@ -58,7 +59,7 @@ class Soak:
         self.stream = ModelStream.of(4)
         self.live = LiveShardMap("soak", shard_filter="FROM_TRIM_HORIZON")
         self.core = ProducerCore(config, self.live, self.rng.randrange)
-        self.core.start(self.now)
+        self.core.live.refresh(self.now)
         self.under_way: list[tuple[float, PutRecordsRequest | Request]] = []
         self.late: list[tuple[float, PutRecordsRequest]] = []
         self.buckets: dict[str, TokenBucket] = {}
@@ -94,16 +95,16 @@ class Soak:
         rng = self.rng
         self.now += rng.random() * 0.02
         for _ in range(rng.randrange(120)):
-            if self.put < puts and self.core.has_room(60):
+            if self.put < puts:
                 keyless = rng.random() < 0.1
-                key = None if keyless else f"key-{self.put % 97}"
-                self.put_in_life[self.put] = self.lives
-                if keyless:
-                    self.keyless.add(self.put)
-                pending = self.core.prepare(key, b"%d" % self.put)
+                pending = self.core.prepare(None if keyless else f"key-{self.put % 97}", b"%d" % self.put)
                 pending.token = self.put
-                self.core.accept(pending, self.now, self.now - rng.random() * 0.01)
-                self.put += 1
+                with suppress(ProducerFull):
+                    self.core.accept(pending, self.now, self.now - rng.random() * 0.01)
+                    self.put_in_life[self.put] = self.lives
+                    if keyless:
+                        self.keyless.add(self.put)
+                    self.put += 1
         self.operate()
         self.turn()
 
@@ -139,7 +140,8 @@ class Soak:
         self.under_way += [
             (self.now + 0.005 + self.rng.random() * 0.05, request) for request in self.core.requests(self.now)
         ]
-        for pending, result in self.core.results():
+        for pending in self.core.results():
+            result = pending.result
             self.attempts += len(result.attempts) + result.attempts_left_out
             stored = isinstance(result, Delivery)
             explained = any(attempt.outcome in EXPLAINS for attempt in result.attempts)

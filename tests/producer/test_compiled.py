@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kpl_codec import UserRecord
 from kpl_codec.errors import KplError
 from kpl_codec.limits import MAGIC
-from kpl_codec.producer import Attempt, Pending, ProducerConfig, ledger, pending
+from kpl_codec.producer import Attempt, Pending, ProducerConfig, pending, results
 from kpl_codec.producer.outcomes import NO_HISTORY
-from kpl_codec.producer.pending import PlainFields, Preparation
+from kpl_codec.producer.pending import PlainPending, Preparation
 
 speedups = pytest.importorskip(
     "kpl_codec._speedups",
@@ -21,7 +21,7 @@ speedups = pytest.importorskip(
     exc_type=ImportError,
 )
 
-FIELDS = [field for field in PlainFields.__slots__ if field != "token"]
+FIELDS = [field for field in PlainPending.__slots__ if field != "token"]
 KEYS = st.sampled_from(["a", "b", "é", "x" * 256, "x" * 257, "", None, b"a", 5])
 DATA = st.one_of(
     st.binary(max_size=30),
@@ -46,7 +46,7 @@ def test_a_user_record_is_prepared_in_the_same_way(config: ProducerConfig, puts:
 
     def made(prepare: Preparation, put: Any) -> Any:
         try:
-            found = prepare(*put)
+            found = prepare.prepare(*put)
         except (KplError, TypeError) as error:
             return type(error), str(error)
         assert found.token is None
@@ -61,9 +61,9 @@ def test_the_fields_are_those_of_the_python_class(monkeypatch: pytest.MonkeyPatc
     for settings in ({"own_hash_key": True, "keyless": False, "must_wrap": True}, dict.fromkeys(
         ("own_hash_key", "keyless", "must_wrap"), False
     )):  # fmt: skip
-        python, compiled = PlainFields(record, 2**127, **settings), Pending(record, 2**127, **settings)
-        assert isinstance(compiled, speedups.PendingFields)
-        for field in PlainFields.__slots__:
+        python, compiled = PlainPending(record, 2**127, **settings), Pending(record, 2**127, **settings)
+        assert isinstance(compiled, speedups.Pending)
+        for field in PlainPending.__slots__:
             assert getattr(python, field) == getattr(compiled, field)
             assert type(getattr(python, field)) is type(getattr(compiled, field))
     assert pending.speedups is speedups
@@ -74,14 +74,16 @@ def test_deliveries_are_equal(failed_before: list[int]) -> None:
     records = []
     failed = Attempt("throttled", 1.0, 2.0, None)
     for count in failed_before:
-        one = Preparation(ProducerConfig())("k", b"x")
+        one = Preparation(ProducerConfig()).prepare("k", b"x")
         for _ in range(count):
             one.history = (one.history or NO_HISTORY).with_attempt(failed)
         records.append(one)
     last = Attempt("delivered", 3.0, 4.0, None, "shardId-000000000000", "17")
-    compiled = ledger.deliveries(records, last)
+    results.deliver(records, last)
+    compiled = [pending.result for pending in records]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger, "speedups", None)
-        python = ledger.deliveries(records, last)
+        patch.setattr(results, "speedups", None)
+        results.deliver(records, last)
+    python = [pending.result for pending in records]
     assert python == compiled
-    assert [type(delivery) for _, delivery in compiled] == [type(delivery) for _, delivery in python]
+    assert list(map(type, compiled)) == list(map(type, python))
