@@ -59,6 +59,7 @@ class AsyncProducer(ProducerBase):
         self._starting = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
+        self._due_at = float("inf")  # when the next turn is
         self._ran_at = float("-inf")  # when the event loop was last seen to run
         self._calls: set[asyncio.Task[None]] = set()
         self._waiting: deque[tuple[Pending, asyncio.Future[None]]] = deque()  # puts, for room
@@ -152,11 +153,11 @@ class AsyncProducer(ProducerBase):
     def _accept(self, pending: Pending) -> float:
         """Returns when it was put."""
         now = self._clock()
-        self._core.accept(pending, now)
+        due_at = self._core.accept(pending, now)
         self._unresolved.add(pending)
         self._records += 1
         self._bytes += pending.size
-        if not self._scheduled:
+        if due_at < self._due_at:
             self._schedule()
         return now
 
@@ -299,6 +300,7 @@ class AsyncProducer(ProducerBase):
             task.add_done_callback(self._calls.discard)
         self._resolve()
         timer = self._core.timer()
+        self._due_at = float("inf") if timer is None else timer
         if timer is not None and self._has_work():
             self._timer = loop.call_later(max(0.0, timer - self._clock()), self._schedule)
 

@@ -130,12 +130,14 @@ class Producer(ProducerBase):
                 pending.size = size = 0  # what is dropped takes no room from others
             # Ctrl-C may come between any two of these lines: the thread looks after it has been woken, and
             # counts again.
-            self._threads.wake()
+            if self._threads.asleep:
+                self._threads.wake()
             letters.records += 1
             letters.bytes += size
             box.append(pending)
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
             if len(box) >= CROWD and not driving.here:
+                self._threads.wake()
                 letters.news.wait_for(lambda: len(letters.inbox) + len(letters.dropped) < CROWD, LONGEST_WAIT)
         return future
 

@@ -24,6 +24,8 @@ from .undelivered import SLOW, OnUndelivered, Undelivered
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
 LONGEST_WAIT: Final = 0.01
+#: Seconds after which the driving thread looks for puts again.
+_REST: Final = 0.002
 
 
 class Letters:
@@ -95,6 +97,10 @@ class Owner:
         if letters.records != len(self.unresolved):  # see decide
             return 0.0
         return max(0.0, self._due_at - self.clock())
+
+    def rest(self) -> float:
+        """Seconds after a turn for which puts can wait."""
+        return min(_REST, self.core.config.buffering_seconds / 10, max(0.0, self._due_at - self.clock()))
 
     def decide(self) -> list[PutRecordsRequest | Request]:
         """Take puts and answers, and let the core decide. Returns the calls to make; `resolve` follows."""

@@ -101,7 +101,7 @@ class ProducerThreads:
         self.owners: list[Owner] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()
-        self._asleep = False
+        self.asleep = False  # until there is something
 
     def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
         """The boto3 client for these settings. The first takes long: not to be called with the lock held."""
@@ -114,10 +114,9 @@ class ProducerThreads:
         return client
 
     def wake(self) -> None:
-        """There is something for an owner to do. Called with the lock held."""
-        if self._asleep:
-            self._answers.put(None)
-            self._asleep = False
+        """There is something for an owner to do. With the lock held. A put needs it only if ``asleep``."""
+        self._answers.put(None)
+        self.asleep = False
 
     def let_go(self, owner: Owner) -> None:
         """Its producer was dropped without `close`: deliver what is outstanding, then end. May be called
@@ -148,15 +147,17 @@ class ProducerThreads:
         while True:
             with LOCK:
                 wait = min([owner.wait() for owner in self.owners], default=_LONGEST_SLEEP)
-                self._asleep = wait > 0 and self._answers.empty()
-            self._take_answers(workers, min(wait, _LONGEST_SLEEP) if self._asleep else 0.0)
+                self.asleep = wait > 0 and self._answers.empty()
+            self._take_answers(workers, min(wait, _LONGEST_SLEEP) if self.asleep else 0.0)
             with LOCK:
-                self._asleep = False
+                self.asleep = False
                 ready = [owner for owner in self.owners if owner.wait() <= 0]
             for owner in ready:
                 if not self._turn(owner, workers) and self._end(owner):
                     workers.stop()
                     return
+            # Puts do not wake it meanwhile: many then cost one turn.
+            self._take_answers(workers, min([owner.rest() for owner in ready], default=0.0))
 
     def _take_answers(self, workers: Workers, seconds: float) -> None:
         """Sleep until there is something, and take all answers."""

@@ -100,10 +100,10 @@ class ProducerCore:
         """How many accepted user records have no result yet, or wait in `results`."""
         return self._ledger.outstanding
 
-    def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
+    def accept(self, pending: Pending, now: float, put_at: float | None = None) -> float:
         """Take a user record (from `prepare`). Its result comes from `results`, exactly once.
 
-        ``put_at``: when its caller put it, ``now`` if not given.
+        ``put_at``: when its caller put it, ``now`` if not given. Returns when to call `requests` for it.
         Raises ProducerFull or ProducerClosed; then nothing was accepted.
         """
         if self._closed:
@@ -126,8 +126,10 @@ class ProducerCore:
             self._placer.place(pending, now)
         elif order.is_held(pending) or not self._place_in_order(order, pending, now):
             order.hold(pending)
-        if self._placer.closed:
-            self._queue_closed()
+        if not self._placer.closed:
+            return pending.deadline
+        self._queue_closed()
+        return now
 
     def drop(self, pending: Pending, now: float) -> None:
         """Take a user record for which there is no room: it ends at once, as dropped."""
