@@ -157,7 +157,7 @@ class AsyncProducer(ProducerBase):
         self._unresolved.add(pending)
         self._records += 1
         self._bytes += pending.size
-        if due_at < self._due_at:
+        if due_at < self._due_at or self._due_at <= now:
             self._schedule()
         return now
 
