@@ -2,7 +2,8 @@
 
 Each line starts fresh interpreters, turn by turn with a bare one, so that all see the same machine; the
 least of all runs is taken, minus the least of the bare ones. Wall clock and processor time. The claim to
-check: kpl_codec.aws_lambda within 15 ms over the runtime client. Modules are compiled beforehand, as in a layer.
+check: kpl_codec.aws_lambda within 15 ms over the runtime client. Modules are compiled beforehand, as in a
+layer.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m tests.benchmarks.producer_steady [--rate 20000] [--seconds 10] [--shards 4] [--held 800000]
 
 buffered: milliseconds from put to request, the median and 99 of 100, where 100 are asked and calls take
-30 ms; and CPU time, in percent of a core. outage: CPU time while all calls fail, so many user records are held, and
-more are put. User records have 100 bytes and one of 512 keys. Each line is a process of its own; what the loop
-that puts takes without a producer is measured before, and left out.
+30 ms; and CPU time, in percent of a core. outage: CPU time while all calls fail, so many user records are
+held, and more are put. User records have 100 bytes and one of 512 keys. Each line is a process of its own;
+what the loop that puts takes without a producer is measured before, and left out.
 """
 
 from __future__ import annotations
