@@ -2,7 +2,7 @@
 
     python -m fuzz.mutation --directory /somewhere/empty            all of them; compares the scores
     python -m fuzz.mutation --directory ... --only format.wire      these modules only
-    python -m fuzz.mutation --directory ... --again --seconds 5     its survivors again, with HEAD's tests
+    python -m fuzz.mutation --directory ... --again --seconds 9     its survivors again, with HEAD's tests
     python -m fuzz.mutation --directory ... --show                  run nothing, only tell of the last run
     python -m fuzz.mutation --directory ... --than EARLIER    survivors that this run did not have
 
@@ -85,7 +85,7 @@ REASONS: dict[str, Callable[[str, str, str], bool]] = {
         )
     ),
 }
-REST = "A rule, bound, offset, count or order that the tests of half a CPU second do not hold"
+REST = "A rule, bound, offset, count or order that the tests of two CPU seconds do not hold"
 
 _SETTINGS = """[mutmut]
 source_paths=kpl_codec
@@ -226,7 +226,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--only", nargs="*", choices=MODULES, default=list(MODULES))
     parser.add_argument("--again", action="store_true", help="survivors only, with the tests of HEAD")
-    parser.add_argument("--seconds", type=float, default=0.5, help="of tests, for each mutant (0.5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of tests, for each mutant (2)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at once (one per core)")
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--than", type=Path, metavar="DIRECTORY", help="of an earlier run")

@@ -84,10 +84,8 @@ def is_permanent(code: str) -> bool:
 
 
 def missing_member(answer: Mapping[str, Any], needs: str) -> str | None:
-    """The member that an answer of Kinesis lacks: ``needs``, or one that every record has. None: nothing.
-
-    botocore turns an answer that was cut off into one without members.
-    """
+    """The member that an answer of Kinesis lacks (botocore takes a cut one for one without members):
+    ``needs``, or one that every record has."""
     if needs not in answer:
         return needs
     for record in answer.get("Records", ()):

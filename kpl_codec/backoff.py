@@ -13,10 +13,7 @@ class Backoff(NamedTuple):
     factor: float = 2.0
 
     def seconds(self, failures: int, chance: float = 0.0) -> float:
-        """The wait after ``failures`` failures before this one.
-
-        ``chance``: a random number from 0 up to 1. It shortens the wait by at most half, so that many callers
-        do not retry at the same moment. 0 does not shorten it.
-        """
+        """The wait after so many failures before this one. ``chance``: a random number from 0 up to 1, which
+        shortens it by at most half, so that many callers do not retry at the same moment."""
         # A larger power may overflow; the wait has long reached its limit by then.
         return float(min(self.most, self.first * self.factor ** min(failures, 64)) * (1 - chance / 2))

@@ -315,7 +315,7 @@ class HashKeyError(KplError, ValueError):
     reason: str
     text = "no hash key: {reason}"
     todo = "Give a decimal number from 0 to 2^128 - 1."
-    codes = ("outside", "overlap", "exhausted", "not-allocated")
+    codes = ("outside", "overlap", "exhausted")
 
 
 class ShardMapError(KplError, ValueError):

@@ -54,10 +54,7 @@ def shown(value: Any) -> str:
 
 def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for ``module``, whose names are in the submodules that ``homes`` gives.
-
-    ``__getattr__`` raises AttributeError for other names. It raises ModuleNotFoundError, which names the
-    missing extra, where a submodule cannot be imported.
-    """
+    A ModuleNotFoundError names the missing extra."""
 
     def get(name: str) -> Any:
         if name not in homes:

@@ -6,10 +6,10 @@ A writer's segments, each a row of chunks. Only a segment with its end mark is w
     segment 1   H B B ...        no end mark: whatever came after the last whole block is unknown
 
     chunk   | KPL! | kind | index | length | payload | crc32 |     numbers: big-endian, 4 bytes; kind: 1
-    B       | rows | length | columns, compressed | digests, 8 bytes a row |
+    B       | length | columns as JSON, compressed | digests, 8 bytes a row |
 
-In a block the rows are in the order of shard and sequence number; of each number the difference to the one
-before is kept, the bytes of equal weight together. So most of a row is its digest.
+In a block the rows are in the order of shard and sequence number, and of each number the difference to the
+one before is kept. So most of a row is its digest.
 Specification: spec/15-audit.md, AUD-1 to AUD-5.
 """
 
@@ -19,7 +19,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 
 from .errors import KplError
 from .format.frame import looks_aggregated
@@ -28,8 +28,7 @@ from .limits import DIGEST_SIZE
 
 _MAGIC: Final = b"KPL!"
 _HEAD: Final = struct.Struct(">4scII")
-_CRC: Final = struct.Struct(">I")
-_BLOCK: Final = struct.Struct(">II")
+_LENGTH: Final = struct.Struct(">I")
 #: Of rows without a digest.
 NO_DIGEST: Final = bytes(8)
 #: The largest chunk that is read: a length from a broken file must not exhaust the memory.
@@ -55,8 +54,9 @@ CODES: Final[Mapping[str, int]] = {kind: code for code, kind in enumerate(KINDS)
 class Row(NamedTuple):
     """``user_records`` of one Kinesis record, from sub-sequence number ``first`` on.
 
-    ``shard_id``: of refused and left user records the code that ended them. ``sequence_number``: "" where
-    there is none. ``digest``: see `digest_of`. ``at``: when they were put (handled), ms since 1970.
+    ``shard_id``: of refused and left user records the code that ended them; of a queue's records "".
+    ``sequence_number``: "" where there is none; of a queue's records `queue_number`. ``digest``: see
+    `digest_of`. ``at``: when they were put (handled), ms since 1970.
     """
 
     kind: Kind
@@ -79,24 +79,10 @@ class Notes(Protocol):
 
 
 class Ledger(Protocol):
-    """Where rows go, such as `kpl_codec.audit.Ledger`."""
+    """Where rows go: see `kpl_codec.audit.Ledger`."""
 
-    def writer(self, stream: str, side: str) -> Notes:
-        """Of a producer ("produced") or a consumer ("handled") of ``stream``."""
-
-    def handled(self, stream: str, records: Iterable[Handled], *, before: bool = False) -> None:
-        """A consumer of ``stream`` has handled user records."""
-
-
-class Handled(Protocol):
-    """What a user record's name is made of."""
-
-    @property
-    def shard_id(self) -> str | None: ...
-    @property
-    def sequence_number(self) -> str | None: ...
-    @property
-    def sub_sequence_number(self) -> int: ...
+    def writer(self, stream: str, side: str) -> Notes: ...
+    def handled(self, stream: str, records: Iterable[Any], *, before: bool = False) -> None: ...
 
 
 def digest_of(partition_key: str, data: bytes) -> bytes:
@@ -106,6 +92,23 @@ def digest_of(partition_key: str, data: bytes) -> bytes:
     if looks_aggregated(data):
         return data[-DIGEST_SIZE : 8 - DIGEST_SIZE]
     return md5(b"%s\0%s" % (partition_key.encode(), data))[:8]
+
+
+def queue_number(record_id: str) -> str:
+    """What stands for the sequence number of a queue's record, which has none."""
+    return str(int.from_bytes(md5(record_id.encode())[:8], "big"))
+
+
+def runs(kind: Kind, names: Iterable[tuple[str, str, int]], at: int, digest: bytes = NO_DIGEST) -> list[Row]:
+    """Rows of user records, by shard, sequence number and sub-sequence number: a row a run."""
+    rows: list[Row] = []
+    for shard_id, number, sub in names:
+        last = rows[-1] if rows else None
+        if last and last[1:3] == (shard_id, number) and last.first + last.user_records == sub:
+            rows[-1] = last._replace(user_records=last.user_records + 1)
+        else:
+            rows.append(Row(kind, shard_id, number, 1, at, digest, sub))
+    return rows
 
 
 class LedgerError(KplError, ValueError):
@@ -127,7 +130,7 @@ def chunk(kind: bytes, index: int, payload: bytes) -> bytes:
     head = _HEAD.pack(_MAGIC, kind, index, len(payload))
     # AUD-3: "Each chunk of a segment MUST carry its index and a checksum; a segment is whole only with all
     # chunks from 0 to its end mark."
-    return b"".join((head, payload, _CRC.pack(zlib.crc32(payload, zlib.crc32(head)))))
+    return b"".join((head, payload, _LENGTH.pack(zlib.crc32(payload, zlib.crc32(head)))))
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes] | LedgerError]:
@@ -137,10 +140,10 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes] | LedgerError]:
         if len(data) - at >= _HEAD.size and data.startswith(_MAGIC, at):
             _, kind, index, length = _HEAD.unpack_from(data, at)
             end = at + _HEAD.size + length
-            fits = length <= _LARGEST and end + _CRC.size <= len(data)
-            if fits and _CRC.unpack_from(data, end)[0] == zlib.crc32(data[at:end]):
+            fits = length <= _LARGEST and end + _LENGTH.size <= len(data)
+            if fits and _LENGTH.unpack_from(data, end)[0] == zlib.crc32(data[at:end]):
                 yield kind, index, data[at + _HEAD.size : end]
-                at = end + _CRC.size
+                at = end + _LENGTH.size
                 continue
         after = data.find(_MAGIC, at + 1)
         yield LedgerError(offset=at, reason="cut off" if after < 0 else "a chunk that is not whole")
@@ -149,70 +152,43 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes] | LedgerError]:
 
 def block(rows: Sequence[Row]) -> bytes:
     """The payload of a block."""
-    ordered = sorted(
-        (len(row.sequence_number), row.sequence_number, number) for number, row in enumerate(rows)
-    )
-    by_shard: dict[str, list[int]] = {}
-    for _, _, number in ordered:
-        by_shard.setdefault(rows[number].shard_id, []).append(number)
-    order = [number for numbers in by_shard.values() for number in numbers]
-    steps: list[int] = []
-    for numbers in by_shard.values():
-        before = 0
-        for number in numbers:
-            value = int(rows[number].sequence_number or 0)
-            steps.append(value - before)
-            before = value
-    times = [rows[number].at for number in order]
-    columns = [
-        json.dumps([[shard, len(numbers)] for shard, numbers in by_shard.items()]).encode(),
-        bytes([CODES[rows[number].kind] for number in order]),
-        _column(steps),
-        _column([rows[number].user_records for number in order]),
-        _column([rows[number].first for number in order]),
-        _column([_zigzag(now - before) for before, now in zip([0, *times][:-1], times, strict=True)]),
-    ]
-    packed = zlib.compress(b"".join(len(column).to_bytes(4, "big") + column for column in columns), 6)
-    digests = b"".join([rows[number].digest for number in order])
-    return b"".join((_BLOCK.pack(len(rows), len(packed)), packed, digests))
+    shards: list[str | None] = []
+    steps, times, shard, value, now = [], [], None, 0, 0
+    rows = sorted(rows, key=lambda row: (row.shard_id, len(row.sequence_number), row.sequence_number))
+    for row in rows:
+        if row.shard_id != shard:
+            shard, value = row.shard_id, 0
+            shards.append(shard)
+        else:
+            shards.append(None)
+        number = int(row.sequence_number or 0)
+        steps.append(f"{number - value:x}")
+        times.append(row.at - now)
+        value, now = number, row.at
+    kinds, counts = [CODES[row.kind] for row in rows], [row.user_records for row in rows]
+    columns = (kinds, shards, steps, counts, [row.first for row in rows], times)
+    packed = zlib.compress(json.dumps(columns, separators=(",", ":")).encode())
+    return b"".join((_LENGTH.pack(len(packed)), packed, *[row.digest for row in rows]))
 
 
 def rows_of(payload: bytes) -> list[Row]:
     """The rows of a block. Raises LedgerError for what is none."""
+    rows: list[Row] = []
     try:
-        count, length = _BLOCK.unpack_from(payload)
-        unpacked = zlib.decompressobj()
-        columns, at = [], 0
-        packed = unpacked.decompress(payload[_BLOCK.size : _BLOCK.size + length], _LARGEST)
-        while at < len(packed):
-            size = int.from_bytes(packed[at : at + 4], "big")
-            columns.append(packed[at + 4 : at + 4 + size])
-            at += 4 + size
-        shards, kinds, steps, counts, firsts, times = columns
-        rows, offset, digests, now = [], 0, payload[_BLOCK.size + length :], 0
-        values = (_values(column, count) for column in (steps, counts, firsts, times))
-        numbers = zip(kinds, *values, strict=True)
-        for shard, run in json.loads(shards):
-            value = 0
-            for _ in range(run):
-                kind, step, user_records, first, time = next(numbers)
-                value, now = value + step, now + _unzigzag(time)
-                digest = digests[offset : offset + 8]
-                rows.append(
-                    Row(KINDS[kind], shard, str(value) if value else "", user_records, now, digest, first)
-                )
-                offset += 8
-        if len(rows) != count or offset != len(digests):
-            raise ValueError("the columns have different lengths")
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        StopIteration,
-        RecursionError,
-        struct.error,
-        zlib.error,
-    ) as error:
+        end = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
+        packed, digests = payload[_LENGTH.size : end], payload[end:]
+        columns = json.loads(zlib.decompressobj().decompress(packed, _LARGEST))
+        shard, value, now, at = "", 0, 0, 0
+        for kind, begun, step, count, first, time in zip(*columns, strict=True):
+            if begun is not None:
+                shard, value = begun, 0
+            value, now = value + int(step, 16), now + time
+            number = str(value) if value else ""
+            rows.append(Row(KINDS[kind], shard, number, count, now, digests[at : at + 8], first))
+            at += 8
+        if at != len(digests):
+            raise ValueError("another number of digests")
+    except (ValueError, TypeError, LookupError, RecursionError, struct.error, zlib.error) as error:
         raise LedgerError(offset=0, reason=f"a block that cannot be read ({type(error).__name__})") from None
     return rows
 
@@ -236,49 +212,14 @@ def end_mark(index: int, ranges: Ranges, *, last: bool, follows: bool = True, lo
     return chunk(b"E", index, json.dumps(facts).encode())
 
 
-def ranges_of(rows: Sequence[Row], known: Ranges) -> Ranges:
+def ranges_of(rows: Iterable[Row], known: Ranges) -> Ranges:
     """What rows name, beside what is ``known``."""
-    found = dict(known)
-    by_shard: dict[str, list[str]] = {}
+    by_shard: dict[str, set[str]] = {shard_id: set(ends) for shard_id, ends in known.items()}
     for row in rows:
         if row.sequence_number:
-            by_shard.setdefault(row.shard_id, []).append(row.sequence_number)
+            by_shard.setdefault(row.shard_id, set()).add(row.sequence_number)
+    found = {}
     for shard_id, numbers in by_shard.items():
-        numbers += found.get(shard_id, ())
-        longest = max(map(len, numbers))
-        if min(map(len, numbers)) == longest:  # then the order of text is that of numbers
-            found[shard_id] = min(numbers), max(numbers)
-        else:
-            found[shard_id] = min(numbers, key=_size), max(numbers, key=_size)
+        order = int if len(set(map(len, numbers))) > 1 else None  # the order of text is quicker
+        found[shard_id] = min(numbers, key=order), max(numbers, key=order)
     return found
-
-
-def _size(number: str) -> tuple[int, str]:
-    return len(number), number
-
-
-def _zigzag(value: int) -> int:
-    return value * 2 if value >= 0 else -value * 2 - 1
-
-
-def _unzigzag(value: int) -> int:
-    return value // 2 if value % 2 == 0 else -(value + 1) // 2
-
-
-def _column(values: Sequence[int]) -> bytes:
-    """Numbers of 0 or more, their bytes of equal weight together."""
-    width = max(values, default=0).bit_length() // 8 + 1
-    if width == 1:
-        return b"\x01" + bytes(values)
-    flat = b"".join([value.to_bytes(width, "big") for value in values])
-    return bytes([width]) + b"".join([flat[at::width] for at in range(width)])
-
-
-def _values(column: bytes, count: int) -> list[int]:
-    width = column[0]
-    if len(column) != 1 + width * count:
-        raise ValueError("a column of another length")
-    flat = bytearray(width * count)
-    for at in range(width):
-        flat[at::width] = column[1 + at * count : 1 + (at + 1) * count]
-    return [int.from_bytes(flat[at : at + width], "big") for at in range(0, len(flat), width)]

@@ -52,21 +52,12 @@ def find_node() -> Node:
     return Node((node,), (node, str(home / "lib/node_modules/npm/bin/npm-cli.js")))
 
 
-def cache_directory() -> Path:
-    """Where npm packages are kept: a directory of this user, made if missing."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    path = Path(base) / "kpl-codec" / "npm"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def install(package: str, version: str, node: Node | None = None) -> Path:
-    """The directory of ``package`` (``.../node_modules/<package>``), installed if it is not there yet.
-
-    Install scripts do not run and optional dependencies are left out: the servers need neither.
-    Raises LocalKinesisError(code="install-failed"), or what `find_node` raises.
-    """
-    target = cache_directory() / f"{package}-{version}"
+    """The directory of ``package`` (``.../node_modules/<package>``), installed if it is not there yet,
+    without install scripts and optional dependencies. Raises LocalKinesisError."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kpl-codec" / "npm"
+    cache.mkdir(parents=True, exist_ok=True)
+    target = cache / f"{package}-{version}"
     inside = target / "node_modules" / package
     if inside.is_dir():
         return inside
@@ -83,8 +74,6 @@ def install(package: str, version: str, node: Node | None = None) -> Path:
             _npm(node, work, _REACH_TIMEOUT, "view", "--fetch-retries=0", name)
             plain = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--omit=optional")
             _npm(node, work, INSTALL_TIMEOUT, "install", "--prefix", str(work), *plain, name)
-            if not (work / "node_modules" / package).is_dir():
-                raise LocalKinesisError(code="install-failed", detail=f"npm installed no {package}")
             if target.exists():  # a directory without the package in it
                 shutil.rmtree(target)
             os.rename(work, target)

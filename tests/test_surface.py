@@ -31,7 +31,7 @@ PUBLIC = (
 #: Functions that take more by position: a put takes what a record is made of; the others are containers.
 POSITIONAL = {"Producer.put", "AsyncProducer.put", "Counts.__init__"}
 #: What a public object holds for the library's own use. (Users read `Validation.summary`.)
-OWN_USE = {"Report", "Location"}
+OWN_USE = {"Report", "Location", "Ledger"}
 
 
 def names_of(package: str) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def produce(given: bytes) -> None:
     chance = random.Random(0)
     core = ProducerCore(_CONFIG, LiveShardMap("orders"), chance.randrange)
     now = 1000.0
-    core.start(now)
+    core.live.refresh(now)
     accepted = {}
     results: list[Any] = []
     for step in range(400):

@@ -1,7 +1,7 @@
-"""Other programs and the files that go with them: answers to the vectors, vectors, the KPL's settings.
+"""Other programs and the files that go with them: answers to the vectors, the KPL's settings.
 
-An input of `programs` is what a program prints, a line for each answer; or JSON {"vectors": [...],
-"answers": [...]}. One of `properties` is the KPL's configuration file.
+An input of `programs` is what a program prints, a line for each answer; or JSON {"answers": [...]}. One of
+`properties` is the KPL's configuration file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 
 from kpl_codec.conformance import ProgramError, run
 from kpl_codec.conformance.judging import GRADES
-from kpl_codec.conformance.running import load, vector_files
 from kpl_codec.producer import ConfigError, ProducerConfig
 
 from .. import corpus
@@ -24,26 +23,21 @@ _VECTORS = [vector for vector in corpus.vectors() if len(json.dumps(vector)) < 6
 def programs(given: bytes) -> None:
     """Every vector that is asked gets one grade, whatever a program prints; or ProgramError."""
     value = loaded(given)
-    vectors, answers = _VECTORS, given
+    answers = given
     with tempfile.TemporaryDirectory(prefix="kpl-codec-fuzz-") as folder:
         if isinstance(value, dict) and "answers" in value:
             found = value["answers"]
             lines = found if isinstance(found, list) else [found]
             answers = "".join(json.dumps(line) + "\n" for line in lines).encode()
-            Path(folder, "some.json").write_text(json.dumps(value))
-            try:
-                vectors = load(vector_files(Path(folder)))
-            except ValueError:  # what the command line tells as bad usage
-                vectors = _VECTORS
         printed = Path(folder, "printed")
         printed.write_bytes(answers)
         try:
             # A program that does not wait for questions: it prints everything at once, and ends.
-            result = run(["cat", str(printed)], vectors, timeout=5.0)
+            result = run(["cat", str(printed)], _VECTORS, timeout=5.0)
         except ProgramError as error:
             assert str(error)
             return
-    assert len(result.judgements) + result.unsupported == len(vectors)
+    assert len(result.judgements) + result.unsupported == len(_VECTORS)
     for judgement in result.judgements:
         assert judgement.grade in GRADES
         assert "hang" not in judgement.detail
@@ -66,7 +60,7 @@ def _seeds() -> list[bytes]:
     return [
         "\n".join(map(json.dumps, answers)).encode(),
         "\n".join(map(json.dumps, [hello, *rows])).encode(),
-        *dumped(*({"vectors": [v], "answers": [hello, {**v, **v["input"]}]} for v in _VECTORS)),
+        *dumped({"answers": [hello, *({**v, **v["input"]} for v in _VECTORS)]}),
         json.dumps(hello).encode(),
     ]
 

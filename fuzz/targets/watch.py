@@ -14,6 +14,7 @@ from typing import Any
 from kpl_codec.aws.watch_state import StateTable
 from kpl_codec.shards.live_shard_map import Failure
 from kpl_codec.watch import Call, Kept, KeptStateError, LastHour, Watch, WatchFinding
+from kpl_codec.watch.minutes import Losses, Minute, OpenFinding, Wrong
 from tests.watch.model import START, ModelStream, open_map, run
 
 from .answers import READ, parsed, read_answers
@@ -135,12 +136,13 @@ def _state() -> dict[str, Any]:
 
 def _kept_seeds() -> list[bytes]:
     state = _state()
-    losses = [["stray", "unknown", None, 1, 1, 1, 0]]
-    minute = ["shardId-000000000000", int(START // 60), [1, 2, 3, 0, 5, 6, 7, 8, 9, *losses]]
-    finding = [None, ["hot-key", "unknown", None], [START, START, 1, 1, None, "5", "detail"]]
+    minute = Minute(1, 2, 3, 0, 5, 6, 7, losses={Wrong("stray"): Losses(1, 1, 1, 0)})
+    finding = OpenFinding(START, START, 1, 1, None, "5", "detail")
+    minutes = {"shardId-000000000000": {int(START // 60): minute}}
+    other = Kept(START, {}, frozenset(["shardId-1"]), minutes, {(None, Wrong("hot-key")): finding})
     whole = gzip.compress(dumped(state)[0], mtime=0)
     return [
-        *dumped(state, {**state, "minutes": [minute], "findings": [finding], "ended": ["shardId-1"]}),
+        *dumped(state, other.to_json(), {**state, "at": START + 1}),
         whole,
         whole[:-9],
         whole[:10] + b"\xff" * 20,
@@ -151,9 +153,9 @@ def _kept_seeds() -> list[bytes]:
 
 KEPT = {
     "minutes": repeated(
-        b'["a",1,[1,2,3,0,5,6,7,8,9]],',
-        head=b'{"version":2,"at":1,"shards":{},"ended":[],"findings":[],"minutes":[',
-        tail=b'["a",1,[1,2,3,0,5,6,7,8,9]]]}',
+        b'["a",1,[1,2,3,0,5,6,7],[]],',
+        head=b'{"seal":"","version":3,"at":1,"shards":{},"ended":[],"findings":[],"minutes":[',
+        tail=b'["a",1,[1,2,3,0,5,6,7],[]]]}',
     ),
     "open brackets": repeated(b"["),
 }

@@ -10,17 +10,6 @@ cdef inline object text_of(const Text *text):
     return PyUnicode_DecodeUTF8(<const char *>text.at, text.size, NULL)
 
 
-cdef tuple text_table(const Texts *texts):
-    cdef tuple table = PyTuple_New(<Py_ssize_t>texts.count)
-    cdef size_t i
-    cdef object text
-    for i in range(texts.count):
-        text = text_of(&texts.at[i])
-        Py_INCREF(text)
-        PyTuple_SET_ITEM(table, i, text)
-    return table
-
-
 def parse(bytes message not None):
     """The parts of `message.AggregatedRecord` for a sound message; None: Python decides.
 
@@ -30,8 +19,8 @@ def parse(bytes message not None):
     cdef Message m
     cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(message)
     cdef Answer answer
-    cdef list pks, ehks, data
-    cdef object item
+    cdef list pks = [], data = [], ehks = None
+    cdef Row *row
     cdef size_t i
     memset(&m, 0, sizeof(m))
     try:
@@ -40,20 +29,16 @@ def parse(bytes message not None):
             raise MemoryError
         if answer != SOUND:
             return None
-        pks, data = PyList_New(m.rows.count), PyList_New(m.rows.count)
-        ehks = None
         for i in range(m.rows.count):
-            item = <object>m.rows.at[i].pk
-            Py_INCREF(item)
-            PyList_SET_ITEM(pks, i, item)
-            item = PyBytes_FromStringAndSize(<const char *>m.rows.at[i].data, m.rows.at[i].size)
-            Py_INCREF(item)
-            PyList_SET_ITEM(data, i, item)
-            if m.rows.at[i].ehk != NONE and ehks is None:
+            row = &m.rows.at[i]
+            pks.append(row.pk)
+            data.append(PyBytes_FromStringAndSize(<const char *>row.data, row.size))
+            if row.ehk != NONE and ehks is None:
                 ehks = [-1] * <Py_ssize_t>i
             if ehks is not None:
-                ehks.append(-1 if m.rows.at[i].ehk == NONE else m.rows.at[i].ehk)
-        return text_table(&m.pks), text_table(&m.ehks), pks, ehks, data, None
+                ehks.append(-1 if row.ehk == NONE else row.ehk)
+        keys = tuple([text_of(&m.pks.at[i]) for i in range(m.pks.count)])
+        return keys, tuple([text_of(&m.ehks.at[i]) for i in range(m.ehks.count)]), pks, ehks, data, None
     finally:
         free_message(&m)
 

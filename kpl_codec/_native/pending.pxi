@@ -68,7 +68,7 @@ def plain_pending(type record_kind not None, object partition_key, object data,
 
 def deliver(type kind not None, list records not None, str shard_id not None, str number not None,
             tuple last not None):
-    """`producer.ledger.deliver`; `kind` is Delivery, `last` holds the attempt that delivered them."""
+    """`producer.results.deliver`; `kind` is Delivery, `last` holds the attempt that delivered them."""
     cdef Py_ssize_t i
     cdef PyObject *row
     cdef Pending pending

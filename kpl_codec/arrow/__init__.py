@@ -29,9 +29,8 @@ from typing import Any, NamedTuple
 
 from ..compiled import speedups
 from ..deaggregation.counts import Counts, Drop
-from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import Opener, Policy, check_policy
-from ..deaggregation.unframing import Unframer
+from ..deaggregation.undoing import Decompressor, Unframer
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..shards.placement import Judge
@@ -130,7 +129,7 @@ class Deaggregator:
         self._steps: list[Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]] = []
         defects = self.counts.defects
         if max_decompressed_size is not None:
-            undo = Decompressor(max_decompressed_size, defects if policy == "report" else None)
+            undo = Decompressor(max_decompressed_size, policy, defects)
             self._steps.append(partial(decompressed, undo=undo, max_bytes=max_batch_bytes))
         self._peels = unframe and not self._steps  # it does not see frames in compressed data
         if unframe:
@@ -181,13 +180,15 @@ class Deaggregator:
         if not source.rows:
             return
         compiled = None
+        ways = np.full(source.rows, _OBJECTS, np.int8)
         if speedups is not None:
             compiled = CompiledColumns(source, self._layout, self._judge, self.policy, self._peels)
-        ways = self._ways(source, compiled)
+            ways[compiled.certain] = _COMPILED
+        if source.opened is not None:
+            ways[source.opened] = _KEPT
         limit = self.max_batch_bytes
-        ends = [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]
         start = 0
-        for end in ends:
+        for end in [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]:
             way = ways[start]
             if way == _KEPT:
                 yield from self._undone(self._objects.kept(source, start, end, limit))
@@ -202,15 +203,6 @@ class Deaggregator:
                 done = self._peels and not compiled.packed
                 yield from made if done else self._undone(made)
             start = end
-
-    def _ways(self, source: Source, compiled: CompiledColumns | None) -> np.ndarray[Any, Any]:
-        """How each row is processed."""
-        ways = np.full(source.rows, _OBJECTS, np.int8)
-        if compiled is not None:
-            ways[compiled.certain] = _COMPILED
-        if source.opened is not None:
-            ways[source.opened] = _KEPT
-        return ways
 
 
 class Batches(Iterator[pa.RecordBatch]):
@@ -254,24 +246,25 @@ def deaggregate_batches(
     is no Arrow data; ``strict`` raises DecodeError while iterating.
     """
     counts = Counts()
-    options: dict[str, Any] = {
-        "shard_map": shard_map,
-        "hash_key_range": hash_key_range,
-        "on_drop": on_drop,
-        "max_decompressed_size": max_decompressed_size,
-        "unframe": unframe,
-        "tags": tags,
-        "columns": columns,
-        "max_batch_bytes": max_batch_bytes,
-        "_counts": counts,
-    }
 
     def process() -> Iterator[pa.RecordBatch]:
-        deaggregator: Deaggregator | None = None
-        for batch in batches_of(batches):
-            if deaggregator is None:
-                deaggregator = Deaggregator(batch.schema, policy, **options)
-            yield from deaggregator.process(batch)
+        source = batches_of(batches)
+        for first in source:
+            deaggregator = Deaggregator(
+                first.schema,
+                policy,
+                shard_map=shard_map,
+                hash_key_range=hash_key_range,
+                on_drop=on_drop,
+                max_decompressed_size=max_decompressed_size,
+                unframe=unframe,
+                tags=tags,
+                columns=columns,
+                max_batch_bytes=max_batch_bytes,
+                _counts=counts,
+            )
+            for batch in chain((first,), source):
+                yield from deaggregator.process(batch)
 
     return Batches(coalesce(process(), max_batch_bytes), counts)
 

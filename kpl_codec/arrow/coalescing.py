@@ -11,11 +11,8 @@ from ..errors import KplError
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches: small neighbours are joined up to ``max_batch_bytes``. A batch of a
-    quarter of that stays as it is, without a copy. Dictionary arrays count as if written out.
-
-    If ``batches`` raises, the rows held so far come before the error.
-    """
+    """The same rows in fewer batches of at most ``max_batch_bytes``, dictionaries counted as written out; one
+    of a quarter of that stays. What is held comes before an error of ``batches``."""
     held: list[pa.RecordBatch] = []
     size = 0
     try:

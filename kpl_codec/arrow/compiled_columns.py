@@ -18,7 +18,7 @@ from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
 from ..schema_registry import version_id_text
-from ..shards.placement import AGGREGATE_KINDS, Judge
+from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge
 from .layout import KEYS_AND_DATA, Layout, Source
 
 Numbers = np.ndarray[Any, Any]
@@ -43,11 +43,8 @@ def _can_spread(array: pa.Array) -> bool:
 
 
 class CompiledColumns:
-    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool per row).
-
-    ``unframe``: takes the Schema Registry's frames off; ``packed``: whether there are more, whose payload is
-    in
-    zlib."""
+    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool per row). ``unframe``:
+    without the Schema Registry's frames; ``packed``: whether there are more, with a payload in zlib."""
 
     def __init__(
         self, source: Source, layout: Layout, judge: Judge | None, policy: Policy, unframe: bool
@@ -180,7 +177,7 @@ class _Facts:
     def __init__(self, frames: Any, source: Source, judge: Judge, layout: Layout) -> None:
         self._frames = frames
         shard_ids, shards = source.shards()
-        coded = judge.coded(shard_ids)
+        coded = CodedShards(judge, shard_ids)
         frames.judge(shards, *coded.tables)
         distinct = np.array(frames.distinct_codes, np.int64)
         codes = np.frombuffer(frames.judged_codes, np.int64)

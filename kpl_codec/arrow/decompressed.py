@@ -55,10 +55,7 @@ def unframed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.R
 
 
 def decompressed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """``rows`` with decompressed data, in batches of at most ``max_bytes`` of it (one row always fits).
-
-    Raises DecompressionError unless ``undo``, a `Decompressor`, counts defects.
-    """
+    """``rows`` with decompressed data, in batches of at most ``max_bytes`` of it (one row always fits)."""
     return _changed(rows, STARTS, undo, max_bytes)
 
 

@@ -37,10 +37,7 @@ ArrowData: TypeAlias = (
 
 
 def batches_of(data: ArrowData) -> Iterator[pa.RecordBatch]:
-    """The record batches of ``data``, one after the other, without a copy where its library needs none.
-
-    Raises TypeError for what is no Arrow data.
-    """
+    """The record batches of ``data``, without a copy where its library needs none. Raises TypeError."""
     found = _own(data)
     if found is not None:
         yield from found

@@ -87,13 +87,8 @@ def values_of(column: pa.Array) -> list[Any]:
 
 
 class Layout:
-    """The columns of the input and the output.
-
-    ``schema``: of the output. ``made``: of the batches made for it, which have the columns ``needed``, too.
-    ``ranged``: the range of the one shard is known.
-
-    Raises TypeError, CaptureError, ValueError.
-    """
+    """The columns of the input and the output. ``made``: those of the batches that are made for it, which
+    have the columns ``needed``, too. ``ranged``: the range of the one shard is known."""
 
     def __init__(
         self,

@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from ..ledger import LedgerError, Ranges, Row, chunks, rows_of
@@ -33,21 +35,16 @@ class Hole(NamedTuple):
 
 class _Segment:
     def __init__(self) -> None:
-        self.chunks: dict[int, tuple[bytes, bytes]] = {}
-        self.end: dict[str, Any] | None = None
+        self.blocks: dict[int, bytes] = {}
         self.header: dict[str, Any] | None = None
-
-    def add(self, kind: bytes, index: int, payload: bytes) -> None:
-        if kind == b"H":
-            self.header = _facts(payload, _HEADER)
-        elif kind == b"E":
-            self.end = {**_facts(payload, _END), "index": index}
-        self.chunks[index] = kind, payload
+        self.end: dict[str, Any] | None = None
+        self.last = 0  # the index of the end mark
 
     @property
     def whole(self) -> bool:
         """Whether it has its end mark, and all that is before it."""
-        return self.end is not None and sum(at < self.end["index"] for at in self.chunks) == self.end["index"]
+        have = (self.header is not None) + sum(index < self.last for index in self.blocks)
+        return self.end is not None and have == self.last
 
 
 _HEADER: Final = {"writer": str, "segment": int, "stream": str, "side": str, "before": dict}
@@ -71,33 +68,19 @@ class Book:
     """All segments of the ledgers of one side. The same chunk twice counts once."""
 
     def __init__(self) -> None:
-        self._writers: dict[str, dict[int, _Segment]] = {}
+        self._writers = defaultdict[str, dict[int, _Segment]](dict)
         self._damaged: list[Hole] = []
 
     def __bool__(self) -> bool:
         return bool(self._writers or self._damaged)
 
     def add_file(self, name: str, data: bytes) -> None:
-        """A segment's file. Where the header is damaged, its name says whose it is."""
+        """A segment's file, by whose name its writer is known."""
         match = _NAME.match(name)
-        key = (match[1], int(match[2])) if match else None
-        segment = None if key is None else self._segment(*key)
-        for item in chunks(data):
-            if isinstance(item, LedgerError):
-                # (Of a known segment the end mark tells what it lacks.)
-                if segment is None:
-                    self._damaged.append(Hole(name, f"{name}: {item.describe()}"))
-                continue
-            kind, index, payload = item
-            try:
-                if segment is None and kind == b"H":
-                    facts = _facts(payload, _HEADER)
-                    segment = self._segment(facts["writer"], facts["segment"])
-                if segment is None:
-                    raise LedgerError(offset=0, reason="a block of an unknown writer")
-                segment.add(kind, index, payload)
-            except LedgerError as error:
-                self._damaged.append(Hole(name, f"{name}: {error.reason}"))
+        if match is None:
+            self._damaged.append(Hole(name, f"{name}: a ledger of an unknown writer"))
+        else:
+            self._add(name, match[1], int(match[2]), data)
 
     def add_lines(self, name: str, data: bytes) -> bool:
         """Log lines, some of which are chunks. Gives whether one is."""
@@ -108,17 +91,28 @@ class Book:
                 continue
             ours = True
             try:
-                value, _ = json.JSONDecoder().raw_decode(line[at:].decode())
-                (item,) = chunks(base64.b64decode(value["chunk"]))
-                if isinstance(item, LedgerError):
-                    raise item
-                self._segment(value[LINE], value["segment"]).add(*item)
-            except (ValueError, KeyError, TypeError):  # LedgerError is a ValueError
+                told, _ = json.JSONDecoder().raw_decode(line[at:].decode())
+                chunk = base64.b64decode(told["chunk"], validate=True)
+                self._add(name, str(told[LINE]), int(told["segment"]), chunk)
+            except (ValueError, KeyError, TypeError):
                 self._damaged.append(Hole(name, f"{name}: a line of a ledger that cannot be read"))
         return ours
 
-    def _segment(self, writer: str, number: int) -> _Segment:
-        return self._writers.setdefault(writer, {}).setdefault(number, _Segment())
+    def _add(self, name: str, writer: str, number: int, data: bytes) -> None:
+        segment = self._writers[writer].setdefault(number, _Segment())
+        for item in chunks(data):
+            if isinstance(item, LedgerError):
+                continue  # (The end mark tells what the segment lacks.)
+            kind, index, payload = item
+            try:
+                if kind == b"H":
+                    segment.header = _facts(payload, _HEADER)
+                elif kind == b"E":
+                    segment.end, segment.last = _facts(payload, _END), index
+                else:
+                    segment.blocks[index] = payload
+            except LedgerError as error:
+                self._damaged.append(Hole(name, f"{name}: {error.reason}"))
 
     @property
     def streams(self) -> set[str]:
@@ -130,33 +124,29 @@ class Book:
             if segment.header is not None
         }
 
+    def _of_side(self, side: str) -> Iterator[tuple[str, dict[int, _Segment]]]:
+        for writer, segments in sorted(self._writers.items()):
+            if side in {segment.header["side"] if segment.header else side for segment in segments.values()}:
+                yield writer, dict(sorted(segments.items()))
+
     def rows(self, side: str) -> Iterator[tuple[str, list[Row]]]:
         """Each writer of ``side`` and its rows, block by block. Blocks that cannot be read are holes."""
-        for writer, segments in sorted(self._writers.items()):
-            for _, segment in sorted(segments.items()):
-                if segment.header is not None and segment.header["side"] != side:
-                    continue
-                for index, (kind, payload) in sorted(segment.chunks.items()):
-                    if kind != b"B":
-                        continue
+        for writer, segments in self._of_side(side):
+            for segment in segments.values():
+                for index, payload in sorted(segment.blocks.items()):
                     try:
                         yield writer, rows_of(payload)
                     except LedgerError:
-                        del segment.chunks[index]
+                        del segment.blocks[index]
 
     def holes(self, side: str) -> list[Hole]:
         """Where rows may be lacking. To be asked for when all rows were read."""
-        found = list(self._damaged)
-        for writer, segments in sorted(self._writers.items()):
-            headers = [segment.header for segment in segments.values() if segment.header is not None]
-            if headers and headers[0]["side"] != side:
-                continue
-            found += self._holes_of(writer, segments, side)
-        return found
+        found = (self._holes_of(writer, segments, side) for writer, segments in self._of_side(side))
+        return [*self._damaged, *chain.from_iterable(found)]
 
     def _holes_of(self, writer: str, segments: dict[int, _Segment], side: str) -> Iterator[Hole]:
         last, before = max(segments), -1
-        for number, segment in sorted(segments.items()):
+        for number, segment in segments.items():
             if number > before + 1:
                 known = number == before + 2 and segment.header
                 gap = f"{before + 1}" if number == before + 2 else f"{before + 1} to {number - 1}"

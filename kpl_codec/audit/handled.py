@@ -12,10 +12,10 @@ number of user records in place of the sub-sequence number.
 
 from __future__ import annotations
 
-import io
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any, Final
 
 import numpy as np
@@ -26,9 +26,9 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, plan, readable
-from ..ledger import Row
+from ..ledger import CODES, NO_DIGEST, Row
 from .book import SUFFIX, Book
-from .tally import Tally
+from .tally import Batch, Tally
 
 SHARD: Final = "shard"
 NUMBER: Final = "sequencenumber"
@@ -58,12 +58,10 @@ def read_produced(paths: Iterable[str]) -> tuple[Book, list[Row]]:
     return book, rows
 
 
-def read_handled(
-    paths: Iterable[str], tally: Tally, *, told: Callable[[int], None] = lambda rows: None
-) -> Book:
+def read_handled(paths: Iterable[str], tally: Tally) -> Book:
     """Tallies all tables and ledgers under ``paths``: each path is a source, and each writer of a ledger.
-    ``told``: called with the rows so far. Gives the ledgers, for their holes. Raises InputError."""
-    book = Book()
+    Gives the ledgers, for their holes. Raises InputError."""
+    book, queue = Book(), _Queue(tally)
     for path in paths:
         for file in _files([path]):
             if _into(book, file):
@@ -71,12 +69,36 @@ def read_handled(
             tally.source(path)
             for batch in _tables(file, (SHARD, NUMBER, SUB)):
                 _add(tally, batch)
-                told(tally.rows)
     for writer, rows in book.rows("handled"):
         tally.source(f"ledger {writer}")
+        rows = [row if row.shard_id else queue.named(row) for row in rows]
         for kind in ("handled", "before"):
             _add_rows(tally, [row for row in rows if row.kind == kind], before=kind == "before")
     return book
+
+
+class _Queue:
+    """The Kinesis records of a stream that a queue has given, which names neither shard nor number."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._homes: dict[str, Row] = {}
+        self._free: dict[bytes, list[Row]] = {}
+
+    def named(self, row: Row) -> Row:
+        """The row, with the name of a Kinesis record of its digest: always the same for the same record of
+        the queue, another for each other one."""
+        # AUD-19: "A record of a queue MUST count as one of the Kinesis records that have its digest; two
+        # records of a queue are never the same one."
+        if not self._tally.queued:
+            for known in sorted(self._tally.names.rows, key=lambda known: CODES[known.kind], reverse=True):
+                if known.digest != NO_DIGEST:
+                    self._free.setdefault(known.digest, []).append(known)
+        self._tally.queued[row[1:3]] = row.digest
+        if row.sequence_number not in self._homes and self._free.get(row.digest):
+            self._homes[row.sequence_number] = self._free[row.digest].pop()
+        home = self._homes.get(row.sequence_number, row)
+        return row._replace(shard_id=home.shard_id, sequence_number=home.sequence_number)
 
 
 def _files(paths: Iterable[str]) -> Iterator[Location]:
@@ -106,46 +128,28 @@ def _into(book: Book, file: Location) -> bool:
 def _tables(file: Location, wanted: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """The columns of ``wanted``, and `LAST` if there is one, some rows at a time. `SUB` may be missing."""
     system, inner = file.opened()
-    with readable(file.path):
+
+    def stream() -> Any:
+        return system.open_input_stream(inner, compression="gzip" if inner.endswith(".gz") else None)
+
+    with readable(file.path), ExitStack() as files:
+        batches: Iterable[Any]
         if file.name.endswith(".parquet"):
-            with pq.ParquetFile(inner, filesystem=system, memory_map=file.is_local) as parquet:
-                columns = _columns(parquet.schema_arrow.names, wanted, file)
-                text = [columns[SHARD], columns[NUMBER]]
-            with pq.ParquetFile(inner, filesystem=system, read_dictionary=text) as parquet:
-                for batch in parquet.iter_batches(_BATCH_ROWS, columns=list(columns.values())):
-                    yield {name: batch[column] for name, column in columns.items()}
-            return
-        with system.open_input_stream(inner, compression="gzip" if inner.endswith(".gz") else None) as source:
-            if "csv" in file.name:
-                convert = pa.csv.ConvertOptions(column_types=_Text())
-                batches: Iterable[Any] = pa.csv.open_csv(source, convert_options=convert)
-            else:
-                batches = pa.json.read_json(io.BytesIO(source.read())).to_batches()
-            for batch in batches:
-                columns = _columns(batch.schema.names, wanted, file)
-                yield {name: batch[column] for name, column in columns.items()}
-
-
-class _Text(dict[str, pa.DataType]):
-    """Column types: a sequence number has too many digits for a number."""
-
-    def items(self) -> Any:
-        names = {spelling for many in _SPELLINGS.values() for spelling in many}
-        return [(name, pa.string()) for name in _written(names)]
-
-
-def _written(names: Iterable[str]) -> list[str]:
-    """All usual ways to write column names."""
-    parts = {
-        "shardid": "shard id", "kinesisshardid": "kinesis shard id", "sequencenumber": "sequence number",
-        "kinesissequencenumber": "kinesis sequence number", "subsequencenumber": "sub sequence number",
-    }  # fmt: skip
-    found = []
-    for name in names:
-        words = parts.get(name, name).split()
-        camel = words[0] + "".join(word.title() for word in words[1:])
-        found += [name, "_".join(words), camel, camel[0].upper() + camel[1:]]
-    return list(dict.fromkeys(found))
+            columns = _columns(pq.read_schema(inner, filesystem=system).names, wanted, file)
+            text = [columns[SHARD], columns[NUMBER]]
+            parquet = files.enter_context(pq.ParquetFile(inner, filesystem=system, read_dictionary=text))
+            batches = parquet.iter_batches(_BATCH_ROWS, columns=list(columns.values()))
+        elif "csv" in file.name:
+            with pa.csv.open_csv(stream()) as reader:
+                columns = _columns(reader.schema.names, wanted, file)
+            # (A sequence number has too many digits for a number.)
+            text_only = pa.csv.ConvertOptions(column_types=dict.fromkeys(columns.values(), pa.string()))
+            batches = files.enter_context(pa.csv.open_csv(stream(), convert_options=text_only))
+        else:
+            table = pa.json.read_json(stream())
+            columns, batches = _columns(table.schema.names, wanted, file), table.to_batches()
+        for batch in batches:
+            yield {name: batch[column] for name, column in columns.items()}
 
 
 def _columns(names: Iterable[str], wanted: tuple[str, ...], file: Location) -> dict[str, str]:
@@ -164,40 +168,32 @@ def _columns(names: Iterable[str], wanted: tuple[str, ...], file: Location) -> d
 def _add(tally: Tally, columns: dict[str, Any]) -> None:
     """Tally a batch of a table."""
     shard, number = (_coded(columns[name]) for name in (SHARD, NUMBER))
-    rest = [_whole(columns[name]) for name in (SUB, LAST) if name in columns]
-    parts = [_codes(shard), _codes(number), *(rest or [np.zeros(len(shard), np.int64)])]
-    numbers = np.array([(text or "").encode() for text in number.dictionary.to_pylist()], dtype=bytes)
+    home, code = (pc.fill_null(column.indices, -1).to_numpy().astype(np.int64) for column in (shard, number))
+    shards, numbers = shard.dictionary.to_pylist(), number.dictionary.to_pylist()
     # LIN-1's form: digits, without zeros before them.
-    canonical = np.char.isdigit(numbers) & (
-        (np.char.str_len(numbers) == 1) | ~np.char.startswith(numbers, b"0")
-    )
-    if shard.null_count or number.null_count or not canonical.all():
-        good = (parts[0] >= 0) & (parts[1] >= 0)
-        good[good] = canonical[parts[1][good]]
+    canonical = [bool(text) and text.isdigit() and (text == "0" or text[0] != "0") for text in numbers]
+    good = (home >= 0) & np.array([*canonical, False])[code]
+    parts = [home, code, *(_whole(columns[name]) for name in (SUB, LAST) if name in columns)]
+    if not good.all():
         tally.bad += int((~good).sum())
         parts = [part[good] for part in parts]
-    home, code, first, *last = parts
-    if not len(home):
-        return
+    home, code, *users = parts
     # A sequence number is of one shard, in all but made-up tables: then it names the Kinesis record alone.
-    of = np.full(len(numbers), -1, home.dtype)
+    of, many = np.full(len(numbers), -1), len(numbers)
     of[code] = home
-    shards = shard.dictionary.to_pylist()
-    if np.array_equal(of[code], home):
-        used = np.flatnonzero(of >= 0)
-        compact = np.zeros(len(numbers), np.int32)
-        compact[used] = np.arange(len(used), dtype=np.int32)
-        record, of, numbers = compact[code], of[used], numbers[used]
+    if (of[code] == home).all():
+        pairs, record = of[of >= 0] * many + np.flatnonzero(of >= 0), (np.cumsum(of >= 0) - 1)[code]
     else:
-        pairs, record = np.unique(home.astype(np.int64) * len(numbers) + code, return_inverse=True)
-        of, numbers = pairs // len(numbers), numbers[pairs % len(numbers)]
-    tally.add([shards[one] for one in of], numbers, record, first, *last)
-
-
-def _codes(column: Any) -> Any:
-    """The indices of a dictionary array, -1 for null."""
-    indices = pc.fill_null(column.indices, -1) if column.null_count else column.indices
-    return indices.to_numpy()
+        pairs, record = np.unique(home * many + code, return_inverse=True)
+    named = [divmod(pair, many) for pair in pairs.tolist()]
+    tally.add(
+        Batch(
+            [shards[one] for one, _ in named],
+            [numbers[one].encode() for _, one in named],
+            record,
+            *(users or [np.zeros(len(record), np.int64)]),
+        )
+    )
 
 
 def _coded(column: Any) -> Any:
@@ -208,20 +204,13 @@ def _coded(column: Any) -> Any:
 
 
 def _whole(column: Any) -> Any:
-    column = column.cast(pa.int64())
-    return (pc.fill_null(column, 0) if column.null_count else column).to_numpy()
+    return pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
 
 
 def _add_rows(tally: Tally, rows: list[Row], *, before: bool) -> None:
-    if not rows:
-        return
-    places = {(row.shard_id, row.sequence_number): 0 for row in rows}
-    places = {place: at for at, place in enumerate(places)}
-    tally.add(
-        [shard for shard, _ in places],
-        np.array([number.encode() for _, number in places], dtype=bytes),
-        np.array([places[row.shard_id, row.sequence_number] for row in rows], np.int64),
-        np.array([row.first for row in rows], np.int64),
-        np.array([row.first + row.user_records - 1 for row in rows], np.int64),
-        before=before,
-    )
+    which = {place: at for at, place in enumerate(dict.fromkeys(row[1:3] for row in rows))}
+    record = np.array([which[row[1:3]] for row in rows], np.int64)
+    first = np.array([row.first for row in rows], np.int64)
+    last = np.array([row.first + row.user_records - 1 for row in rows], np.int64)
+    names = [shard for shard, _ in which], [number.encode() for _, number in which]
+    tally.add(Batch(*names, record, first, last, before))

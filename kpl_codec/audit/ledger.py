@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from uuid import uuid4
 
-from ..ledger import Handled, Kind, Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of
+from ..deaggregation.records import DeaggregatedRecord
+from ..ledger import Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of, runs
 from .sinks import FolderSink, LineSink, S3Sink, Sink
 
 _LOG = logging.getLogger("kpl_codec.audit")
@@ -55,31 +56,24 @@ class Ledger:
         if callable(self.place):
             sink = LineSink(self.place, name)
         elif self._in_s3:
-            from ..aws.objects import put_object
+            from ..aws.client import put_object
 
             sink = S3Sink(str(self.place), name, put_object)
         else:
             sink = FolderSink(Path(self.place), name)
         return Writer(sink, name, stream, side, wait=self.wait or side == "handled", seconds=self.seconds)
 
-    def handled(self, stream: str, records: Iterable[Handled], *, before: bool = False) -> None:
+    def handled(self, stream: str, records: Iterable[DeaggregatedRecord], *, before: bool = False) -> None:
         """Note that this process, a consumer of ``stream``, has handled user records.
 
         To be called before a checkpoint: so what has no note comes again. ``before``: they were handled in an
         earlier delivery, and are not again. Raises OSError, or what S3 raises.
         """
-        now = int(time.time() * 1000)
-        kind: Kind = "before" if before else "handled"
-        rows: list[Row] = []
-        for record in records:
-            shard, number = record.shard_id or "", record.sequence_number or ""
-            sub = record.sub_sequence_number
-            last = rows[-1] if rows else None
-            if last and last[1:3] == (shard, number) and last.first + last.user_records == sub:
-                rows[-1] = last._replace(user_records=last.user_records + 1)
-            else:
-                rows.append(Row(kind, shard, number, 1, now, first=sub))
-        if rows:
+        names = (
+            (record.shard_id or "", record.sequence_number or "", record.sub_sequence_number)
+            for record in records
+        )
+        if rows := runs("before" if before else "handled", names, int(time.time() * 1000)):
             key = os.getpid(), stream  # (a forked child has its own)
             if key not in self._consumers:
                 self._consumers[key] = self.writer(stream, "handled")
@@ -117,7 +111,7 @@ class Writer:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._careful(self._begin)
-        if isinstance(sink, S3Sink):  # that the writer was there is known from its first object
+        if not sink.at_once:  # that the writer was there is known from its first object
             self._careful(self._roll)
 
     # -- rows ---------------------------------------------------------------------------------
@@ -146,7 +140,7 @@ class Writer:
         """Write what is kept. S3 gets its object now."""
         with self._io:
             self._careful(lambda: self._flush(sync=True))
-            if isinstance(self._sink, S3Sink) and self._index > 1:
+            if not self._sink.at_once and self._index > 1:
                 self._careful(self._roll)
 
     def close(self) -> None:
@@ -185,7 +179,7 @@ class Writer:
         self._write(header(self.name, self._segment, self.stream, self._side, self._before), sync=self._wait)
 
     def _write(self, data: bytes, *, sync: bool) -> None:
-        self._sink.write(data, self._index, sync=sync)
+        self._sink.write(data, sync=sync)
         self._index += 1
         self._bytes += len(data)
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..captures import Location
 from ..errors import KplError
-from ..findings import Finding
-from ..shards.shard_map import ShardMap
+from ..ledger import Row, digest_of
 from ..shards.stream import stream_of
-from . import results
+from ..validation.repair_files import read_copies
 from .handled import read_handled, read_produced
-from .judge import Audit, judge
-from .names import NAMED, Names, runs_of
+from .judge import judge
+from .names import NAMED, Name, Names, runs_of
+from .results import Audited, findings_of
 from .tally import Tally
 from .why import Fetched, Why, fetch
 
@@ -33,42 +33,6 @@ class AuditError(KplError, ValueError):
         if self.code == "several-streams":
             return f"ledgers of several streams: {', '.join(self.streams)}"
         return "there is no ledger and no row in what was produced"
-
-
-class Audited(NamedTuple):
-    """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing."""
-
-    audit: Audit
-    names: Names
-    tally: Tally
-    findings: list[Finding]
-    stream: str | None
-    shard_map: ShardMap | None
-    fetched: Fetched | None
-
-    @property
-    def headline(self) -> str:
-        """One sentence."""
-        return results.headline(self.audit)
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """The sums, as in summary.json."""
-        return results.facts(self.audit, self.names, self.tally, self.findings)
-
-    def write(self, output: str | Location) -> None:
-        """Write the folder of `results`. Raises OutputError if it is not empty."""
-        records = () if self.fetched is None else self.fetched.records.values()
-        results.write(
-            Location(output),
-            self.audit,
-            self.names,
-            self.facts,
-            self.findings,
-            records,
-            self.shard_map,
-            self.stream,
-        )
 
 
 def audit(
@@ -95,31 +59,60 @@ def audit(
     if not book and not rows:
         raise AuditError(code="nothing-produced")
     rows += [row for _, block in book.rows("produced") for row in block]
-    copies = results.repaired_names(repaired)
-    names = Names([*(row for row in rows if row.kind in NAMED), *results.copies_of(copies)])
+    unnamed = [row for row in rows if row.kind not in NAMED]
+    copies = list(_copies(repaired))
+    names = Names([*(row for row in rows if row.kind in NAMED), *_rows_of_copies(copies)])
     tally = Tally(names)
     consumers = read_handled(handled, tally)
-    shards = () if shard_map is None else shard_map.values()
+
+    def fetched(places: Iterable[tuple[str, str]]) -> Fetched:
+        if shard_map is None or stream is None:
+            return Fetched()
+        return fetch(client, stream, shard_map, places)
+
+    attempts = any(row.kind == "unanswered" for row in unnamed)
+    unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
+    digests = {
+        place: digest_of(record.partition_key or "", record.data)
+        for place, record in fetched(unclaimed).records.items()
+    }
     judged = judge(
         names,
         tally,
-        unnamed=[row for row in rows if row.kind not in NAMED],
+        unnamed=unnamed,
         holes=book.holes("produced"),
         handled_holes=consumers.holes("handled"),
         until=None if until is None else int(until.timestamp() * 1000),
         # A consumer begins with a child when it has read the parent to its end.
         finished=[
-            shard.shard_id
-            for shard in shards
-            if shard_map is not None
-            and any(child.shard_id in tally.handled_shards for child in shard_map.children(shard.shard_id))
+            parent
+            for shard_id, shard in (shard_map or {}).items()
+            if shard_id in tally.handled_shards
+            for parent in shard.parent_shard_ids
         ],
         repaired=copies,
+        digests=digests,
     )
-    fetched = None
-    if shard_map is not None and stream is not None:
-        places = sorted({run[:2] for run in runs_of(names, judged.missing)})
-        fetched = fetch(client, stream, shard_map, places)
-    missing = Why(names, tally, shard_map, fetched).findings(judged.missing)
-    found = list(results.findings_of(judged, names, missing))
-    return Audited(judged, names, tally, found, next(iter(streams), None), shard_map, fetched)
+    held = fetched(run[:2] for run in runs_of(names, judged.missing))
+    missing = Why(names, tally, shard_map, held).findings(judged.missing)
+    found = list(findings_of(judged, names, missing))
+    return Audited(judged, names, tally, found, next(iter(streams), None), shard_map, held)
+
+
+def _copies(folders: Iterable[str]) -> Iterable[tuple[Name, Name]]:
+    """Originals and copies, by the logs of `kpl-codec repair`. Raises InputError."""
+    for folder in folders:
+        for file in (Location(folder) / "repair/log").files():
+            if file.name.endswith(".jsonl"):
+                for (shard_id, number, sub), new in read_copies(file):
+                    if shard_id is not None and number is not None:
+                        yield (shard_id, number, sub), new
+
+
+def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
+    """Rows of the Kinesis records that hold copies. (When they were put is not in the log: --until never
+    judges them.)"""
+    counts: dict[tuple[str, str], int] = {}
+    for _, (shard_id, number, sub) in copies:
+        counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)
+    return [Row("repaired", *place, count, 1 << 62) for place, count in counts.items()]

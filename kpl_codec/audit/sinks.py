@@ -8,35 +8,37 @@ from __future__ import annotations
 import base64
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from .book import LINE, SUFFIX
 
 
-class Sink(Protocol):
-    """The chunks of one writer, in order; a segment begins with `begin`. Methods raise OSError."""
+class Sink(ABC):
+    """Takes the chunks of one writer, in order; a segment begins with `begin`. Methods raise OSError."""
 
     #: Seconds and bytes after which another segment is begun.
-    segment_seconds: float
-    segment_bytes: int
+    segment_seconds: float = 3600.0
+    segment_bytes: int = 64 << 20
     #: Whether chunks are stored before their segment ends.
-    at_once: bool
+    at_once = True
 
+    @abstractmethod
     def begin(self, segment: int) -> None: ...
 
-    def write(self, chunk: bytes, index: int, *, sync: bool) -> None:
+    @abstractmethod
+    def write(self, chunk: bytes, *, sync: bool) -> None:
         """With ``sync`` it returns when the chunk is stored for good."""
 
     def end(self) -> None:
         """The segment has all its chunks."""
+        return
 
 
-class FolderSink:
+class FolderSink(Sink):
     """A file a segment, to which chunks are appended."""
-
-    segment_seconds, segment_bytes, at_once = 3600.0, 64 << 20, True
 
     def __init__(self, folder: Path, writer: str) -> None:
         self._folder, self._writer = folder, writer
@@ -47,7 +49,7 @@ class FolderSink:
         path = self._folder / f"{self._writer}-{segment:06d}{SUFFIX}"
         self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - until `end`
 
-    def write(self, chunk: bytes, index: int, *, sync: bool) -> None:
+    def write(self, chunk: bytes, *, sync: bool) -> None:
         view = memoryview(chunk)
         while view:  # (a full disk may take a part)
             view = view[self._file.write(view) :]
@@ -55,48 +57,37 @@ class FolderSink:
             os.fsync(self._file.fileno())
 
     def end(self) -> None:
-        if self._file is not None:
+        with self._file:
             os.fsync(self._file.fileno())
-            self._file.close()
-            self._file = None
 
 
-class S3Sink:
+class S3Sink(Sink):
     """An object a segment, put when it is whole."""
 
     segment_seconds, segment_bytes, at_once = 60.0, 8 << 20, False
 
     def __init__(self, uri: str, writer: str, put: Callable[[str, bytes], None]) -> None:
-        self._uri, self._writer, self._put = uri.rstrip("/"), writer, put
-        self._chunks: list[bytes] = []
-        self._name = ""
+        self._prefix, self._put = f"{uri.rstrip('/')}/{writer}", put
 
     def begin(self, segment: int) -> None:
-        self._name = f"{self._uri}/{self._writer}-{segment:06d}{SUFFIX}"
-        self._chunks = []
+        self._name, self._data = f"{self._prefix}-{segment:06d}{SUFFIX}", b""
 
-    def write(self, chunk: bytes, index: int, *, sync: bool) -> None:
-        self._chunks.append(chunk)
+    def write(self, chunk: bytes, *, sync: bool) -> None:
+        self._data += chunk
 
     def end(self) -> None:
-        self._put(self._name, b"".join(self._chunks))
+        self._put(self._name, self._data)
 
 
-class LineSink:
+class LineSink(Sink):
     """A line of JSON a chunk, given to ``write_line`` (print, a logger's method)."""
-
-    segment_seconds, segment_bytes, at_once = 3600.0, 64 << 20, True
 
     def __init__(self, write_line: Callable[[str], object], writer: str) -> None:
         self._write_line, self._writer = write_line, writer
-        self._segment = 0
 
     def begin(self, segment: int) -> None:
         self._segment = segment
 
-    def write(self, chunk: bytes, index: int, *, sync: bool) -> None:
+    def write(self, chunk: bytes, *, sync: bool) -> None:
         text = base64.b64encode(chunk).decode()
         self._write_line(json.dumps({LINE: self._writer, "segment": self._segment, "chunk": text}))
-
-    def end(self) -> None:
-        """Nothing: its lines are written."""

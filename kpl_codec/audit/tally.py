@@ -14,33 +14,36 @@ from .names import Names
 
 #: Sources that can be told apart; all later ones are one.
 SOURCES: Final = 8
-#: User records that are looked at at a time: what their arrays need.
-SLICE: Final = 1 << 20
+#: User records of runs that are written out at a time.
+_SLICE: Final = 1 << 20
 #: Every Kinesis record has fewer user records.
-MOST_USER_RECORDS: Final = 10_000_000
+_MOST_USER_RECORDS: Final = 10_000_000
 #: Unclaimed Kinesis records of which the names are kept.
-MOST_UNCLAIMED: Final = 100_000
+_MOST_UNCLAIMED: Final = 100_000
 
 
 class Unclaimed(NamedTuple):
-    """A Kinesis record that was handled and that no ledger has. ``user_records``: rows, not names."""
+    """A Kinesis record that was handled and that no ledger has, with its user records ``first`` to ``last``.
+    ``rows``: how many rows said so."""
 
     shard_id: str
     sequence_number: str
-    user_records: int
     first: int
     last: int
-    digest: bytes | None
+    rows: int
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
+    """Handled user records, row by row: ``first`` to ``last`` (the same without ``last``) of ``record``, an
+    index into the Kinesis records ``shards`` and ``numbers``, each of which is named once or oftener.
+    ``before``: they were handled before, this is only said again."""
+
     shards: Sequence[str]
-    numbers: Any
-    digests: Sequence[bytes | None] | None
-    places: Any
-    counts: Any
-    starts: Any
-    before: bool
+    numbers: Sequence[bytes]
+    record: Any
+    first: Any
+    last: Any = None
+    before: bool = False
 
 
 class Tally:
@@ -59,6 +62,8 @@ class Tally:
         self.passed = names.bounds[:-1].copy()
         self.unclaimed: dict[tuple[str, str], Unclaimed] = {}
         self.handled_shards: set[str] = set()
+        #: Of records of queues, by their places in the ledger, the digests.
+        self.queued: dict[tuple[str, str], bytes] = {}
 
     def source(self, name: str) -> None:
         """The batches that follow are of this source."""
@@ -74,94 +79,74 @@ class Tally:
             return (self.times[user_records] > 0).astype(np.uint8)
         return self._by[user_records]
 
-    def add(
-        self,
-        shards: Sequence[str],
-        numbers: Any,
-        record: Any,
-        first: Any,
-        last: Any | None = None,
-        *,
-        digests: Sequence[bytes | None] | None = None,
-        before: bool = False,
-    ) -> None:
-        """A batch: ``shards`` and ``numbers`` (bytes) of its Kinesis records, each named once or oftener; and
-        of each of its rows which of them it is of, and its user records ``first`` to ``last`` (the same
-        without ``last``). ``before``: they were handled before, this is only said again."""
-        single = last is None
+    def add(self, batch: Batch) -> None:
+        """Count a batch."""
+        _, _, record, first, last, _ = batch
         last = first if last is None else last
-        # (A run from a file may claim any length: no Kinesis record has so many user records.)
-        good = (first >= 0) & (last < MOST_USER_RECORDS)
-        if not single:
-            good &= last >= first
+        # (A run from a file may claim any length.)
+        good = (first >= 0) & (last < _MOST_USER_RECORDS) & (last >= first)
         if not good.all():
             self.bad += int((~good).sum())
             record, first, last = record[good], first[good], last[good]
-        places, passed, codes = self.names.find(shards, numbers)
-        self.handled_shards.update(shards)
+        places, passed, codes = self.names.find(batch.shards, batch.numbers)
+        self.handled_shards.update(batch.shards)
         known = codes >= 0
         np.maximum.at(self.passed, codes[known], passed[known])
-        # (What no ledger has is as one without user records.)
-        counts = np.where(places >= 0, np.append(self.names.counts, 0)[places], 0)
-        batch = _Batch(shards, numbers, digests, places, counts, self.names.starts[places], before)
+        if batch.last is None:
+            self._count(batch, places, record, first)
+            return
         lengths = last - first + 1
-        ends = np.arange(1, len(record) + 1) if single else np.cumsum(lengths)
-        start, done = 0, 0
+        ends, start, done = np.cumsum(lengths), 0, 0
         while start < len(ends):
-            stop = max(int(np.searchsorted(ends, done + SLICE, side="right")), start + 1)
-            piece = slice(start, stop)
-            if single:
-                self._count(batch, record[piece], first[piece])
-            else:  # runs are written out
-                count = lengths[piece]
-                inside = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-                self._count(batch, np.repeat(record[piece], count), np.repeat(first[piece], count) + inside)
+            stop = max(int(np.searchsorted(ends, done + _SLICE, side="right")), start + 1)
+            count = lengths[start:stop]
+            inside = np.arange(ends[stop - 1] - done) - np.repeat(ends[start:stop] - count - done, count)
+            users = np.repeat(first[start:stop], count) + inside
+            self._count(batch, places, np.repeat(record[start:stop], count), users)
             start, done = stop, int(ends[stop - 1])
 
-    def _count(self, batch: _Batch, record: Any, sub: Any) -> None:
+    def _count(self, batch: Batch, places: Any, record: Any, sub: Any) -> None:
         self.rows += len(record)
-        claimed = sub < batch.counts[record]
+        # (What no ledger has is as one without user records.)
+        claimed = sub < np.where(places >= 0, np.append(self.names.counts, 0)[places], 0)[record]
         if not claimed.all():
-            self._not_claimed(batch, record[~claimed], sub[~claimed])
+            self._not_claimed(batch, places, record[~claimed], sub[~claimed])
             record, sub = record[claimed], sub[claimed]
-        at = batch.starts[record] + sub
+        at = self.names.starts[places][record] + sub
         if self._by is not None:
             self._by[at] |= self._bit
         if batch.before:
             self.times[at] = np.maximum(self.times[at], 1)
-        elif not _distinct(at):
-            at, times = np.unique(at, return_counts=True)
-            self.times[at] = np.minimum(self.times[at].astype(np.int64) + times, 255)
-        else:
+        elif _distinct(at):
             known = self.times[at]
             self.times[at] = known + (known < 255)
+        else:
+            at, times = np.unique(at, return_counts=True)
+            self.times[at] = np.minimum(self.times[at].astype(np.int64) + times, 255)
 
-    def _not_claimed(self, batch: _Batch, record: Any, sub: Any) -> None:
+    def _not_claimed(self, batch: Batch, places: Any, record: Any, sub: Any) -> None:
         self.unclaimed_rows += len(record)
-        over = batch.places[record]  # a ledger has them, with fewer user records
+        over = places[record]  # a ledger has them, with fewer user records
         np.maximum.at(self.passed, self.names.shard[over[over >= 0]], over[over >= 0] + 1)
-        order = np.argsort(record, kind="stable")
-        kinds, counts = np.unique(record, return_counts=True)
-        edges = np.concatenate(([0], np.cumsum(counts)))
-        for at, which in enumerate(kinds):
-            name = batch.shards[which], bytes(batch.numbers[which]).decode("utf-8", "replace")
-            inside = sub[order[edges[at] : edges[at + 1]]]
+        rows = np.bincount(record, minlength=len(places))
+        low, high = np.full(len(rows), _MOST_USER_RECORDS), np.zeros(len(rows), np.int64)
+        np.minimum.at(low, record, sub)
+        np.maximum.at(high, record, sub)
+        for at in np.flatnonzero(rows).tolist():
+            name = batch.shards[at], bytes(batch.numbers[at]).decode("utf-8", "replace")
+            one = Unclaimed(*name, int(low[at]), int(high[at]), int(rows[at]))
             known = self.unclaimed.get(name)
-            if known is None and len(self.unclaimed) >= MOST_UNCLAIMED:
-                continue
-            digest = None if batch.digests is None else batch.digests[which]
-            low, high, rows = int(inside.min()), int(inside.max()), len(inside)
             if known is not None:
-                low, high, rows = min(low, known.first), max(high, known.last), rows + known.user_records
-                digest = digest or known.digest
-            self.unclaimed[name] = Unclaimed(*name, rows, low, high, digest)
+                one = Unclaimed(
+                    *name, min(one.first, known.first), max(one.last, known.last), one.rows + known.rows
+                )
+            if known is not None or len(self.unclaimed) < _MOST_UNCLAIMED:
+                self.unclaimed[name] = one
 
 
 def _distinct(at: Any) -> bool:
-    """Whether no user record is there twice, as far as that can be seen without sorting them all."""
+    """Whether no user record is there twice: by its runs, of which there are few in most tables."""
     breaks = np.flatnonzero(np.diff(at) != 1)
-    if not len(at) or len(breaks) * 8 > len(at):
-        return not len(at)
-    firsts, lasts = at[np.concatenate(([0], breaks + 1))], at[np.concatenate((breaks, [len(at) - 1]))]
+    firsts, lasts = np.append(at[:1], at[breaks + 1]), np.append(at[breaks], at[-1:])
     order = np.argsort(firsts)
     return bool((firsts[order][1:] > lasts[order][:-1]).all())

@@ -5,9 +5,11 @@ Specification: spec/15-audit.md, AUD-16.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,20 +25,22 @@ from .tally import Tally
 
 Place = tuple[str, str]
 #: Kinesis records asked for at a time: the next one that is wanted is often near.
-_READ_ON = 200
+_READ_ON: Final = 200
+#: Bytes of Kinesis records that are fetched, at most.
+_MOST_BYTES: Final = 1 << 28
+#: User records beside a missing one of which a handled one is looked for.
+_NEAR: Final = 100_000
 
 
 class Fetched(NamedTuple):
     """What the stream still holds. ``gone``: those that it does not."""
 
-    records: Mapping[Place, KinesisRecord]
-    gone: frozenset[Place]
+    records: Mapping[Place, KinesisRecord] = {}
+    gone: frozenset[Place] = frozenset()
 
 
-def fetch(
-    client: Any, stream: str, shard_map: ShardMap, places: Sequence[Place], *, most_bytes: int = 1 << 28
-) -> Fetched:
-    """Fetch Kinesis records, as many as ``most_bytes`` hold. Raises StreamUnavailable."""
+def fetch(client: Any, stream: str, shard_map: ShardMap, places: Iterable[Place]) -> Fetched:
+    """Fetch Kinesis records, as many as `_MOST_BYTES` hold. Raises StreamUnavailable."""
     from ..aws.cursor import ShardCursor
     from ..aws.reading import PATIENCE
     from ..shards.place import at_record
@@ -44,124 +48,93 @@ def fetch(
     records: dict[Place, KinesisRecord] = {}
     gone: set[Place] = set()
     size = 0
-    for shard_id, of_shard in groupby(
-        sorted(places, key=lambda one: (one[0], int(one[1]))), key=lambda one: one[0]
-    ):
-        wanted = [number for _, number in of_shard]
-        if shard_map.get(shard_id) is None:
-            gone.update((shard_id, number) for number in wanted)
+    ordered = sorted(set(places), key=lambda place: (place[0], int(place[1])))
+    for shard_id, of_shard in groupby(ordered, itemgetter(0)):
+        wanted = deque(of_shard)
+        if shard_id not in shard_map:
+            gone.update(wanted)
             continue
-        while wanted and size < most_bytes:
-            cursor = ShardCursor(client, stream, shard_id, at_record(wanted[0]), patience=PATIENCE)
+        while wanted and size < _MOST_BYTES:
+            held: dict[str, Any] = {}
             try:
-                answer = cursor.fetch(limit=_READ_ON)
+                cursor = ShardCursor(client, stream, shard_id, at_record(wanted[0][1]), patience=PATIENCE)
+                held = {record["SequenceNumber"]: record for record in cursor.fetch(limit=_READ_ON).records}
             except StreamUnavailable as error:
+                # The service refuses numbers that it no longer has.
                 if error.code not in ("InvalidArgumentException", "ResourceNotFoundException"):
                     raise
-                gone.add((shard_id, wanted.pop(0)))  # the service refuses numbers that it no longer has
-                continue
-            found = {record["SequenceNumber"]: record for record in answer.records}
-            if wanted[0] not in found:
-                gone.add((shard_id, wanted.pop(0)))
-                continue
-            last = int(answer.records[-1]["SequenceNumber"])
-            while wanted and int(wanted[0]) <= last:
-                number = wanted.pop(0)
-                if number in found:
-                    records[shard_id, number] = answered_record(found[number], shard_id)
-                    size += len(records[shard_id, number].data)
+            last = max(map(int, held), default=0) if wanted[0][1] in held else int(wanted[0][1])
+            while wanted and int(wanted[0][1]) <= last:
+                place = wanted.popleft()
+                if place[1] in held:
+                    records[place] = answered_record(held[place[1]], shard_id)
+                    size += len(records[place].data)
                 else:
-                    gone.add((shard_id, number))
+                    gone.add(place)
     return Fetched(records, frozenset(gone))
 
 
 class Why:
     """The finding of each run of missing user records. Without ``fetched`` only what the tally shows."""
 
-    def __init__(
-        self, names: Names, tally: Tally, shard_map: ShardMap | None, fetched: Fetched | None
-    ) -> None:
-        self._names, self._tally, self._map = names, tally, shard_map
-        self._fetched = fetched or Fetched({}, frozenset())
+    def __init__(self, names: Names, tally: Tally, shard_map: ShardMap | None, fetched: Fetched) -> None:
+        self._names, self._tally, self._map, self._fetched = names, tally, shard_map, fetched
         self._causes = Causes(shard_map) if shard_map is not None else None
 
     def findings(self, missing: Any) -> Iterator[Finding]:
         """Of ascending missing user records."""
-        for _, runs in groupby(runs_of(self._names, missing), key=lambda run: run[:2]):
-            yield from self._of_record(list(runs))
+        for place, runs in groupby(runs_of(self._names, missing), key=lambda run: run[:2]):
+            record = self._fetched.records.get(place)
+            opened = () if record is None else deaggregate([record], "report", shard_map=self._map)
+            users = {user.sub_sequence_number: user for user in opened}
+            for run in runs:
+                kind, cause, detail = self._of(run, record, users)
+                if run.last > run.first:
+                    detail = f"user records {run.first} to {run.last}: {detail}"
+                yield run.finding(kind, detail, cause)
 
-    def _of_record(self, runs: list[Run]) -> Iterator[Finding]:
-        place = runs[0].shard_id, runs[0].sequence_number
+    def _of(
+        self, run: Run, record: KinesisRecord | None, users: Mapping[int, DeaggregatedRecord]
+    ) -> tuple[str, str | None, str]:
+        """Kind, cause and detail."""
         # AUD-16: "The cause of a missing user record MUST be one of these, by what the stream still holds:
         # dropped by the KCL's rule, broken, past retention, on a shard of which nothing was ever handled, or
         # sound and never handled."
-        unread = place[0] not in self._tally.handled_shards
-        record = self._fetched.records.get(place)
-        users = {} if record is None else self._opened(record)
-        for run in runs:
-            some = users.get(run.first)
-            cause = None
-            if place in self._fetched.gone:
-                kind, detail = "audit-expired", "the stream does not hold it any more"
-            elif record is not None and (some is None or some.defects or some.kcl == "raw"):
-                kind, detail = (
-                    "audit-broken",
-                    str(some.defects[0]) if some and some.defects else "not an aggregate",
-                )
-            elif some is not None and some.kcl == "dropped":
-                kind = "audit-dropped"
-                cause, detail = self._dropped(record, list(users.values()))
-            elif unread:
-                kind, detail = "audit-unread", "nothing of this shard was ever handled"
-            else:
-                kind, detail = "audit-missing", self._neighbours(run)
-            yield Finding(
-                kind=kind,
-                shard_id=place[0],
-                sequence_number=place[1],
-                sub_sequence_number=run.first,
-                user_records=run.user_records,
-                cause=cause,
-                detail=f"user records {run.first} to {run.last}: {detail}"
-                if run.last > run.first
-                else detail,
-            )
+        if run[:2] in self._fetched.gone:
+            return "audit-expired", None, "the stream does not hold it any more"
+        if record is not None:
+            user = users.get(run.first)
+            if user is None or user.defects or user.kcl == "raw":
+                broken = str(user.defects[0]) if user and user.defects else "not an aggregate"
+                return "audit-broken", None, broken
+            if user.kcl == "dropped":
+                return "audit-dropped", *self._dropped(record, users.values())
+        if run.shard_id not in self._tally.handled_shards:
+            return "audit-unread", None, "nothing of this shard was ever handled"
+        return "audit-missing", None, self._neighbours(run)
 
-    def _opened(self, record: KinesisRecord) -> dict[int, DeaggregatedRecord]:
-        opened = deaggregate([record], "report", shard_map=self._map)
-        return {user.sub_sequence_number: user for user in opened}
-
-    def _dropped(
-        self, record: KinesisRecord | None, users: list[DeaggregatedRecord]
-    ) -> tuple[str | None, str]:
-        keys = [
-            user.placement.hash_key
-            for user in users
-            if user.placement and user.placement.hash_key is not None
-        ]
-        outside = next((user for user in users if user.placement and not user.placement.in_range), None)
-        if record is None or self._causes is None or not keys:
+    def _dropped(self, record: KinesisRecord, users: Iterable[DeaggregatedRecord]) -> tuple[str | None, str]:
+        placements = {user.sub_sequence_number: user.placement for user in users if user.placement}
+        keys = [one.hash_key for one in placements.values() if one.hash_key is not None]
+        if self._causes is None or not keys:
             return None, "the KCL drops its aggregate"
-        cause = self._causes.of(
-            record.shard_id or "", min(keys), max(keys), hinted_time(record.sequence_number)
-        )
-        which = "" if outside is None else f"user record {outside.sub_sequence_number} is outside its shard: "
-        return cause.name, f"the KCL drops its aggregate; {which}{CAUSES[cause.name]}"
+        when = hinted_time(record.sequence_number)
+        cause = self._causes.of(record.shard_id or "", min(keys), max(keys), when).name
+        outside = next((sub for sub, one in placements.items() if not one.in_range), None)
+        which = "" if outside is None else f"user record {outside} is outside its shard: "
+        return cause, f"the KCL drops its aggregate; {which}{CAUSES[cause]}"
 
     def _neighbours(self, run: Run) -> str:
         """The handled user records around it."""
-        at = self._names.user_record((run.shard_id, run.sequence_number, run.first))
+        names, at = self._names, self._names.user_record(run[:3])
         assert at is not None
-        code = self._names.shards.index(run.shard_id)
-        low, high = (self._names.starts[self._names.bounds[code + one]] for one in (0, 1))
-        told = []
-        for word, part, step in (
-            ("before", self._tally.times[low:at], -1),
-            ("after", self._tally.times[at:high], 1),
-        ):
-            handled = np.flatnonzero(part[::step][:100_000])
-            if len(handled):
-                one = at + handled[0] if step > 0 else at - 1 - handled[0]
-                near = runs_of(self._names, np.array([one]))[0]
-                told.append(f"{near.sequence_number}/{near.first} {word} it")
+        code = names.shard[names.record_of(at)]
+        low, high = names.starts[names.bounds[code : code + 2]]
+        before = np.flatnonzero(self._tally.times[max(low, at - _NEAR) : at])[-1:] + max(low, at - _NEAR)
+        after = np.flatnonzero(self._tally.times[at : min(high, at + _NEAR)])[:1] + at
+        told = [
+            f"{near.sequence_number}/{near.first} {word} it"
+            for word, users in (("before", before), ("after", after))
+            for near in runs_of(names, users)
+        ]
         return f"handled were {' and '.join(told)}" if told else "nothing near it was handled"

@@ -6,6 +6,7 @@ client = kinesis_client(region="eu-west-1", role_arn="arn:aws:iam::123456789012:
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from ..lazy import needing_extras
@@ -110,3 +111,14 @@ def reach(stream: Stream, **settings: Any) -> None:
     client = kinesis_client(**settings, connect_timeout=_CONNECT, read_timeout=_READ)
     with suppress(ClientError):
         client.list_shards(**stream.argument, MaxResults=1)
+
+
+@lru_cache(maxsize=1)
+def _s3() -> Any:
+    return boto3.session.Session().client("s3")
+
+
+def put_object(uri: str, data: bytes) -> None:
+    """Put ``data`` as the object ``s3://bucket/key``, without pyarrow. Raises botocore's errors."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    _s3().put_object(Bucket=bucket, Key=key, Body=data)

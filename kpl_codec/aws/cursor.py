@@ -48,12 +48,9 @@ class Answer(NamedTuple):
 
 
 class Pace:
-    """Limits the rate of calls on one shard: says how long to wait before a call.
-
-    ``calls_per_second``: of GetRecords and of GetShardIterator, each on its own; ``bytes_per_second``:
-    returned by GetRecords. None: no limit. A shard allows all its readers together 5 calls of each and 2 MiB
-    a second.
-    """
+    """Limits the rate of calls on one shard. ``calls_per_second``: of GetRecords and of GetShardIterator,
+    each on its own; ``bytes_per_second``: returned by GetRecords. None: no limit. A shard allows all its
+    readers together 5 calls of each and 2 MiB a second."""
 
     def __init__(
         self,
@@ -84,22 +81,16 @@ class Pace:
 
 
 class CallFailed(Exception):
-    """A call that `ShardCursor.fetch` repeats, if a retry can help."""
-
-    def __init__(self, operation: Operation, failure: Failure) -> None:
-        super().__init__()
-        self.operation, self.failure = operation, failure
+    """A call that `ShardCursor.fetch` repeats, if a retry can help. ``args``: operation, Failure."""
 
 
 class ShardCursor:
     """Reads one shard from a place on. Not thread-safe.
 
-    ``stream``: its name or ARN. ``pace``: shared by cursors that must keep the limits of a shard together.
-    ``patience``: seconds for which a fetch retries. `fetch` is for a client of boto3; `read` is the same for
-    one of aiobotocore, with a ``sleep`` of asyncio.
-
-    Its attributes: ``iterator``: where the next fetch begins, None where it must be asked for; ``at_tip``:
-    all that was stored when the last fetch began has been read.
+    ``pace``: shared by cursors that must keep the limits of a shard together. ``patience``: seconds for which
+    a fetch retries. `fetch` is for a client of boto3; `read` is the same for one of aiobotocore, with a
+    ``sleep`` of asyncio. ``iterator``: where the next fetch begins, None where it must be asked for;
+    ``at_tip``: all that was stored when the last fetch began has been read.
     """
 
     def __init__(
@@ -143,7 +134,7 @@ class ShardCursor:
             try:
                 return await self._fetch_once(limit)
             except CallFailed as error:
-                operation, failure = error.operation, error.failure
+                operation, failure = error.args
             expired = failure.code == _EXPIRED
             if expired:
                 self.iterator = None
@@ -153,11 +144,7 @@ class ShardCursor:
             pause = 0.0 if expired and not failures else _BACKOFF.seconds(failures, self._chance())
             if permanent or self._clock() + pause > end:
                 raise StreamUnavailable(
-                    stream=self._stream,
-                    operation=operation,
-                    code=failure.code,
-                    reason=failure.reason,
-                    permanent=permanent,
+                    stream=self._stream, operation=operation, **failure._asdict(), permanent=permanent
                 )
             await settled(self._sleep(pause))
             failures += 1
@@ -216,8 +203,7 @@ class ShardCursor:
         return answer
 
     def _not_yet(self, failure: Failure) -> bool:
-        """Whether the requested time may still be in the future for the service, because our clock is
-        ahead."""
+        """Whether the requested time may still be in the service's future: our clock is ahead."""
         return (
             failure.code == "InvalidArgumentException"
             and self._place.kind == "AT_TIMESTAMP"
@@ -226,10 +212,7 @@ class ShardCursor:
 
 
 class Tip:
-    """The end of a shard at some moment, before all records that arrived later.
-
-    ``cursor`` begins there, at LATEST or at a time.
-    """
+    """The end of a shard at some moment, where ``cursor`` begins (LATEST, or a time)."""
 
     def __init__(self, cursor: ShardCursor) -> None:
         self._cursor = cursor
@@ -245,9 +228,6 @@ class Tip:
                 return
 
     def beyond(self) -> str | None:
-        """The first record that arrived later, None if there is none.
-
-        It reads again at each call, so the answer is right for everything read before the call.
-        """
+        """The first record that arrived later, None if there is none: it reads again at each call."""
         self._look()
         return self._beyond

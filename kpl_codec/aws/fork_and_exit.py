@@ -16,7 +16,7 @@ import sys
 import weakref
 from typing import Any
 
-from ..producer.ledger import undelivered
+from ..producer.results import undelivered
 from .one_lock import LOCK
 from .producer_log import logger
 from .producer_threads import RUNNING
@@ -48,7 +48,7 @@ def _close_all() -> None:
             owner.letters.close(owner.clock() + owner.exit_timeout)
             threads.wake()
         for _, owner in owners:
-            owner.letters.news.wait_for(lambda owner=owner: owner.letters.finished)  # type: ignore[misc]
+            owner.letters.news.wait_for(lambda owner=owner: owner.letters.finished)
     for _, owner in owners:
         if owner.abandoned:
             logger.error(
@@ -63,7 +63,7 @@ def _after_fork_in_child() -> None:
     _registered = False
     for threads in RUNNING:
         for owner in threads.owners:
-            for pending in [*owner.unresolved, *owner.letters.inbox, *owner.letters.dropped]:
+            for pending in [*owner.unresolved, *owner.letters.inbox]:
                 pending.token.orphan(undelivered(owner.core.config, pending, "closed", "forked").result)
         threads.begin()
     RUNNING.clear()

@@ -32,15 +32,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..format.records import Tag
-from ..producer import Pending, ProducerClosed, ProducerFull, RecordTooLarge
-from .calls import KinesisClient
+from ..producer import RecordTooLarge
+from .calls import KinesisClient, finished
 from .delivery_future import DeliveryFuture
 from .fork_and_exit import close_at_exit, remember
-from .one_lock import WouldDeadlock, driving, locked, may_wait, within_limit
-from .producer_base import Flush, ProducerBase, import_boto3
+from .one_lock import driving, locked, may_wait, within_limit
+from .producer_base import ProducerBase, import_boto3
 from .producer_owner import CROWD, LONGEST_WAIT, Owner
 from .producer_threads import ProducerThreads
-from .undelivered import NOT_IN_HOOK
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -73,17 +72,15 @@ class Producer(ProducerBase):
             import_boto3()
         self._exit_timeout = exit_timeout
         self._threads = threads or ProducerThreads()
-        self._forked = False
         self._begin()
         remember(self)
 
     def _begin(self) -> None:
         """Set everything that a forked child needs anew. Threads start when they are needed."""
         self._core = self._new_core()
-        self._owner = Owner(
-            self._core, self._clock, self._exit_timeout, self._on_undelivered, self._new_notes
-        )
-        self._letters = self._owner.letters
+        self._owner = Owner(self._core, self._clock, self._on_undelivered, self._new_notes)
+        self._owner.exit_timeout, self._owner.stream = self._exit_timeout, self._stream.argument
+        self._letters, self._wake = self._owner.letters, self._threads.wake
         self._started = False
         self._finalizer: weakref.finalize[..., Producer] | None = None
 
@@ -115,59 +112,29 @@ class Producer(ProducerBase):
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         future = pending.token = DeliveryFuture()
-        letters, size = self._letters, pending.size
+        letters = self._letters
         if not self._started:
             self._connect()
         with locked("put"):
             if letters.closing or letters.broken is not None or not self._started:
                 self._ensure_running()
-            while (box := self._box(size)) is None:
+            while not self._leave(pending):
                 may_wait("put")
                 letters.space.wait()
                 self._ensure_running()
-            pending.accepted_at = self._clock()
-            if box is letters.dropped:
-                pending.size = size = 0  # what is dropped takes no room from others
-            # Ctrl-C may come between any two of these lines: the thread looks after it has been woken, and
-            # counts again.
-            if self._threads.asleep:
-                self._threads.wake()
-            letters.records += 1
-            letters.bytes += size
-            box.append(pending)
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
-            if len(box) >= CROWD and not driving.here:
-                self._threads.wake()
-                letters.news.wait_for(lambda: len(letters.inbox) + len(letters.dropped) < CROWD, LONGEST_WAIT)
+            if len(letters.inbox) >= CROWD and not driving.here:
+                self._wake()
+                letters.news.wait_for(lambda: len(letters.inbox) < CROWD, LONGEST_WAIT)
         return future
-
-    def _box(self, size: int) -> list[Pending] | None:
-        """Where to leave a user record; None if it has to wait. Raises ProducerFull."""
-        letters, config, hook = self._letters, self.config, self._owner.hook
-        kept = letters.records - len(letters.dropped) - hook.dropped
-        if kept < config.max_outstanding_records and letters.bytes + size <= config.max_outstanding_bytes:
-            return letters.inbox
-        if config.when_full == "drop" and hook.may_drop(config, len(letters.dropped)):
-            return letters.dropped
-        if config.when_full != "block" or driving.here or self._in_hook:
-            raise ProducerFull(records=letters.records, bytes=letters.bytes)
-        return None
 
     @property
     def _in_hook(self) -> bool:
-        """Whether this thread runs on_undelivered of this producer."""
         return self._owner.hook.caller == threading.get_ident()
 
     def _may_wait(self, method: str) -> None:
-        """Raises WouldDeadlock where this thread must not wait for this producer."""
         may_wait(method)
-        if self._in_hook:
-            raise WouldDeadlock(code="in-callback", method=method, instead=NOT_IN_HOOK)
-
-    @property
-    def outstanding(self) -> int:
-        """User records accepted that have not ended yet."""
-        return self._letters.records
+        super()._may_wait(method)
 
     # -- waiting ------------------------------------------------------------------------------
 
@@ -179,23 +146,9 @@ class Producer(ProducerBase):
         """
         self._may_wait("wait_ready")
         self._connect()
-        live, letters = self._core.live, self._letters
         with locked("wait_ready"):
             self._ensure_running()
-            letters.news.wait_for(
-                lambda: live.state == "READY" or letters.broken is not None or letters.closing,
-                within_limit(timeout),
-            )
-            self._ensure_running()
-            return live.state == "READY"
-
-    def refresh_shard_map(self) -> None:
-        """Request the shard map now, for example after a permanent error was fixed. Before the start there
-        is nothing to do. Raises ProducerClosed."""
-        with locked("refresh_shard_map"):
-            self._check_open()
-            self._letters.refresh_wanted = self._letters.unread = True
-            self._threads.wake()
+            return finished(self._have_map(within_limit(timeout)))
 
     def flush(self, timeout: float | None = None) -> bool:
         """Send everything at once and wait until all earlier puts have ended, delivered or failed.
@@ -203,14 +156,8 @@ class Producer(ProducerBase):
         Returns whether they did within ``timeout`` seconds. It always ends, because records expire.
         """
         self._may_wait("flush")
-        flush, letters = Flush(), self._letters
         with locked("flush"):
-            if not self._running:
-                return not letters.records
-            letters.flushes.append(flush)
-            self._threads.wake()
-            letters.news.wait_for(lambda: flush.done or letters.finished, within_limit(timeout))
-            return flush.done or (letters.finished and not letters.records)
+            return finished(self._flushed(within_limit(timeout)))
 
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
@@ -222,7 +169,7 @@ class Producer(ProducerBase):
         owner, letters = self._owner, self._letters
         with locked("close"):
             letters.close(letters.give_up_at if timeout is None else self._clock() + timeout)
-            self._threads.wake()
+            self._wake()
             # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
             letters.news.wait_for(lambda: letters.finished or not self._started)
         # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
@@ -242,20 +189,11 @@ class Producer(ProducerBase):
 
     # -- starting -----------------------------------------------------------------------------
 
-    @property
-    def _running(self) -> bool:
-        return self._started and not self._letters.finished
-
     def _connect(self) -> None:
         """Make the client, which takes long, without the lock."""
-        if self._owner.client is None and not (self._letters.closing or self._given_client_forked):
+        if self._owner.client is None and not (self._letters.closing or (self._forked and self._client)):
             client: KinesisClient = self._client or self._threads.client(self.config, self._client_settings)
             self._owner.client = client
-
-    @property
-    def _given_client_forked(self) -> bool:
-        """Whether the caller gave a client before a fork: its connections are the parent's."""
-        return self._forked and self._client is not None
 
     def _ensure_running(self) -> None:
         """Called with the lock held, after `_connect`. Raises ProducerClosed."""
@@ -263,20 +201,10 @@ class Producer(ProducerBase):
         if self._started:
             return
         close_at_exit()
-        self._owner.stream = self._stream.argument
         self._finalizer = weakref.finalize(self, self._threads.let_go, self._owner)
         self._finalizer.atexit = False
         self._threads.drive(self._owner, f"kpl-codec producer {self._stream.name}")
         self._started = True
-
-    def _check_open(self) -> None:
-        """Raises ProducerClosed."""
-        if self._letters.broken is not None:
-            raise ProducerClosed(code="broken") from self._letters.broken
-        if self._letters.closing:
-            raise ProducerClosed(code="closed")
-        if self._given_client_forked:
-            raise ProducerClosed(code="forked")
 
     def _after_fork_in_child(self) -> None:
         """Empty the child's producer; earlier puts belong to the parent."""

@@ -1,23 +1,22 @@
-"""The common parts of the thread and asyncio producers: settings, the core, and how a record ends."""
+"""What the thread and asyncio producers have in common for their callers."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..lazy import needing_extras
-from ..ledger import Kind, Ledger, Notes, Row
-from ..producer import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
-from ..producer.ledger import undelivered
+from ..ledger import Ledger, Notes
+from ..producer import Pending, ProducerClosed, ProducerConfig, ProducerCore, ProducerFull
 from ..producer.metrics import Observe
-from ..producer.outcomes import NO_HISTORY
 from ..shards.live_shard_map import LiveShardMap
-from .calls import KinesisClient, stream_for
+from .calls import KinesisClient, settled, stream_for
+from .one_lock import WouldDeadlock, driving, locked
 from .producer_log import guarded
-from .undelivered import OnUndelivered
+from .producer_owner import Flush, Letters, Owner
+from .undelivered import NOT_IN_HOOK, OnUndelivered
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,6 +54,13 @@ class ProducerBase:
     """Raises StreamNameError for a text that is neither a stream's name nor its ARN, and for a client of
     another region than the ARN's; TypeError for an unknown option."""
 
+    _core: ProducerCore
+    _owner: Owner
+    _letters: Letters
+    _started = _forked = False
+    #: Wakes the driver, with the lock held.
+    _wake: Callable[[], None]
+
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         unknown = sorted(options.keys() - ProducerOptions.__annotations__.keys())
         if unknown:
@@ -81,34 +87,83 @@ class ProducerBase:
         """A writer of the ledger, if there is one."""
         return None if self._ledger is None else self._ledger.writer(self._stream.name, "produced")
 
+    def _leave(self, pending: Pending) -> bool:
+        """Leave a user record for the core; False if it has to wait for room. Called with the lock held.
+        Raises ProducerFull."""
+        letters, config, size = self._letters, self.config, pending.size
+        room = letters.bytes + size <= config.max_outstanding_bytes
+        if not room or letters.records - letters.dropped >= config.max_outstanding_records:
+            held = self._on_undelivered is not None and letters.dropped >= config.max_outstanding_records
+            if config.when_full == "drop" and not held:
+                pending.size = size = 0  # what is dropped takes no room from others
+                letters.dropped += 1
+            elif config.when_full != "block" or driving.here or self._in_hook:
+                raise ProducerFull(records=letters.records, bytes=letters.bytes)
+            else:
+                return False
+        pending.accepted_at = self._clock()
+        # Ctrl-C may come between any two of these lines: the driver looks after it has been woken, and counts
+        # again.
+        if not letters.awake:
+            self._wake()
+            letters.awake = True
+        letters.records += 1
+        letters.bytes += size
+        letters.inbox.append(pending)
+        return True
 
-def take_notes(
-    notes: Notes | None, core: ProducerCore, ended: list[Pending], clock: Callable[[], float]
-) -> None:
-    """Give the ledger what `core` has to note, and those user records of ``ended`` that failed."""
-    if notes is None:
-        return
-    offset = time.time() - clock()
-    rows = core.rows(offset)
-    failed = Counter[tuple[Kind, str, int]]()
-    for pending in ended:
-        if isinstance(error := pending.result, DeliveryError):
-            kind: Kind = "left" if error.may_be_stored else "refused"
-            failed[kind, error.code, int(pending.accepted_at + offset)] += 1
-    rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
-    if rows:
-        notes.note(rows)
+    @property
+    def _in_hook(self) -> bool:
+        """Whether on_undelivered of this producer runs here."""
+        raise NotImplementedError
 
+    def _may_wait(self, method: str) -> None:
+        """Raises WouldDeadlock where this thread or task must not wait for this producer."""
+        if self._in_hook:
+            raise WouldDeadlock(code="in-callback", method=method, instead=NOT_IN_HOOK)
 
-def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, now: float) -> Pending:
-    """Give a user record in a broken producer its result: it may be stored if the core has had it."""
-    # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
-    # its result; one that may be stored says so."
-    if pending.number:
-        attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
-        pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
-    undelivered(config, pending, "closed", "broken").result.__cause__ = cause
-    return pending
+    def _check_open(self) -> None:
+        """Raises ProducerClosed."""
+        if self._letters.broken is not None:
+            raise ProducerClosed(code="broken") from self._letters.broken
+        if self._letters.closing:
+            raise ProducerClosed(code="closed")
+        if self._forked and self._client is not None:  # its connections are the parent's
+            raise ProducerClosed(code="forked")
+
+    @property
+    def outstanding(self) -> int:
+        """User records accepted that have not ended yet."""
+        return self._letters.records
+
+    def refresh_shard_map(self) -> None:
+        """Request the shard map now, for example after a permanent error was fixed. Before the start there
+        is nothing to do. Raises ProducerClosed."""
+        with locked("refresh_shard_map"):
+            self._check_open()
+            self._letters.refresh_wanted = self._letters.unread = True
+            self._wake()
+
+    async def _have_map(self, timeout: float | None) -> bool:
+        """See `Producer.wait_ready`. Called with the lock held."""
+        live, letters = self._core.live, self._letters
+        await settled(
+            letters.news.wait_for(
+                lambda: live.state == "READY" or letters.broken is not None or letters.closing, timeout
+            )
+        )
+        self._check_open()
+        return live.state == "READY"
+
+    async def _flushed(self, timeout: float | None) -> bool:
+        """See `Producer.flush`. Called with the lock held."""
+        flush, letters = Flush(), self._letters
+        if not self._started or letters.finished:
+            return not letters.records
+        letters.flushes.append(flush)
+        self._wake()
+        await settled(letters.news.wait_for(lambda: flush.done or letters.finished, timeout))
+        return flush.done or (letters.finished and not letters.records)
 
 
 def import_boto3() -> Any:
@@ -136,23 +191,3 @@ def client_config(config: ProducerConfig) -> dict[str, Any]:
         "read_timeout": config.request_timeout_ms / 1000,
         "retries": {"total_max_attempts": 1, "mode": "standard"},
     }
-
-
-class Flush:
-    """A flush with a waiting caller: done when all user records accepted before it have ended."""
-
-    def __init__(self) -> None:
-        self.done = False
-        self._up_to = 0
-        self._remaining = 0
-
-    def begin(self, accepted: int, unresolved: int) -> None:
-        """Called when the core flushes. ``accepted``: so far, ``unresolved``: of them without a result."""
-        self._up_to, self._remaining = accepted, unresolved
-        self.done = not unresolved
-
-    def ended(self, ended: list[Pending]) -> bool:
-        """Count user records that got their results. Returns whether the flush is done."""
-        self._remaining -= sum([0 < pending.number <= self._up_to for pending in ended])
-        self.done = self.done or self._remaining <= 0
-        return self.done

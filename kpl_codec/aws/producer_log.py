@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..aws_errors import is_permanent
-from ..producer import DeliveryError, Pending, ProducerCore
+from ..producer import DeliveryError, Pending
 from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import Failure, Request
@@ -69,11 +69,6 @@ def log_left_behind(user_records: int, why: str) -> None:
             why,
             extra={"outcome": "closed", "user_records": user_records},
         )
-
-
-def log_never_closed(core: ProducerCore) -> None:
-    """For a producer that was never closed."""
-    log_left_behind(core.outstanding, "the producer was never closed")
 
 
 def not_delivered(ended: Iterable[Pending]) -> Counter[tuple[str, str]]:

@@ -101,7 +101,6 @@ class ProducerThreads:
         self.owners: list[Owner] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()
-        self.asleep = False  # until there is something
 
     def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
         """The boto3 client for these settings. The first takes long: not to be called with the lock held."""
@@ -114,9 +113,8 @@ class ProducerThreads:
         return client
 
     def wake(self) -> None:
-        """There is something for an owner to do. With the lock held. A put needs it only if ``asleep``."""
+        """There is something for an owner to do. Called with the lock held."""
         self._answers.put(None)
-        self.asleep = False
 
     def let_go(self, owner: Owner) -> None:
         """Its producer was dropped without `close`: deliver what is outstanding, then end. May be called
@@ -138,7 +136,8 @@ class ProducerThreads:
     def _run(self, workers: Workers) -> None:
         driving.here = True
         with LOCK:
-            if self.thread is not None:  # two producers began at once, or Ctrl-C came while one did
+            # Two producers began at once (and may have ended), or Ctrl-C came while one did.
+            if self.thread is not None or not self.owners:
                 workers.stop()
                 return
             self.thread = threading.current_thread()
@@ -147,16 +146,17 @@ class ProducerThreads:
         while True:
             with LOCK:
                 wait = min([owner.wait() for owner in self.owners], default=_LONGEST_SLEEP)
-                self.asleep = wait > 0 and self._answers.empty()
-            self._take_answers(workers, min(wait, _LONGEST_SLEEP) if self.asleep else 0.0)
+                for owner in self.owners:
+                    owner.letters.awake = wait <= 0
+            self._take_answers(workers, min(wait, _LONGEST_SLEEP))
             with LOCK:
-                self.asleep = False
+                for owner in self.owners:
+                    owner.letters.awake = True
                 ready = [owner for owner in self.owners if owner.wait() <= 0]
             for owner in ready:
-                if not self._turn(owner, workers) and self._end(owner):
+                if not owner.turn(partial(workers.give, owner)) and self._end(owner):
                     workers.stop()
                     return
-            # Puts do not wake it meanwhile: many then cost one turn.
             self._take_answers(workers, min([owner.rest() for owner in ready], default=0.0))
 
     def _take_answers(self, workers: Workers, seconds: float) -> None:
@@ -171,21 +171,6 @@ class ProducerThreads:
                 item = self._answers.get_nowait()
         except queue.Empty:
             pass
-
-    def _turn(self, owner: Owner, workers: Workers) -> bool:
-        """False when this was its last turn."""
-        # PRD-47: "Producers of several streams that share their threads MUST deliver, fail, break and close
-        # each by itself, as with threads of their own."
-        try:
-            for request in owner.decide():
-                workers.give(owner, request)
-            return owner.resolve()
-        except BaseException as error:  # noqa: BLE001 - it breaks one producer, not the thread
-            goes_on = owner.fall_apart(error)
-            # As for an error that ends a thread.
-            facts = (type(error), error, error.__traceback__, threading.current_thread())
-            threading.excepthook(threading.ExceptHookArgs(facts))
-            return goes_on
 
     def _end(self, owner: Owner) -> bool:
         """An owner has had its last turn. Whether it was the last of all: then the threads end."""

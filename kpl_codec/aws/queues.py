@@ -98,18 +98,12 @@ def check_client(client: Any) -> None:
 def incomplete(operation: str, answer: Mapping[str, Any]) -> Failure | None:
     """What an answer lacks, as a failure of the call."""
     # QUE-11: "An answer that was cut short MUST be taken for a call that failed."
-    needed = (
-        ("QueueRecords",)
-        if operation in (RECORDS.receive, DEAD_LETTERS.receive)
-        else ("Successful", "Failed")
-    )
-    missing = next((name for name in needed if name not in answer), None)
-    if missing is None and any(
-        not {"ReceiptHandle", "RecordId", "Data"} <= record.keys()
-        for record in answer.get("QueueRecords", ())
-    ):
-        missing = "QueueRecords[].RecordId"
-    return None if missing is None else Failure("IncompleteAnswer", f"an answer without {missing}")
+    needed = ["QueueRecords"] if operation.startswith("receive") else ["Successful", "Failed"]
+    missing = [name for name in needed if name not in answer]
+    for record in answer.get("QueueRecords", ()):
+        if not {"ReceiptHandle", "RecordId", "Data"} <= record.keys():
+            missing.append("QueueRecords[].RecordId")
+    return Failure("IncompleteAnswer", f"an answer without {missing[0]}") if missing else None
 
 
 async def call(
@@ -123,8 +117,7 @@ async def call(
 ) -> Mapping[str, Any]:
     """The answer of a call about the records of a queue, after retries. Raises QueueUnavailable.
 
-    ``sleep``: if it gives something true, no more attempt is made, and the answer is empty. With a client of
-    boto3 and `time.sleep` this never waits: see `calls.finished`."""
+    ``sleep``: if it gives something true, no more attempt is made, and the answer is empty."""
     failures, end = 0, 0.0
     while True:
         try:
@@ -150,11 +143,8 @@ def refusals(handles: Iterable[str], answer: Mapping[str, Any]) -> dict[str, str
     # successful has failed."
     done = {entry.get("ReceiptHandle") for entry in answer["Successful"]}
     codes = {entry.get("ReceiptHandle"): str(entry.get("ErrorCode")) for entry in answer["Failed"]}
-    return {
-        handle: codes.get(handle, "IncompleteAnswer")
-        for handle in handles
-        if handle in codes or handle not in done
-    }
+    failed = [handle for handle in handles if handle in codes or handle not in done]
+    return {handle: codes.get(handle, "IncompleteAnswer") for handle in failed}
 
 
 def find_queue(client: Any, queue: str) -> str:
@@ -164,22 +154,20 @@ def find_queue(client: Any, queue: str) -> str:
     if queue.startswith("arn:"):
         return queue
     token: dict[str, str] = {}
+    failure = Failure("no-such-queue", "no queue of this account and region has that name")
     while True:
         try:
             answer = client.list_queues(**token)
         except CALL_ERRORS as error:
-            raise QueueUnavailable(
-                queue=queue, operation="list_queues", **failure_of(error)._asdict(), permanent=True
-            ) from None
+            failure = failure_of(error)
+            break
         for summary in answer["QueueSummaries"]:
             if summary["QueueName"] == queue:
                 return str(summary["QueueARN"])
         if not answer.get("NextToken"):
-            reason = "no queue of this account and region has that name"
-            raise QueueUnavailable(
-                queue=queue, operation="list_queues", code="no-such-queue", reason=reason, permanent=True
-            )
+            break
         token = {"NextToken": answer["NextToken"]}
+    raise QueueUnavailable(queue=queue, operation="list_queues", **failure._asdict(), permanent=True)
 
 
 def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[dict[str, Any]]]:
@@ -202,20 +190,22 @@ def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[
             yield fresh
     finally:
         # QUE-12: "Looking into a queue MUST give back at once all that it received."
-        for at in range(0, len(held), MOST_RECORDS):
-            entries = [
-                {"ReceiptHandle": handle, "VisibilityTimeoutSeconds": 0}
-                for handle in held[at : at + MOST_RECORDS]
-            ]
+        for some in _calls_of(held):
+            entries = [{"ReceiptHandle": handle, "VisibilityTimeoutSeconds": 0} for handle in some]
             finished(call(client, calls.update_visibility, {"QueueARN": queue, "Entries": entries}))
+
+
+def _calls_of(handles: list[str]) -> Iterator[list[str]]:
+    """The handles of one call after the other."""
+    for at in range(0, len(handles), MOST_RECORDS):
+        yield handles[at : at + MOST_RECORDS]
 
 
 def restore(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
     """Give dead letters back to the queue's consumers. By receipt handle the code of each that the service
     did not restore. Raises QueueUnavailable."""
     refused: dict[str, str] = {}
-    for at in range(0, len(handles), MOST_RECORDS):
-        some = handles[at : at + MOST_RECORDS]
+    for some in _calls_of(handles):
         entries = [{"ReceiptHandle": handle} for handle in some]
         refused |= refusals(some, finished(call(client, RESTORE, {"QueueARN": queue, "Entries": entries})))
     return refused

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..aws_errors import error_kind, what_to_check
 from ..backoff import Backoff
@@ -44,13 +44,6 @@ class SchemaUnavailable(KplError):
     codes = ("schema-refused", "schema-not-found", "schema-unreachable")
 
 
-class _Missing(NamedTuple):
-    """What could not be had, and until when it is not asked for again."""
-
-    until: float
-    error: SchemaUnavailable
-
-
 class SchemaRegistry:
     """Fetches definitions with ``client``, a boto3 client of Glue; any thread may call it.
 
@@ -75,8 +68,8 @@ class SchemaRegistry:
         self._patience, self._retry_after = patience, retry_after
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
-        #: The last used last.
-        self._known: OrderedDict[str, Schema | _Missing] = OrderedDict()
+        #: The last used last. What could not be had: why, and until when it is not asked for again.
+        self._known: OrderedDict[str, Schema | tuple[SchemaUnavailable, float]] = OrderedDict()
 
     def schema(self, schema_version_id: str) -> Schema:
         """The definition of a schema version. Raises SchemaUnavailable."""
@@ -85,20 +78,18 @@ class SchemaRegistry:
         # that is missing."
         with self._lock:
             known = self._known.get(schema_version_id)
-            if isinstance(known, _Missing) and known.until <= self._clock():
-                known = None
-            if known is None:
+            if known is None or not (isinstance(known, Schema) or known[1] > self._clock()):
                 try:
                     known = self._fetch(schema_version_id)
                 except SchemaUnavailable as error:
-                    known = _Missing(self._clock() + self._retry_after, error)
+                    known = error, self._clock() + self._retry_after
                 self._known[schema_version_id] = known
                 if len(self._known) > self._max_schemas:
                     self._known.popitem(last=False)
             self._known.move_to_end(schema_version_id)
-        if isinstance(known, _Missing):
-            raise SchemaUnavailable(**known.error.fields)
-        return known
+        if isinstance(known, Schema):
+            return known
+        raise SchemaUnavailable(**known[0].fields)
 
     def decode(self, record: DeaggregatedRecord) -> Any:
         """The value of an unframed user record's payload: of Avro and JSON what Python has for it; bytes for

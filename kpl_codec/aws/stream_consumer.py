@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
-from ..shards.live_shard_map import Failure, StreamUnavailable
+from ..shards.live_shard_map import StreamUnavailable
 from .calls import CALL_ERRORS, failure_of, stream_argument
 
 _BACKOFF: Final = Backoff(0.2, 5.0)
@@ -45,17 +45,15 @@ class StreamConsumers:
         while True:
             # EFO-7: "A consumer that is registered under the name MUST be used; only where there is none, one
             # may be registered."
-            found = self._call("describe_stream_consumer", end, **named)
+            found = self._call("describe_stream_consumer", **named)
             consumer = found["ConsumerDescription"] if found else {"ConsumerStatus": "not registered"}
             if consumer["ConsumerStatus"] == "ACTIVE":
                 return str(consumer["ConsumerARN"])
             if not found:
-                self._call("register_stream_consumer", end, **named)
+                self._call("register_stream_consumer", **named)
             pause = _BACKOFF.seconds(failures)
             if self._clock() + pause > end:
-                reason = f"{name} is {consumer['ConsumerStatus']}"
-                failure = Failure("ConsumerNotFound", reason)
-                raise _unavailable(stream_arn, "describe_stream_consumer", failure)
+                raise not_active(stream_arn, f"{name} is {consumer['ConsumerStatus']}", permanent=False)
             self._sleep(pause)
             failures += 1
 
@@ -66,8 +64,7 @@ class StreamConsumers:
             return self.register(self._stream_arn(stream), consumer)
         status = self.status(consumer)
         if status != "ACTIVE":
-            failure = Failure("ConsumerNotFound", f"the consumer is {status or 'not registered'}")
-            raise _unavailable(consumer, "describe_stream_consumer", failure, permanent=True)
+            raise not_active(consumer, f"the consumer is {status or 'not registered'}")
         return consumer
 
     def status(self, consumer_arn: str) -> str | None:
@@ -85,10 +82,9 @@ class StreamConsumers:
         found = self._call("describe_stream_summary", **stream_argument(stream))
         return str(found["StreamDescriptionSummary"]["StreamARN"])
 
-    def _call(self, operation: str, *ends: float, **arguments: str) -> Any:
-        """The answer; None where the consumer is not there, or is being registered or deregistered.
-        ``ends``: when patience ends, by the clock, if not counted from now."""
-        failures, end = 0, min(ends, default=self._clock() + self._patience)
+    def _call(self, operation: str, **arguments: str) -> Any:
+        """The answer; None where the consumer is not there, or is being registered or deregistered."""
+        failures, end = 0, self._clock() + self._patience
         while True:
             try:
                 return getattr(self._client, operation)(**arguments) or {}
@@ -100,19 +96,24 @@ class StreamConsumers:
             if failure.code == _IN_USE and of_consumer:
                 return None  # another has just registered it, or it is being registered or deregistered
             pause = _BACKOFF.seconds(failures)
-            if is_permanent(failure.code) or self._clock() + pause > end:
-                raise _unavailable(next(iter(arguments.values())), operation, failure)
+            permanent = is_permanent(failure.code)
+            if permanent or self._clock() + pause > end:
+                raise StreamUnavailable(
+                    stream=next(iter(arguments.values())),
+                    operation=operation,
+                    **failure._asdict(),
+                    permanent=permanent,
+                )
             self._sleep(pause)
             failures += 1
 
 
-def _unavailable(
-    stream: str, operation: str, failure: Failure, *, permanent: bool = False
-) -> StreamUnavailable:
+def not_active(consumer: str, reason: str, *, permanent: bool = True) -> StreamUnavailable:
+    """The error for a consumer that cannot read."""
     return StreamUnavailable(
-        stream=stream,
-        operation=operation,
-        code=failure.code,
-        reason=failure.reason,
-        permanent=permanent or is_permanent(failure.code),
+        stream=consumer,
+        operation="describe_stream_consumer",
+        code="ConsumerNotFound",
+        reason=reason,
+        permanent=permanent,
     )

@@ -11,19 +11,21 @@ Specification: spec/11-enhanced-fan-out.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 from botocore.eventstream import ParserError
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
-from ..shards.live_shard_map import Failure, StreamUnavailable
+from ..errors import KplError
+from ..shards.live_shard_map import Failure
 from ..shards.place import Place, after_record, at_time, iterator_arguments
 from .calls import CALL_ERRORS, failure_of
 from .cursor import Answer, CallFailed, ShardCursor
-from .shard_event import EventError, ShardEvent, shard_event
-from .stream_consumer import StreamConsumers
+from .stream_consumer import StreamConsumers, not_active
 
 #: Seconds of the five minutes after which Kinesis ends a subscription.
 RENEW_AFTER: Final = 270.0
@@ -35,53 +37,79 @@ _BETWEEN_CALLS: Final = 1.0
 _STREAM_ERRORS: Final = (*CALL_ERRORS, HTTPError, ParserError, ResponseParserError)
 
 
-class Subscription:
-    """Where the reader of a shard stands, and when it may subscribe. Without I/O: ``now`` is in seconds, by a
-    monotonic clock."""
+_EVENT: Final = "SubscribeToShardEvent"
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.ended = False
-        self._called, self._began = float("-inf"), float("-inf")
 
-    def may_subscribe_at(self) -> float:
-        """When the next call may be made."""
-        # EFO-5: "A reader MUST NOT subscribe within 5 seconds of its last subscription, nor call more than
-        # once a second."
-        return max(self._began + REFUSED_FOR, self._called + _BETWEEN_CALLS)
+class EventError(KplError):
+    """An event is not what the API says. ``member``: where it is wrong; ``reason``."""
 
-    def call(self, now: float, now_ms: int) -> dict[str, Any]:
-        """The StartingPosition of a call that is made now. ``now_ms``: milliseconds since 1970."""
-        self._called = now
-        names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
-        position = {names.get(name, name): value for name, value in iterator_arguments(self.place).items()}
-        if self.place.kind == "LATEST":
-            # If this subscription ends before its first event, a new LATEST would skip records.
-            self.place = at_time(now_ms)
-        return position
+    code = "event"
+    requirement = "EFO-1"
+    member: str
+    reason: str = "is not what the API defines"
+    text = "an event of SubscribeToShard: {member} {reason}"
+    concerns = "Readers with enhanced fan-out. None of the event's records was given."
+    todo = "Nothing: the reader subscribes again. If it recurs, look at the server or the proxy."
 
-    def began(self, now: float) -> None:
-        """The call succeeded."""
-        self._began = now
 
-    def is_old(self, now: float) -> bool:
-        """Whether the subscription must be renewed."""
-        # EFO-4: "A subscription MUST be renewed before it is five minutes old."
-        return now - self._began >= RENEW_AFTER
+class ShardEvent(NamedTuple):
+    """``records``: as boto3 gives them, in the order of their sequence numbers. ``continuation``: the
+    sequence number after which reading goes on, None at the end of the shard. ``behind``: milliseconds to the
+    tip of the shard."""
 
-    def take(self, event: ShardEvent) -> None:
-        """Stand behind an event. Raises EventError where it goes back."""
-        # EFO-3: "However a subscription ends, reading MUST go on right after the last event that was given."
-        if event.records and int(event.records[0]["SequenceNumber"]) < self.place.lowest:
-            raise EventError(member="Records[].SequenceNumber", reason="lies before the place of the reader")
-        numbers = [record["SequenceNumber"] for record in event.records[-1:]]
-        if event.continuation is not None:
-            numbers.append(event.continuation)
-        furthest = max(numbers, key=int, default="0")
-        # A shard without records may say 0, which is no place.
-        if int(furthest) >= max(self.place.lowest, 1):
-            self.place = after_record(furthest)
-        self.ended = event.ended
+    records: list[dict[str, Any]]
+    continuation: str | None
+    behind: int
+
+
+def _is_number(value: Any) -> bool:
+    """No sequence number has more digits."""
+    return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 128
+
+
+def _is_child(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("ShardId"), str)
+
+
+_Members = Mapping[str, Callable[[Any], bool]]
+_OF_EVENTS: Final[_Members] = {
+    "Records": lambda value: isinstance(value, list),
+    "MillisBehindLatest": lambda value: type(value) is int and value >= 0,
+    "ChildShards": lambda value: value is None or (isinstance(value, list) and all(map(_is_child, value))),
+    "ContinuationSequenceNumber": lambda value: value is None or _is_number(value),
+}
+_OF_RECORDS: Final[_Members] = {
+    "SequenceNumber": _is_number,
+    "Data": lambda value: isinstance(value, bytes),
+    "PartitionKey": lambda value: isinstance(value, str),
+    "ApproximateArrivalTimestamp": lambda value: isinstance(value, datetime) and value.tzinfo is not None,
+}
+
+
+def _check(value: Any, members: _Members, within: str) -> None:
+    if not isinstance(value, Mapping):
+        raise EventError(member=within)
+    for name, is_right in members.items():
+        if not is_right(value.get(name)):
+            raise EventError(member=f"{within}.{name}")
+
+
+def shard_event(event: Any) -> ShardEvent:
+    """The event, checked. Raises EventError, and nothing else whatever ``event`` is."""
+    # EFO-1: "An event that differs from what the API defines MUST be taken for a call that failed, and none
+    # of its records given."
+    body: Any = event.get(_EVENT) if isinstance(event, Mapping) and len(event) == 1 else None
+    _check(body, _OF_EVENTS, _EVENT)
+    records, continuation = body["Records"], body.get("ContinuationSequenceNumber")
+    for record in records:
+        _check(record, _OF_RECORDS, "Records[]")
+    if any(before >= after for before, after in pairwise(int(one["SequenceNumber"]) for one in records)):
+        raise EventError(member="Records[].SequenceNumber", reason="does not follow the one before")
+    # EFO-2: "A shard MUST count as ended only where an event names its children and has no continuation
+    # sequence number."
+    if (continuation is None) != bool(body.get("ChildShards")):
+        raise EventError(member="ContinuationSequenceNumber", reason="or ChildShards is there, never both")
+    return ShardEvent(records, continuation, body["MillisBehindLatest"])
 
 
 class SubscriptionCursor(ShardCursor):
@@ -93,11 +121,12 @@ class SubscriptionCursor(ShardCursor):
 
     def __init__(self, client: Any, consumer_arn: str, shard_id: str, place: Place, **settings: Any) -> None:
         super().__init__(client, consumer_arn, shard_id, place, **settings)
-        self._subscription = Subscription(place)
+        self._called = self._began = float("-inf")  # the last call of SubscribeToShard, and the last success
         self._stream_of_events: Any = None
         self._events: Iterator[Any] = iter(())
         self._left: list[dict[str, Any]] = []
         self._behind = 0
+        self._at_end = False
         #: How many calls of SubscribeToShard were made.
         self.calls = 0
 
@@ -111,17 +140,18 @@ class SubscriptionCursor(ShardCursor):
         if not self._left:
             event = self._next_event()
             self._left, self._behind = event.records, event.behind
+            self._at_end = event.continuation is None
         records, self._left = self._left[:limit], self._left[limit:]
-        self.ended = self._subscription.ended and not self._left
+        self.ended = self._at_end and not self._left
         return Answer(records, max(self._behind, 1) if self._left else self._behind, self.ended)
 
     def _next_event(self) -> ShardEvent:
         """Raises CallFailed, after which the next call makes a new subscription; and StreamUnavailable."""
-        if self._stream_of_events is not None and not self._subscription.is_old(self._clock()):
+        # EFO-4: "A subscription MUST be renewed before it is five minutes old."
+        if self._stream_of_events is not None and self._clock() - self._began < RENEW_AFTER:
             event = self._receive()
-            if event is not None:
+            if event is not None:  # else Kinesis has ended the subscription
                 return event
-            # Kinesis has ended the subscription, as it does after five minutes.
         self.close()
         self._subscribe()
         event = self._receive()
@@ -130,20 +160,25 @@ class SubscriptionCursor(ShardCursor):
         return event
 
     def _subscribe(self) -> None:
-        subscription = self._subscription
-        wait = subscription.may_subscribe_at() - self._clock()
+        # EFO-5: "A reader MUST NOT subscribe within 5 seconds of its last subscription, nor call more than
+        # once a second."
+        wait = max(self._began + REFUSED_FOR, self._called + _BETWEEN_CALLS) - self._clock()
         if wait > 0:
             self._sleep(wait)
-        position = subscription.call(self._clock(), int(self._now() * 1000))
-        self._place = subscription.place
+        self._called = self._clock()
         self.calls += 1
+        names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
+        position = {names.get(name, name): value for name, value in iterator_arguments(self._place).items()}
+        if self._place.kind == "LATEST":
+            # If this subscription ends before its first event, a new LATEST would skip records.
+            self._place = at_time(int(self._now() * 1000))
         try:
             answer = self._client.subscribe_to_shard(
                 ConsumerARN=self._stream, ShardId=self.shard_id, StartingPosition=position
             )
         except _STREAM_ERRORS as error:
             raise self._failed(failure_of(error)) from None
-        subscription.began(self._clock())
+        self._began = self._clock()
         self._stream_of_events = answer["EventStream"]
         self._events = iter(self._stream_of_events)
 
@@ -154,15 +189,24 @@ class SubscriptionCursor(ShardCursor):
             if found is None:
                 return None
             event = shard_event(found)
-            self._subscription.take(event)
+            self._stand_behind(event)
         except _STREAM_ERRORS as error:
             raise self._failed(failure_of(error)) from None
         except EventError as error:
             raise self._failed(Failure("IncompleteAnswer", str(error))) from None
-        self._place = self._subscription.place
-        if event.ended:
+        if event.continuation is None:
             self.close()
         return event
+
+    def _stand_behind(self, event: ShardEvent) -> None:
+        # EFO-3: "However a subscription ends, reading MUST go on right after the last event that was given."
+        numbers = [record["SequenceNumber"] for record in event.records]
+        if numbers and int(numbers[0]) < self._place.lowest:
+            raise EventError(member="Records[].SequenceNumber", reason="lies before the place of the reader")
+        furthest = max([*numbers[-1:], event.continuation or "0"], key=int)
+        # A shard without records may say 0, which is no place.
+        if int(furthest) >= max(self._place.lowest, 1):
+            self._place = after_record(furthest)
 
     def _failed(self, failure: Failure) -> CallFailed:
         self.close()
@@ -173,11 +217,5 @@ class SubscriptionCursor(ShardCursor):
             )
             status = consumers.status(self._stream)
             if status != "ACTIVE":
-                raise StreamUnavailable(
-                    stream=self._stream,
-                    operation="subscribe_to_shard",
-                    code="ConsumerNotFound",
-                    reason=f"the consumer is {status or 'not registered'}",
-                    permanent=True,
-                )
+                raise not_active(self._stream, f"the consumer is {status or 'not registered'}")
         return CallFailed("subscribe_to_shard", failure)

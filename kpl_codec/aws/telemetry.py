@@ -5,13 +5,15 @@ producer = Producer("orders", observe=OpenTelemetryMetrics("orders"))
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from ..lazy import needing_extras
 from ..producer.metrics import METRICS
 from ..shards.stream import stream_of
+
+#: How each kind of instrument is told a value.
+_TELL: Final = {"counter": "add", "histogram": "record", "gauge": "set"}
 
 
 class OpenTelemetryMetrics:
@@ -29,31 +31,10 @@ class OpenTelemetryMetrics:
 
         meter = meter or metrics.get_meter("kpl_codec.producer")
         self._base = {"StreamName": stream_of(stream).name, **(attributes or {})}
-        self._lock = threading.Lock()
-        self._levels: dict[str, float] = {}
         self._tell: dict[str, Any] = {}
         for name, (kind, unit) in METRICS.items():
-            if kind == "counter":
-                self._tell[name] = meter.create_counter(name, unit=unit).add
-            elif kind == "histogram":
-                self._tell[name] = meter.create_histogram(name, unit=unit).record
-            else:
-                meter.create_observable_gauge(name, callbacks=[self._gauge(name)], unit=unit)
-
-    def _gauge(self, name: str) -> Any:
-        from opentelemetry.metrics import CallbackOptions, Observation
-
-        def callback(options: CallbackOptions) -> Iterable[Observation]:
-            with self._lock:
-                level = self._levels.get(name)
-            return [] if level is None else [Observation(level, self._base)]
-
-        return callback
+            instrument = getattr(meter, f"create_{kind}")(name, unit=unit)
+            self._tell[name] = getattr(instrument, _TELL[kind])
 
     def __call__(self, name: str, value: float, attributes: Mapping[str, str]) -> None:
-        tell = self._tell.get(name)
-        if tell is not None:
-            tell(value, {**self._base, **attributes})
-        else:
-            with self._lock:
-                self._levels[name] = value
+        self._tell[name](value, {**self._base, **attributes})

@@ -10,11 +10,12 @@ Specification: spec/05-producer.md, PRD-63 to PRD-65.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ..producer import DeliveryError, Pending, ProducerConfig
+from ..producer import DeliveryError, Pending
 from .producer_log import logger
 
 #: What both producers take as ``on_undelivered``.
@@ -27,7 +28,7 @@ NOT_IN_HOOK: Final = "on_undelivered must not wait for its own producer; let ano
 
 
 class Undelivered:
-    """``function``: the caller's; None: nothing is held. ``dropped``: how many of those held have no room.
+    """``function``: the caller's; None: nothing is held.
 
     The thread producer uses it with its lock held, but for `call` and `tell`.
     """
@@ -35,7 +36,6 @@ class Undelivered:
     def __init__(self, function: OnUndelivered | None, clock: Callable[[], float]) -> None:
         self.function = function
         self.held: set[Pending] = set()
-        self.dropped = 0
         #: The thread or task that calls it now.
         self.caller: object = None
         self._clock = clock
@@ -54,12 +54,7 @@ class Undelivered:
             return ended
         self._waiting += kept
         self.held.update(kept)
-        self.dropped += sum(pending.result.outcome == "dropped" for pending in kept)
         return [pending for pending in ended if not isinstance(pending.result, DeliveryError)]
-
-    def may_drop(self, config: ProducerConfig, more: int = 0) -> bool:
-        """Whether a user record without room may be held, too, beside those and ``more``."""
-        return self.function is None or self.dropped + more < config.max_outstanding_records
 
     @property
     def may_start(self) -> bool:
@@ -75,7 +70,6 @@ class Undelivered:
     def release(self, batch: list[Pending]) -> None:
         """It has returned for all of these."""
         self.held.difference_update(batch)
-        self.dropped -= sum(pending.result.outcome == "dropped" for pending in batch)
 
     def call(self, error: DeliveryError) -> Any:
         """Call it; what it has given."""
@@ -108,10 +102,8 @@ class Undelivered:
 
     def has_raised(self, raised: BaseException) -> None:
         """Remember what is wrong with it, without the text of the error, which may repeat data."""
-        trace = raised.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = f" in {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}" if trace else ""
+        frames = traceback.extract_tb(raised.__traceback__)
+        place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
         self._raised[f"{type(raised).__name__}{place}"] += 1
 
     def tell(self) -> None:

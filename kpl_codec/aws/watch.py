@@ -10,15 +10,13 @@ exceed the budget.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from queue import Empty, SimpleQueue
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Final
 
 from ..findings import Severity, at_least_as_bad
-from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, Request, StreamUnavailable
+from ..shards.live_shard_map import LiveShardMap, MapChanged, Request, StreamUnavailable
 from ..watch import Call, LastHour, Watch, WatchFinding
 from ..watch.measures import Every, Measure, measures
 from ..watch.watch import GIVE_UP
@@ -31,9 +29,9 @@ REFRESH, _REFRESH_AGAIN = 10.0, 2.0
 _GONE: Final = 5.0
 #: Seconds between the clock and steady time above which the clock was set.
 _CLOCK_WAS_SET: Final = 1.0
+#: Seconds after which `run` looks whether it is to stop.
+_LONGEST_PAUSE: Final = 0.5
 _METHODS: Final = {"GetShardIterator": "get_shard_iterator", "GetRecords": "get_records"}
-
-_Job = Call | Request
 
 
 class StreamWatcher:
@@ -64,9 +62,8 @@ class StreamWatcher:
         self._on_finding, self._on_measures = on_finding, on_measures
         self._every = Every(measure_every)
         self._workers = workers
-        self._done: SimpleQueue[tuple[_Job, Any] | None] = SimpleQueue()
         self._asked_at = float("-inf")
-        self._stop = threading.Event()
+        self._stopped = False
         self._offset = time.time() - time.monotonic()
         self._channels = 0  # of which nothing was told
         #: With ``once``: shards that no call succeeded for.
@@ -81,8 +78,7 @@ class StreamWatcher:
 
     def stop(self) -> None:
         """End `run` soon. May be called from any thread, and from a signal handler."""
-        self._stop.set()
-        self._done.put(None)
+        self._stopped = True
 
     def run(self, seconds: float | None = None, *, once: bool = False) -> None:
         """Watch until `stop`, or for ``seconds``; with ``once`` until every shard is up to date, or no call
@@ -92,29 +88,23 @@ class StreamWatcher:
         ``once`` also where none helped. Later failures are retried without end, and reported as findings.
         """
         began = time.monotonic()
-        end = None if seconds is None else began + seconds
+        end = float("inf") if seconds is None else began + seconds
         self._live.refresh(began)
+        calls: dict[Future[Any], Call | Request] = {}
         with ThreadPoolExecutor(self._workers, "kpl-codec watch") as pool:
-            under_way = 0
-            while not self._stop.is_set() and (end is None or time.monotonic() < end):
-                if once and self._over(began):
-                    break
+            while not self._stopped and time.monotonic() < end and not (once and self._over(began)):
                 self._refresh_if_old()
-                job: _Job | None = None
-                if under_way < self._workers:
-                    job = self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
-                if job is not None:
-                    under_way += 1
-                    pool.submit(self._make, job)
+                call: Call | Request | None = None
+                if len(calls) < self._workers:
+                    call = self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
+                if call is not None:
+                    calls[pool.submit(self._make, call)] = call
                     continue
-                try:
-                    done = self._done.get(timeout=self._pause(end))
-                except Empty:
-                    self._tick()
-                    continue
-                if done is not None:
-                    under_way -= 1
-                    self._take(*done)
+                pause = self._pause(end)
+                if not calls:
+                    time.sleep(pause)
+                for done in wait(calls, pause, FIRST_COMPLETED).done:
+                    self._take(calls.pop(done), done)
                 self._tick()
         now = self._now()
         self._tell(self.watch.tick(now))
@@ -141,43 +131,38 @@ class StreamWatcher:
                 self._tell(self.watch.begin_anew(clock + self._offset))
         return clock + self._offset
 
-    def _make(self, job: _Job) -> None:
-        """Runs in a worker: one call and its result."""
-        try:
-            if isinstance(job, Request):
-                answer = send(self._client, job)
-            else:
-                begins = job.operation == "GetShardIterator"
-                stream = self._stream.argument if begins else self._stream.argument_of_get_records
-                answer = getattr(self._client, _METHODS[job.operation])(**stream, **job.arguments)
-        except CALL_ERRORS as error:
-            answer = failure_of(error)
-        except BaseException as error:  # noqa: BLE001  `run` raises it again
-            answer = error
-        self._done.put((job, answer))
+    def _make(self, call: Call | Request) -> Any:
+        """Runs in a worker."""
+        if isinstance(call, Request):
+            return send(self._client, call)
+        begins = call.operation == "GetShardIterator"
+        stream = self._stream.argument if begins else self._stream.argument_of_get_records
+        return getattr(self._client, _METHODS[call.operation])(**stream, **call.arguments)
 
-    def _take(self, job: _Job, answer: Any) -> None:
-        now = self._now()
-        if isinstance(answer, BaseException):
-            raise answer
-        if isinstance(job, Call):
-            if isinstance(answer, Failure):
-                self._tell(self.watch.fail(job, answer, now))
+    def _take(self, call: Call | Request, done: Future[Any]) -> None:
+        now, clock = self._now(), time.monotonic()
+        failure = None
+        try:
+            answer = done.result()
+        except CALL_ERRORS as error:
+            failure = failure_of(error)
+        if isinstance(call, Call):
+            if failure is not None:
+                self._tell(self.watch.fail(call, failure, now))
             else:
-                self._tell(self.watch.receive(job, answer, now))
+                self._tell(self.watch.receive(call, answer, now))
                 self._tell_channels(now)
             return
-        self.watch.measured.calls[job.operation] += 1
-        clock = time.monotonic()
-        if isinstance(answer, Failure):
-            self.watch.measured.failed[answer.code] += 1
-            self._live.fail(job, answer, clock)
-            if (error := self._live.permanent_error) is not None and self._live.shard_map is None:
-                raise error
+        self.watch.measured.calls[call.operation] += 1
+        if failure is not None:
+            self.watch.measured.failed[failure.code] += 1
+            self._live.fail(call, failure, clock)
+            if (permanent := self._live.permanent_error) is not None and self._live.shard_map is None:
+                raise permanent
             return
-        if job.operation == "DescribeStreamSummary" and self._channels == 0:
+        if call.operation == "DescribeStreamSummary" and self._channels == 0:
             self._channels = int(answer.get("StreamDescriptionSummary", {}).get("ChannelCount") or 0)
-        event = self._live.receive(job, answer, clock)
+        event = self._live.receive(call, answer, clock)
         if isinstance(event, MapChanged):
             self._tell(self.watch.use(event.shard_map, now, recreated=event.recreated))
             self._measure(now)  # the first measures come before the shards are read
@@ -190,33 +175,31 @@ class StreamWatcher:
             return
         self._channels = -1
         found = subscribers_of(self._client, self._stream.arn or self._stream.name)
-        about: dict[str, Any] = {"stream": self._stream.name, "first_seen": now, "last_seen": now}
+        about: dict[str, Any] = {
+            "stream": self._stream.name,
+            "first_seen": now,
+            "last_seen": now,
+            "state": "open",
+        }
         self._tell(
             [
-                WatchFinding(
-                    kind=one.kind, aggregates=one.aggregates, detail=one.detail, state="open", **about
-                )
+                WatchFinding(kind=one.kind, aggregates=one.aggregates, detail=one.detail, **about)
                 for one in channel_findings(found, aggregated)
             ]
         )
 
     def _refresh_if_old(self) -> None:
-        clock = time.monotonic()
-        wait = _GONE if self._live.permanent_error is not None else _REFRESH_AGAIN
-        if (
-            self.watch.map_is_old or self._live.permanent_error is not None
-        ) and clock - self._asked_at > wait:
+        clock, gone = time.monotonic(), self._live.permanent_error is not None
+        wait_for = _GONE if gone else _REFRESH_AGAIN
+        if (self.watch.map_is_old or gone) and clock - self._asked_at > wait_for:
             self._asked_at = clock
             self._live.refresh(clock)
 
-    def _pause(self, end: float | None) -> float:
+    def _pause(self, end: float) -> float:
         now, clock = self._now(), time.monotonic()
-        wakes = [clock + 1.0, clock + self.watch.timer() - now]
-        if (timer := self._live.timer()) is not None:
-            wakes.append(timer)
-        if end is not None:
-            wakes.append(end)
-        return max(0.001, min(wakes) - clock)
+        timer = self._live.timer()
+        wakes = (end, clock + self.watch.timer() - now, timer if timer is not None else end)
+        return max(0.001, min(*wakes, clock + _LONGEST_PAUSE) - clock)
 
     def _tick(self) -> None:
         now = self._now()

@@ -16,10 +16,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import settled
-from ..aws.queues import check_client
 from .aio import AsyncOnce
-from .queue_core import QueueConsumer, QueueCounts, QueueOptions, Received
-from .queue_skin import SIGTERM, Skin
+from .queue_consumer import QueueConsumer, Received
+from .queue_options import QueueCounts, QueueOptions
+from .queues import SIGTERM
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,16 +42,15 @@ async def process_queue_records(
 ) -> QueueCounts:
     """Like `queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel. SIGTERM
     ends all that run in the main thread. Raises what that raises."""
-    check_client(client)
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
-    consumer = QueueConsumer(queue, once=once is not None, **options)
     stop = stop or asyncio.Event()
-    tasks = _Tasks(_InThreads(client), consumer, handle, once, stop, time.monotonic)
-    tasks.gate = asyncio.Semaphore(concurrency)
+    consumer = _Tasks(client, queue, handle, once, stop, time.monotonic, asyncio.sleep, **options)
+    consumer.client = _InThreads(client)
+    consumer.gate = asyncio.Semaphore(concurrency)
     loop = asyncio.get_running_loop()
     with SIGTERM.calls(lambda: loop.call_soon_threadsafe(stop.set)):
-        return await tasks.run()
+        return await consumer.run()
 
 
 class _InThreads:
@@ -67,7 +66,7 @@ class _InThreads:
         return call
 
 
-class _Tasks(Skin):
+class _Tasks(QueueConsumer):
     gate: asyncio.Semaphore
 
     async def result(self, made: object) -> None:
@@ -90,11 +89,8 @@ class _Tasks(Skin):
 
     async def _beats(self) -> None:
         while True:
-            await asyncio.sleep(self.consumer.beat)
+            await asyncio.sleep(self.beat_seconds)
             await self.beat()
-
-    def sleep(self, seconds: float) -> Any:
-        return asyncio.sleep(seconds)
 
     async def wait(self, seconds: float) -> bool:
         with suppress(asyncio.TimeoutError):

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..adapters.shapes import analytics_record, firehose_record, shape_of
 from ..adapters.values import encode_base64
-from ..deaggregation.decompression import Decompressor
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.records import short_fields
 from .batch import Poison, done, log_exception, settle_poison
 from .events import event_records
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
 
 __all__ = ["Transformed", "transform_user_records"]
 
@@ -56,6 +58,7 @@ def transform_user_records(
     max_response_size: int = MAX_RESPONSE_SIZE,
     max_decompressed_size: int | None = None,
     unframe: bool = False,
+    ledger: Ledger | None = None,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.
 
@@ -68,21 +71,26 @@ def transform_user_records(
       ProcessingFailed;
     * ``max_decompressed_size``, ``unframe``: undo the compression of data, and take off the Schema Registry's
       frames, before ``handler`` is called, as in `kpl_codec.deaggregate`. A record of which that fails counts
-      as one that cannot be opened. ``reingest`` gets the data as it came.
+      as one that cannot be opened. ``reingest`` gets the data as it came;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the user records of every record answered Ok or
+      Dropped. Of those that were put back the copies are audited, where ``reingest``'s producer has a ledger.
 
     Raises TypeError for anything but an event, CaptureError for one without records, or with a record without
-    id, ValueError for a size below 1.
+    id, ValueError for a size below 1, and for ``ledger`` where the source is no Kinesis stream: its user
+    records have no names. What the ledger raises is raised.
     """
     steps: list[Callable[[DeaggregatedRecord], DeaggregatedRecord]] = []
-    if max_decompressed_size is not None:
-        steps.append(Decompressor(max_decompressed_size, None))
-    if unframe:
-        from ..deaggregation.unframing import Unframer
+    if max_decompressed_size is not None or unframe:
+        from ..deaggregation.undoing import Decompressor, Unframer
 
-        steps.append(Unframer(max_decompressed_size, "strict", Counter()))
+        wanted = (Decompressor, max_decompressed_size is not None), (Unframer, unframe)
+        steps += [undo(max_decompressed_size, "strict", Counter()) for undo, is_ in wanted if is_]
     records = event_records(event, "records")
+    if ledger is not None and "sourceKinesisStreamArn" not in event:
+        raise ValueError("ledger: only user records of a Kinesis stream have names, and this is direct put")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
     results: list[dict[str, Any]] = []
+    handled: list[DeaggregatedRecord] = []
     # Room for the shortest answer of every record is reserved first, so each record gets one.
     free = max_response_size - _ENVELOPE
     for index, raw in enumerate(records):
@@ -99,8 +107,13 @@ def transform_user_records(
             alone = _size(result) + _ENVELOPE > max_response_size
             result = _overflow(raw["recordId"], user_records, reingest, alone)
             extra = 0
+        if result["result"] != "ProcessingFailed":
+            handled += user_records
         free -= extra
         results.append(result)
+    if ledger is not None:
+        # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
+        ledger.handled(arn.rpartition("/")[2], handled)
     return {"records": results}
 
 

@@ -9,6 +9,7 @@ To handle several Kinesis records at a time, run it in several threads or proces
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -16,10 +17,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..aws.calls import finished
-from ..aws.queues import check_client
 from .batch import Once, done
-from .queue_core import QUEUE_METRICS, QueueConsumer, QueueCounts, QueueOptions, Received
-from .queue_skin import SIGTERM, Skin
+from .queue_consumer import QueueConsumer, Received
+from .queue_options import QUEUE_METRICS, QueueCounts, QueueOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,17 +59,47 @@ def process_queue_records(
     ValueError for options out of range, and what ends a process (KeyboardInterrupt) after all that was
     received is settled.
     """
-    check_client(client)
-    consumer = QueueConsumer(queue, once=once is not None, **options)
     stop = stop or threading.Event()
+    consumer = _Threads(client, queue, handle, once, stop, clock, sleep, **options)
     with SIGTERM.calls(stop.set):
-        return finished(_Threads(client, consumer, handle, once, stop, clock, sleep).run())
+        return finished(consumer.run())
 
 
-class _Threads(Skin):
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given[:-1])
-        self._sleep = given[-1]
+class Sigterm:
+    """Calls the ``stop`` of every consumer in the main thread; without any, SIGTERM means what it meant."""
+
+    def __init__(self) -> None:
+        self._stops: dict[object, Callable[[], object]] = {}
+        self._before: Any = None
+
+    def _came(self, *_: object) -> None:
+        for stop in list(self._stops.values()):
+            stop()
+
+    @contextmanager
+    def calls(self, stop: Callable[[], object]) -> Iterator[None]:
+        """While something runs, call ``stop``."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        if not self._stops:
+            self._before = signal.signal(signal.SIGTERM, self._came)
+        me = object()
+        self._stops[me] = stop
+        try:
+            yield
+        finally:
+            del self._stops[me]
+            if not self._stops:
+                signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+
+
+SIGTERM = Sigterm()
+
+
+class _Threads(QueueConsumer):
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
         self._lock = threading.Lock()
 
     async def result(self, made: object) -> None:
@@ -79,7 +109,7 @@ class _Threads(Skin):
         finished(steps)
 
     async def all_of(self, records: list[Received]) -> None:
-        with beating(lambda: finished(self.beat()), self.consumer.beat):
+        with beating(lambda: finished(self.beat()), self.beat_seconds):
             for received in records:
                 await self.one(received)
                 await self.acknowledge()
@@ -87,9 +117,6 @@ class _Threads(Skin):
     async def acknowledge(self, **how: Any) -> None:
         with self._lock:  # the other thread does it, too
             await super().acknowledge(**how)
-
-    def sleep(self, seconds: float) -> None:
-        self._sleep(seconds)
 
     def wait(self, seconds: float) -> Any:
         return self.stop.wait(seconds)

@@ -37,7 +37,7 @@ from ..adapters.reading import captured
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..watch import LastHour, Look, Watch, WatchFinding
-from ..watch.measures import Deltas, Every, Measure, emf_lines, measures_of_records
+from ..watch.measures import Emf, Every, Measure, measures_of_records
 from .batch import log_exception
 from .events import ShardMaps, stream_of
 
@@ -74,7 +74,7 @@ class ConsumerWatch:
     ) -> None:
         self._maps, self._late, self._names, self._every = shard_map, late, names, Every(every)
         self._write, self._clock = write, clock
-        self._streams: dict[str, tuple[LastHour, Deltas]] = {}
+        self._streams: dict[str, tuple[LastHour, Emf]] = {}
         self._events = 0
 
     def see(self, event: Mapping[str, Any]) -> None:
@@ -101,16 +101,16 @@ class ConsumerWatch:
             # Lambda gives a batch again after a failure: that is no duplicate.
             self._tell(last_hour.observe(Look(shard_id, self._events, rereads=True), records, now))
         if self._every.due(now):
-            for last_hour, deltas in self._streams.values():
+            for last_hour, emf in self._streams.values():
                 self._tell(last_hour.tick(now))
-                for line in emf_lines(last_hour.stream, deltas.of(measures_of_records(last_hour)), now):
+                for line in emf.lines(measures_of_records(last_hour), now):
                     self._write(line)
 
-    def _of(self, arn: str) -> tuple[LastHour, Deltas]:
+    def _of(self, arn: str) -> tuple[LastHour, Emf]:
         if arn not in self._streams and len(self._streams) >= _MOST_STREAMS:
             self._streams.pop(next(iter(self._streams)))
         name = arn.rpartition("/")[2] or "unknown"
-        return self._streams.setdefault(arn, (LastHour(name, late=self._late, names=self._names), Deltas()))
+        return self._streams.setdefault(arn, (LastHour(name, late=self._late, names=self._names), Emf(name)))
 
     def _tell(self, findings: list[WatchFinding]) -> None:
         for finding in findings:
@@ -218,7 +218,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     watcher.run(max(1.0, (context.get_remaining_time_in_millis() - _RESERVE) / 1000), once=True)
     now = time.time()
     state.save(watcher.watch, now)
-    for line in emf_lines(watcher.watch.last_hour.stream, last, now):
+    for line in Emf(watcher.watch.last_hour.stream).lines(last, now):
         _write(line)
     measured = watcher.watch.measured
     return {
@@ -226,5 +226,5 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
         "looks": measured.looks,
         "calls": sum(measured.calls.values()),
         "state": state.outcome,
-        "lostUserRecords": watcher.watch.last_hour.lost().to_json(),
+        "lostUserRecords": watcher.watch.last_hour.lost()._asdict(),
     }

@@ -4,8 +4,6 @@ error.
     pieces = plan(["captures/"])                 # lists files, opens none
     for batch in read_piece(pieces[0]): ...      # in any process: batches of CAPTURE_SCHEMA
 
-`location` is a file or folder anywhere, `files` lists and cuts, `reading` recognises what a file holds,
-`text` and `parquet` read it.
 Specification: spec/07-spark.md, SPK-10 to SPK-16.
 """
 

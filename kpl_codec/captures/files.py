@@ -31,9 +31,7 @@ def readable(path: str) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Part of a file: the values (or row groups) that start at byte ``start`` or later, before ``stop``.
-
-    ``size`` is the file's, in bytes; -1 where the path is no file.
-    """
+    ``size`` is the file's, in bytes; -1 where the path is no file."""
 
     path: str
     start: int
@@ -42,29 +40,22 @@ class Piece:
 
     @property
     def weight(self) -> int:
-        """Bytes to read."""
         return self.stop - self.start
 
 
 def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """The pieces of all files at or under ``paths``, by name. Hidden ones (``.x``, ``_x``) are left out.
-
-    A path is local or a URI that `pyarrow.fs` knows (s3, gs, abfs, hdfs). A file that is under two of the
-    paths is read once. Raises InputError.
-    """
+    """The pieces of all files at or under ``paths``, by name, each file once. Hidden ones (``.x``, ``_x``)
+    are left out. Raises InputError."""
     # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
     # into pieces; a path that is not there, or holds no file, is refused at once."
     files: dict[str, int] = {}
     for path in paths:
         files |= {name: files.get(name, size) for name, size in _files(path)}
-    pieces = []
-    for name, size in files.items():
-        cuts = list(range(0, size, piece_bytes)) or [0]
-        pieces += [
-            Piece(name, start, stop, size)
-            for start, stop in zip(cuts, [*cuts[1:], max(size, 0)], strict=True)
-        ]
-    return pieces
+    return [
+        Piece(name, start, max(0, min(start + piece_bytes, size)), size)
+        for name, size in files.items()
+        for start in range(0, max(size, 1), piece_bytes)
+    ]
 
 
 def _files(path: str) -> list[tuple[str, int]]:
@@ -87,18 +78,15 @@ def _files(path: str) -> list[tuple[str, int]]:
                 if file.type != fs.FileType.Directory
                 and not any(part[0] in "._" for part in PurePosixPath(file.path).parts[depth:])
             ]
-        except UnicodeError:
-            reason = "a file in it has a name that is not UTF-8: rename it"
+        except (UnicodeError, OSError) as error:
+            reason = str(error)
+            if isinstance(error, UnicodeError):
+                reason = "a file in it has a name that is not UTF-8: rename it"
             raise InputError(code="unreadable", path=path, reason=reason) from None
-        except OSError as error:
-            raise InputError(code="unreadable", path=path, reason=str(error)) from None
         if not found:
             raise InputError(code="no-files", path=path)
     return sorted(
-        (
-            location.path + file.path[len(inner) :],
-            (file.size or 0) if file.type == fs.FileType.File else -1,
-        )
+        (location.path + file.path[len(inner) :], (file.size or 0) if file.type == fs.FileType.File else -1)
         for file in found
     )
 

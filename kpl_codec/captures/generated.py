@@ -1,11 +1,7 @@
 """Generates any number of captured Kinesis records, always the same for the same recipe.
 
-    generation = Generation(Recipe(16_000_000, shards=8), "capture/")
-    LocalEngine().run_all(generation, generation.tasks)
-
-The contents of a record depend only on the seed and its number, so tests and benchmarks on all machines see
-the same bytes. An aggregate holds user records of one shard, as the KPL's do; ``mixed_every`` and
-``broken_every`` add known faults.
+The contents of a record depend only on the seed and its number. An aggregate holds user records of one shard,
+as the KPL's do; ``mixed_every`` and ``broken_every`` add known faults.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..format.codec import encode
 from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
@@ -44,11 +39,9 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to generate: exactly ``user_records``. ``data_size`` is in bytes.
-
-    ``mixed_every`` N: every Nth Kinesis record has user records of two shards; ``broken_every`` N: every Nth
-    has a wrong digest; 0: none. Raises ValueError for what cannot be made.
-    """
+    """What to generate: exactly ``user_records``. ``data_size`` is in bytes. Of every so many Kinesis records
+    one has user records of two shards (``mixed_every``) or a wrong digest (``broken_every``). Raises
+    ValueError for what cannot be made."""
 
     user_records: int
     _: KW_ONLY
@@ -61,10 +54,6 @@ class Recipe:
     stream_name: str = "generated"
 
     def __post_init__(self) -> None:
-        if min(self.user_records, self.shards, self.per_aggregate) < 1:
-            raise ValueError("user_records, shards and per_aggregate must be at least 1")
-        if min(self.data_size, self.mixed_every, self.broken_every) < 0:
-            raise ValueError("data_size, mixed_every and broken_every must be at least 0")
         if self.mixed_every and self.shards < 2:
             raise ValueError("mixed aggregates need two shards")
         # A user record is its data and the index of its key; the table of 65 keys and the frame come once.
@@ -81,7 +70,6 @@ class Recipe:
         return -(-self.user_records // self.per_aggregate)
 
     def shard_map(self) -> ShardMap:
-        """Even shards, all open."""
         ranges = ALL_HASH_KEYS.split(self.shards)
         return ShardMap(
             Shard(f"shardId-{number:012d}", held, starting_sequence_number=_sequence_number(0))
@@ -109,7 +97,37 @@ def _keys(recipe: Recipe) -> list[list[str]]:
     return list(keys.values())
 
 
-def kinesis_record(recipe: Recipe, keys: list[list[str]], number: int) -> tuple[str, bytes]:
+@dataclass(frozen=True)
+class Generation:
+    """A recipe and a folder that exists; each task writes one Parquet file."""
+
+    recipe: Recipe
+    folder: Location
+
+    @property
+    def _records_per_file(self) -> int:
+        return max(1, _FILE_BYTES // (self.recipe.per_aggregate * (self.recipe.data_size + 10)))
+
+    @property
+    def tasks(self) -> int:
+        return -(-self.recipe.kinesis_records // self._records_per_file)
+
+    def run(self, number: int) -> None:
+        """Writes a file, in the columns SCHEMA that the Kinesis connectors give."""
+        recipe, start = self.recipe, number * self._records_per_file
+        keys = _keys(recipe)
+        rows = []
+        for record in range(start, min(start + self._records_per_file, recipe.kinesis_records)):
+            shard_id = f"shardId-{record % recipe.shards:012d}"
+            arrival = _BEGIN + timedelta(milliseconds=10 * record)
+            made = _kinesis_record(recipe, keys, record)
+            rows.append((recipe.stream_name, shard_id, _sequence_number(record), *made, arrival))
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        (self.folder / f"part-{number:05d}.parquet").write_table(pa.table(arrays, schema=SCHEMA))
+
+
+def _kinesis_record(recipe: Recipe, keys: list[list[str]], number: int) -> tuple[str, bytes]:
     """The outer partition key and the data of the Kinesis record with that number."""
     chance = random.Random(f"{recipe.seed}/{number}")
     count = min(recipe.per_aggregate, recipe.user_records - number * recipe.per_aggregate)
@@ -125,45 +143,3 @@ def kinesis_record(recipe: Recipe, keys: list[list[str]], number: int) -> tuple[
     if recipe.broken_every and number % recipe.broken_every == recipe.broken_every - 1:
         data = data[:-1] + bytes([data[-1] ^ 1])
     return records[0].partition_key, data
-
-
-def kinesis_batch(recipe: Recipe, numbers: range) -> pa.RecordBatch:
-    """The Kinesis records with these numbers, in the columns SCHEMA that the Kinesis connectors give."""
-    keys = _keys(recipe)
-    made = [kinesis_record(recipe, keys, number) for number in numbers]
-    columns = [
-        [recipe.stream_name] * len(made),
-        [f"shardId-{number % recipe.shards:012d}" for number in numbers],
-        [_sequence_number(number) for number in numbers],
-        [key for key, _ in made],
-        [data for _, data in made],
-        [_BEGIN + timedelta(milliseconds=10 * number) for number in numbers],
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-
-
-@dataclass(frozen=True)
-class Generation:
-    """A recipe and a folder that exists; each task writes one Parquet file."""
-
-    recipe: Recipe
-    folder: Location
-
-    @property
-    def _records_per_file(self) -> int:
-        return max(1, _FILE_BYTES // (self.recipe.per_aggregate * (self.recipe.data_size + 10)))
-
-    @property
-    def tasks(self) -> int:
-        """How many files there will be."""
-        return -(-self.recipe.kinesis_records // self._records_per_file)
-
-    def run(self, number: int) -> int:
-        """Writes a file; gives the number of its Kinesis records."""
-        start = number * self._records_per_file
-        stop = min(start + self._records_per_file, self.recipe.kinesis_records)
-        batch = kinesis_batch(self.recipe, range(start, stop))
-        with (self.folder / f"part-{number:05d}.parquet").whole_file() as out:
-            pq.write_table(pa.Table.from_batches([batch]), out)
-        return stop - start

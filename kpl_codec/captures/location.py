@@ -1,31 +1,28 @@
-"""A file or a folder: on this machine, or in an object store. Whatever takes a path takes both.
-
-    output = Location("s3://bucket/checked/")
-    (output / "summary.txt").write(text.encode())
-    [file.name for file in (output / "findings").files()]
-
-S3 is read and written with the credentials, the region and the endpoint that boto3 finds (`aws.s3`). Other
-URIs (gs, abfs, hdfs) go to `pyarrow.fs` as they are.
+"""A file or a folder: on this machine, in S3 as boto3 finds it (`aws.s3`), or at another URI, which goes to
+`pyarrow.fs` as it is. Whatever takes a path takes all three.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ..errors import CaptureError
 
 #: Schemes that name S3.
 _S3 = ("s3://", "s3a://", "s3n://")
-#: What hidden files are called until they are complete: see `whole_file`.
-_HIDDEN_DIGITS = 32
+#: What files are called until they are complete: see `whole_file`.
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
 
 
 class InputError(CaptureError):
@@ -45,17 +42,15 @@ class InputError(CaptureError):
     codes = ("no-such-path", "no-files", "unreadable")
 
     def describe(self) -> str:
-        """The path, and why it cannot be read."""
         return f"cannot read {self.path}: {self.reason or self._WHAT.get(self.code, self.code)}"
 
 
+@dataclass(frozen=True, init=False)
 class Location:
-    """A path of this machine, made absolute, or a URI. Nothing is opened before it is asked for.
+    """A path of this machine, made absolute, or a URI, that ends in no slash. Nothing is opened before it is
+    asked for. Methods raise what `pyarrow.fs` raises, OSError mostly, where they do not say InputError."""
 
-    Methods raise what `pyarrow.fs` raises, OSError mostly, where they do not say InputError.
-    """
-
-    __slots__ = ("path",)
+    path: str
 
     def __init__(self, path: str | os.PathLike[str] | Location) -> None:
         text = path.path if isinstance(path, Location) else os.fspath(path)
@@ -63,8 +58,7 @@ class Location:
             text = unquote(urlsplit(text).path)
         if text.startswith(_S3):
             text = f"s3://{text.partition('://')[2]}"
-        #: The whole path: absolute, or a URI. It ends in no slash.
-        self.path: str = text.rstrip("/") if "://" in text else os.path.abspath(text)
+        object.__setattr__(self, "path", text.rstrip("/") if "://" in text else os.path.abspath(text))
 
     def __truediv__(self, name: str) -> Location:
         return Location(f"{self.path}/{name}")
@@ -72,31 +66,20 @@ class Location:
     def __str__(self) -> str:
         return self.path
 
-    def __repr__(self) -> str:
-        return f"Location({self.path!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Location) and self.path == other.path
-
-    def __hash__(self) -> int:
-        return hash(self.path)
-
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.path.rpartition("/")[2]
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine."""
         return "://" not in self.path
 
     def opened(self) -> tuple[fs.FileSystem, str]:
         """The file system, and the path in it, for functions of pyarrow. Raises InputError (bad-path)."""
-        if "\0" in self.path or not _is_utf_8(self.path):
-            raise InputError(
-                code="bad-path", path=self.path, reason="the name is not UTF-8, or has a zero byte"
-            )
+        # pyarrow takes no others: Python's own names may have bytes that are not UTF-8.
+        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in self.path):
+            reason = "the name is not UTF-8, or has a zero byte"
+            raise InputError(code="bad-path", path=self.path, reason=reason)
         if self.is_local:
             return fs.LocalFileSystem(), self.path
         # SPK-47: "A path in S3 MUST be as good as one of this machine, for every argument that is a path,
@@ -118,11 +101,8 @@ class Location:
             raise InputError(code="bad-path", path=self.path, reason=self._why(error)) from None
 
     def _why(self, error: Exception) -> str:
-        """The first line of an error of pyarrow, and what to check."""
         reason = str(error).partition("\n")[0][:300]
         return reason if self.is_local else f"{reason}; check the network and the credentials"
-
-    # -- what is there --------------------------------------------------------------------------
 
     def kind(self) -> Literal["file", "folder", "other"] | None:
         """What is there; None where nothing is. "other": a pipe, for example."""
@@ -139,14 +119,11 @@ class Location:
             raise InputError(code="unreadable", path=self.path, reason=self._why(error)) from None
 
     def files(self) -> list[Location]:
-        """What is in the folder, by name, without files that `whole_file` has not finished; nothing where it
-        is not there."""
+        """What is in the folder, by name, without unfinished files; nothing where it is not there."""
         system, inner = self.opened()
         listed = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
         names = sorted(file.base_name for file in listed)
-        return [self / name for name in names if not _is_unfinished(name)]
-
-    # -- reading --------------------------------------------------------------------------------
+        return [self / name for name in names if not _UNFINISHED.fullmatch(name)]
 
     def read(self) -> bytes:
         """All of the file. Raises InputError (no-such-path, unreadable)."""
@@ -159,16 +136,12 @@ class Location:
         except OSError as error:
             raise InputError(code="unreadable", path=self.path, reason=error.strerror or str(error)) from None
 
-    # -- writing --------------------------------------------------------------------------------
-
     def make_folder(self) -> Location:
-        """Make the folder and those above it, where they are missing."""
         system, inner = self.opened()
         system.create_dir(inner, recursive=True)
         return self
 
     def delete(self) -> None:
-        """Delete the file, or the folder with all that is in it; nothing where it is not there."""
         kind = self.kind()
         if kind is not None:
             system, inner = self.opened()
@@ -194,30 +167,24 @@ class Location:
         with system.open_output_stream(inner) as out:  # an object is there when it is complete
             out.write(data)
 
+    def write_table(self, table: pa.Table) -> None:
+        with self.whole_file() as out:
+            pq.write_table(table, out)
+
     def sweep(self) -> None:
-        """Delete the files in the folder that killed attempts left unfinished."""
+        """Delete the files in the folder, if it is there, that killed attempts left unfinished."""
         system, inner = self.opened()
-        for file in system.get_file_info(fs.FileSelector(inner)):
-            if _is_unfinished(file.base_name):
+        for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
+            if _UNFINISHED.fullmatch(file.base_name):
                 system.delete_file(file.path)
 
     def move_to(self, target: Location) -> None:
-        """Move the folder's files to ``target``: at once, or one by one in an object store, which has no
-        folders to move."""
+        """Move the folder, if it is there: at once, or file by file in an object store, which has no folders
+        to move."""
         system, inner = self.opened()
         _, goal = target.opened()
-        if self.is_local:
+        if not self.is_local:
+            for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
+                system.move(file.path, f"{goal}/{file.base_name}")
+        elif self.kind() is not None:
             system.move(inner, goal)
-            return
-        for file in system.get_file_info(fs.FileSelector(inner)):
-            system.move(file.path, f"{goal}/{file.base_name}")
-
-
-def _is_unfinished(name: str) -> bool:
-    start, _, digits = name.rpartition(".")
-    return start.startswith(".") and len(digits) == _HIDDEN_DIGITS and set(digits) <= set("0123456789abcdef")
-
-
-def _is_utf_8(path: str) -> bool:
-    """Whether pyarrow can take the path: Python's own names may have bytes that are not UTF-8."""
-    return not any("\ud800" <= character <= "\udfff" for character in path)

@@ -1,7 +1,4 @@
-"""Captured records in Parquet, named as the Kinesis connectors name columns.
-
-Memory: some pages of each column, whatever the size of a row group.
-"""
+"""Captured records in Parquet, named as the Kinesis connectors name columns."""
 
 from __future__ import annotations
 
@@ -27,12 +24,10 @@ def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBat
         file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         columns = _columns(file.schema_arrow)
     except (pa.ArrowException, OSError, CaptureError) as error:
-        if piece.start == 0:
-            if isinstance(error, CaptureError):
-                rows.unreadable(error.code, str(error), 0)
-            else:
-                rows.unreadable("file", first_line(error), 0)
-            yield from rows.take()
+        if piece.start == 0 and isinstance(error, CaptureError):
+            rows.unreadable(error.code, str(error), 0)
+        elif piece.start == 0:
+            rows.unreadable("file", first_line(error), 0)
         return
     row = 0
     for number in range(file.metadata.num_row_groups):
@@ -43,11 +38,9 @@ def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBat
         last = number == file.metadata.num_row_groups - 1 and piece.stop == piece.size
         if not (piece.start <= middle < piece.stop or (last and middle >= piece.stop)):
             continue
-        read = 0
+        read, wanted = 0, list(columns.values())
         try:
-            for batch in file.iter_batches(
-                _batch_rows(group), row_groups=[number], columns=list(columns.values())
-            ):
+            for batch in file.iter_batches(_batch_rows(group), row_groups=[number], columns=wanted):
                 yield _captured(batch, columns, piece.path, first + read)
                 read += batch.num_rows
         except (pa.ArrowException, OSError) as error:
@@ -56,7 +49,6 @@ def read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBat
             yield from rows.take()
     if row == 0 and piece.start == 0:
         rows.unreadable("empty", "no rows", 0)
-        yield from rows.take()
 
 
 def _batch_rows(group: pq.RowGroupMetaData) -> int:

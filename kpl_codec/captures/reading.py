@@ -1,10 +1,9 @@
 """One piece of a file -> batches of CAPTURE_SCHEMA. The first bytes decide what the file holds:
 
-    PAR1                  Parquet with the column names of the Kinesis connectors      parquet.py
-    gzip, bz2, zstd, lz4  one of the others, compressed                                packed.py
+    PAR1                  Parquet with the column names of the Kinesis connectors
+    gzip, bz2, zstd, lz4  one of the others, compressed
     F3 89 9A C2           the data of one Kinesis record, as it was on the stream
-    anything else         JSON: GetRecords answers, Lambda events, Firehose transformation events: all that
-                          `kpl_codec.adapters` reads; one value a line, many, or one over many lines
+    anything else         JSON that `kpl_codec.adapters` reads: one value a line, many, or one over many lines
 
 No content of a file raises an error: what cannot be read becomes a row with its code and place, and reading
 goes on after it. A place is exact: the byte offset of the JSON value, or the row of the Parquet file.
@@ -12,8 +11,11 @@ goes on after it. A place is exact: the byte offset of the JSON value, or the ro
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -21,13 +23,19 @@ from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from .files import Piece
 from .location import Location
-from .packed import Unpacked, compression
 from .parquet import read_parquet
 from .rows import Rows, first_line
-from .text import Prefixed, read_text
+from .text import read_text
 
 #: Bytes of a file that is one Kinesis record: the largest that Kinesis takes are 10 MiB.
 MAX_RAW = 16 * 1024 * 1024
+#: The first bytes of a compressed file; its name does not matter.
+_PACKED: Final = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
 
 
 def read_piece(piece: Piece, rows: Rows | None = None) -> Iterator[pa.RecordBatch]:
@@ -56,23 +64,17 @@ def _read(source: Any, piece: Piece, rows: Rows) -> Iterator[pa.RecordBatch]:
     if head == b"PAR1":
         yield from read_parquet(piece, source, rows)
         return
-    kind = compression(head)
+    kind = next((kind for start, kind in _PACKED.items() if head.startswith(start)), None)
     if kind is None and head != MAGIC:
         yield from read_text(source, piece, rows, packed=False)
         return
     # What follows cannot be cut: the first piece reads all of the file.
     if piece.start:
         return
-    stream = source if kind is None else Unpacked(source, kind)
-    start = stream.read(len(MAGIC))
-    if start == MAGIC:
-        _read_frame(Prefixed(start, stream), rows)
-    else:
-        yield from read_text(Prefixed(start, stream), piece, rows, packed=True)
-
-
-def _read_frame(stream: Any, rows: Rows) -> None:
-    """A file that is the data of one Kinesis record."""
+    stream = _Unpacked(source, kind)
+    if stream.head != MAGIC:
+        yield from read_text(stream, piece, rows, packed=True)
+        return
     data = b""
     while len(data) <= MAX_RAW and (block := stream.read(1 << 20)):
         data += block
@@ -80,3 +82,30 @@ def _read_frame(stream: Any, rows: Rows) -> None:
         rows.unreadable("file", f"begins as an aggregated record, but has more than {MAX_RAW} bytes", 0)
     else:
         rows.record(KinesisRecord(None, data), None, position=0, line=None, index=0)
+
+
+class _Unpacked:
+    """The bytes of a file that may be compressed. ``head``: its first four, which `read` gives, too."""
+
+    def __init__(self, source: Any, kind: str | None) -> None:
+        # At a break at most one block before it is lost.
+        self._block = 1 << 12 if kind in ("zstd", "lz4") else 1 << 20
+        if kind == "gzip":
+            self._read: Any = gzip.GzipFile(fileobj=source).read1
+        elif kind == "bz2":
+            self._read = bz2.BZ2File(source).read1
+        else:
+            self._read = source.read if kind is None else pa.CompressedInputStream(source, kind).read
+        self._ahead = b""
+        self.head = self._ahead = self.read(len(MAGIC))
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end. Raises OSError where the file is damaged, after all bytes
+        before."""
+        if self._ahead:
+            block, self._ahead = self._ahead[:size], self._ahead[size:]
+            return block
+        try:
+            return bytes(self._read(min(size, self._block)))
+        except (EOFError, zlib.error, pa.ArrowException) as error:
+            raise OSError(str(error)) from None

@@ -33,7 +33,6 @@ CAPTURE_SCHEMA = pa.schema(
 
 
 def capture_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
-    """A batch of CAPTURE_SCHEMA with these columns; the others are null."""
     arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in CAPTURE_SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=CAPTURE_SCHEMA)
 
@@ -57,7 +56,6 @@ class Rows:
         index: int | None = None,
     ) -> None:
         """Adds a Kinesis record; ``index``: which of the value at ``position`` of a file."""
-        arrival = record.approximate_arrival_timestamp
         self._add(
             stream,
             record.shard_id,
@@ -66,20 +64,15 @@ class Rows:
             record.explicit_hash_key,
             record.sub_sequence_number,
             record.data,
-            arrival,
-            self._path,
-            position,
-            line,
-            index,
-            None,
-            None,
+            record.approximate_arrival_timestamp,
+            *(self._path, position, line, index),
+            *(None, None),
         )
         self._bytes += len(record.data)
 
     def unreadable(
         self, code: str, text: str, position: int, line: int | None = None, index: int | None = None
     ) -> None:
-        """Adds a row for data that cannot be read, with the reason."""
         self._add(*(None,) * 8, self._path, position, line, index, code, text[:500])
 
     def _add(self, *row: Any) -> None:
@@ -88,11 +81,9 @@ class Rows:
         self.seen = True
 
     def full(self) -> bool:
-        """Whether there are enough rows for a batch."""
         return self._bytes >= _BATCH_BYTES or len(self._rows) >= _BATCH_ROWS
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """The collected rows as one batch, or none."""
         if self._rows:
             columns = list(zip(*self._rows, strict=True))
             self._rows, self._bytes = [], 0
@@ -103,5 +94,4 @@ class Rows:
 
 
 def first_line(error: Exception) -> str:
-    """The type and text of an error in one line."""
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -6,32 +6,27 @@ import re
 
 import pyarrow as pa
 
-from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.sequence_numbers import sequence_hint
+from ..shards.shard_map import ShardMap
 
 
-def with_shards(batch: pa.RecordBatch, only: str | None = None) -> pa.RecordBatch:
-    """The batch with its columns ``shardId`` and ``shardIdFrom`` filled. ``only``: see `shard_of`."""
-    for name, column in shards_found(batch, only).items():
-        at = batch.schema.get_field_index(name)
-        batch = batch.set_column(at, batch.schema.field(at), column)
-    return batch
-
-
-def shards_found(batch: pa.RecordBatch, only: str | None) -> dict[str, pa.Array]:
-    """``shardId``, with missing ids filled where possible, and ``shardIdFrom``."""
+def with_shards(batch: pa.RecordBatch, shard_map: ShardMap | None, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns ``schema`` of the batch, with ``shardId`` filled where possible; ``shardIdFrom``: given,
+    path, sequence-number, map, or null."""
     given = batch["shardId"].cast(pa.string())
     origins: pa.Array = pa.repeat("given", batch.num_rows)
     if given.null_count:
-        names = batch.schema.names
-        files = batch["file"].to_pylist() if "file" in names else [""] * batch.num_rows
-        numbers = batch["sequenceNumber"].to_pylist()
+        only = next(iter(shard_map)) if shard_map is not None and len(shard_map) == 1 else None
+        files = batch["file"].to_pylist() if "file" in batch.schema.names else [""] * batch.num_rows
+        rows = zip(given.to_pylist(), files, batch["sequenceNumber"].to_pylist(), strict=True)
         found = [
-            (shard_id, "given") if shard_id is not None else shard_of(files[row] or "", numbers[row], only)
-            for row, shard_id in enumerate(given.to_pylist())
+            (shard_id, "given") if shard_id is not None else shard_of(file or "", number, only)
+            for shard_id, file, number in rows
         ]
-        given = pa.array([shard_id for shard_id, _ in found], pa.string())
-        origins = pa.array([origin for _, origin in found], pa.string())
-    return {"shardId": given, "shardIdFrom": origins}
+        given, origins = (pa.array(column, pa.string()) for column in zip(*found, strict=True))
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns |= {"shardId": given, "shardIdFrom": origins}
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 _SHARD_IN_PATH = re.compile(r"shardId-[0-9]{12}")
@@ -47,10 +42,7 @@ def shard_of(
     found = _SHARD_IN_PATH.findall(file)
     if found:
         return found[-1], "path"
-    try:
-        hint = sequence_hint(sequence_number) if sequence_number else None
-    except SequenceNumberError:
-        hint = None
+    hint = sequence_hint(sequence_number)
     if hint is not None:
         return hint.shard_id, "sequence-number"
     return (only, "map") if only is not None else (None, None)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ..findings import at_least_as_bad, kind_of
 from ..pictures.terminal import line, note, show, show_json, table
 from .main import CLEAN, FINDINGS
-from .options import add_aws, add_fail_on, add_json, add_stream, moment
+from .options import add, add_aws, add_shared
 from .source import client_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..audit.running import Audited
+    from ..audit.results import Audited
 
 _EPILOG = """\
 --produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON lines) with columns
@@ -35,17 +35,14 @@ Exit status: 0 everything was handled, 1 something was not or nobody can say (se
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    many: dict[str, Any] = {"action": "extend", "nargs": "+", "metavar": "PATH"}
-    add("--produced", required=True, help="what was put: files, folders or URIs", **many)
-    add("--handled", required=True, help="what was handled: files, folders or URIs", **many)
-    add("--repaired", default=[], help="folders that kpl-codec repair has worked in", **many)
+    many: dict[str, Any] = {"action": "extend", "nargs": "+"}
+    add(parser, "--produced PATH", "what was put: files, folders or URIs", required=True, **many)
+    add(parser, "--handled PATH", "what was handled: files, folders or URIs", required=True, **many)
+    add(parser, "--repaired PATH", "folders that kpl-codec repair has worked in", default=[], **many)
     text = "what was put before it must be handled: a time, or 15m for fifteen minutes ago"
-    add("--until", type=moment, metavar="WHEN", help=text)
-    add_stream(parser, "look there why")
-    add("--output", metavar="DIR", help="an empty or new folder for the results")
-    add_fail_on(parser)
-    add_json(parser)
+    add(parser, "--until WHEN", text)
+    add(parser, "--output DIR", "an empty or new folder for the results")
+    add_shared(parser, "--stream", "--fail-on", "--json", use="look there why")
     add_aws(parser)
 
 

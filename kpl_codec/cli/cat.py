@@ -17,7 +17,7 @@ from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
-from .options import add_aws, add_limit, add_only, add_paths, add_since, add_stream, add_until
+from .options import add, add_aws, add_shared
 from .progress import waiting
 from .queue import add_queue, check_queue, of_queue
 from .source import client_of, glue_of, paths_or_stream
@@ -43,21 +43,17 @@ Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add_paths(parser)
-    add_stream(parser, "read this stream instead")
-    add = parser.add_argument
-    add("--follow", action="store_true", help="go on with new records of the stream, until interrupted")
-    add_since(parser, "beginning; with --follow: latest")
-    add_until(parser)
-    add_only(parser)
+    add_shared(parser, "paths", "--stream", "--until", "--only", use="read this stream instead")
+    add_shared(parser, "--since", begin="beginning; with --follow: latest")
+    add_shared(parser, "--limit", what="user records (default: all)")
+    add(parser, "--follow", "go on with new records of the stream, until interrupted")
     add_queue(parser)
-    add("--key", action="append", metavar="KEY", help="only user records with this partition key; repeatable")
-    add("--shard-id", action="append", metavar="ID", help="only records of this shard; repeatable")
-    add_limit(parser, "user records")
-    add("--data-only", action="store_true", help="the data alone, a newline after each")
-    add("--decompress", action="store_true", help="undo gzip, zlib and zstd, up to 64 MiB each")
-    add("--unframe", action="store_true", help="take off the frames of Glue Schema Registry")
-    add("--decode", action="store_true", help="as --unframe, and show payloads by their schemas: Avro, JSON")
+    add(parser, "--key KEY", "only user records with this partition key; repeatable", action="append")
+    add(parser, "--shard-id ID", "only records of this shard; repeatable", action="append")
+    add(parser, "--data-only", "the data alone, a newline after each")
+    add(parser, "--decompress", "undo gzip, zlib and zstd, up to 64 MiB each")
+    add(parser, "--unframe", "take off the frames of Glue Schema Registry")
+    add(parser, "--decode", "as --unframe, and show payloads by their schemas: Avro, JSON")
     add_aws(parser)
 
 

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 
 from .. import conformance
 from ..conformance import ADAPTERS, ProgramError, Result, adapter_command, export, vector_files
-from ..conformance.publishing import badge
-from ..conformance.running import load
+from ..conformance.running import badge, load
 from ..errors import KplError
 from ..pictures.labels import camel_keys, plural, safe
 from ..pictures.terminal import note, show_json, write
-from .options import add_aws, add_json, duration
+from .options import add, add_aws, add_shared
 from .progress import waiting
 from .source import UsageError, location_of
 
@@ -32,33 +31,18 @@ Exit status: 0 all conform, 1 some do not, 2 failure.
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add("command", nargs="*", metavar="COMMAND", help="a program that answers, with its arguments, after --")
+    text = "a program that answers, with its arguments, after --"
+    add(parser, "command COMMAND", text, nargs="*")
     text = "a published implementation; repeatable (default: each that runs here)"
-    add("--adapter", action="append", choices=sorted(ADAPTERS), help=text)
-    add("--lines", action="store_true", help="COMMAND speaks lines of hex instead of JSON")
-    text = "how long to wait for an answer (default: 20s)"
-    add("--timeout", type=duration, default=20.0, metavar="DURATION", help=text)
-    add("--kind", action="append", metavar="NAME", help="only vectors of this kind; repeatable")
-    add("--failures", action="store_true", help="list every vector that did not pass")
-    add_json(parser)
-    add("--publish", metavar="DIR", help="also write conformance.json and a badge, conformance.svg")
-    add("--export", metavar="DIR", help="only write the vectors, for use without Python")
+    add(parser, "--adapter", text, action="append", choices=sorted(ADAPTERS))
+    add(parser, "--lines", "COMMAND speaks lines of hex instead of JSON")
+    add(parser, "--timeout DURATION", "how long to wait for an answer (default: 20s)", default=20.0)
+    add(parser, "--kind NAME", "only vectors of this kind; repeatable", action="append")
+    add(parser, "--failures", "list every vector that did not pass")
+    add_shared(parser, "--json")
+    add(parser, "--publish DIR", "also write conformance.json and a badge, conformance.svg")
+    add(parser, "--export DIR", "only write the vectors, for use without Python")
     add_aws(parser, kinesis=False)
-
-
-def _commands(args: argparse.Namespace) -> list[list[str]]:
-    if args.command:
-        return [args.command]
-    commands = []
-    for name in args.adapter or ADAPTERS:
-        try:
-            commands.append(adapter_command(name))
-        except KplError as error:
-            if args.adapter:
-                raise
-            note(f"{name}: left out: {_first_line(error)}")
-    return commands
 
 
 def _run_all(args: argparse.Namespace) -> list[Result]:
@@ -67,7 +51,8 @@ def _run_all(args: argparse.Namespace) -> list[Result]:
     if not vectors:
         raise UsageError(reason=f"no vector is of the kind {' or '.join(args.kind)}")
     results = []
-    for command in _commands(args):
+    named = map(adapter_command, args.adapter or ADAPTERS)
+    for command in [args.command] if args.command else named:
         try:
             with waiting(f"asking {command[0]} {plural(len(vectors), 'vector')}"):
                 results.append(conformance.run(command, vectors, lines=args.lines, timeout=args.timeout))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN
-from .options import add_aws, at_least
+from .options import add, add_aws, at_least
 from .source import location_of
 
 if TYPE_CHECKING:
@@ -20,13 +20,10 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--output",
-        metavar="DIR",
-        help="a new or empty folder, also in S3 (default: kpl-codec-demo, or the next free name)",
-    )
+    text = "a new or empty folder, also in S3 (default: kpl-codec-demo, or the next free name)"
+    add(parser, "--output DIR", text)
     text = "user records of each writer, 100 or more (default: %(default)s)"
-    parser.add_argument("--user-records", type=at_least(100), default=1000, metavar="N", help=text)
+    add(parser, "--user-records N", text, type=at_least(100), default=1000)
     add_aws(parser, kinesis=False)
 
 
@@ -57,13 +54,10 @@ def run(args: argparse.Namespace) -> int:
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = folder / "results"
     with progress(engine.progress, "checking"):
-        result = validate(
-            [str(folder / "capture")], shard_map, str(results), engine=engine, title="kpl-codec demo"
-        )
-    rows = by_writer(results)
-    audited = _audit(folder, results)
+        result = validate([str(folder / "capture")], shard_map, str(results), engine=engine)
+    told = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
     say("done")
-    show(*summary(result.report), *verdict(rows, args.user_records), *audited, *_where_to_look(folder))
+    show(*told, *_where_to_look(folder))
     return CLEAN
 
 
@@ -96,18 +90,14 @@ def _where_to_look(folder: Location) -> list[RenderableType]:
         ["results/report.html", "the same with pictures: open it in a browser"],
         ["results/findings/", "every finding, Parquet"],
         ["results/user-records/", "every user record with its placement, Parquet"],
-        [
-            "ledger/, handled.parquet",
-            "what was put, and what a KCL consumer has handled, for kpl-codec audit",
-        ],
+        ["ledger/, handled.parquet", "what was put and handled, for kpl-codec audit"],
         ["capture/, shards.json", "what was checked; to check it again:"],
     ]
-    again = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"
     return [
         line(""),
         line(f"In the folder {folder}"),
         table(["", ""], places, indent=2),
-        line(f"    {again}"),
+        line(f"    kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"),
         line(""),
         line("A live stream is checked all the time by: kpl-codec watch --stream NAME"),
     ]
@@ -123,32 +113,26 @@ def _folder(wanted: str | None) -> Location:
     return next(folder for folder in map(Location, names) if folder.kind() is None)
 
 
-def by_writer(results: Location) -> dict[str, tuple[int, int]]:
-    """By writer: user records on the stream, and how many of them a KCL consumer gets (each once)."""
+def _by_writer(results: Location, put: int) -> list[RenderableType]:
+    """What each writer has put, what of it is on the stream, and what a KCL consumer gets, each once."""
     from pyarrow.dataset import dataset
 
-    system, inner = (results / "user-records").opened()
-    rows = dataset(inner, filesystem=system, format="parquet")
-    users = rows.to_table(columns=["data", "kcl"]).to_pylist()
-    there: dict[str, set[int]] = {}
-    got: dict[str, set[int]] = {}
-    for user in users:
-        order = json.loads(user["data"])
-        there.setdefault(order["writer"], set()).add(order["n"])
-        if user["kcl"] == "delivered":
-            got.setdefault(order["writer"], set()).add(order["n"])
-    return {writer: (len(numbers), len(got.get(writer, ()))) for writer, numbers in there.items()}
-
-
-def verdict(rows: dict[str, tuple[int, int]], put: int) -> list[RenderableType]:
-    """Who loses what, by name."""
     from .demo_stream import NAIVE, PER_SHARD, WRITERS
 
-    counts = []
-    for writer in WRITERS:
-        there, got = rows.get(writer, (0, 0))
-        counts.append([writer, *(f"{count:,}" for count in (put, there, got, put - got))])
-    naive, per_shard = (put - rows.get(writer, (0, 0))[1] for writer in (NAIVE, PER_SHARD))
+    system, inner = (results / "user-records").opened()
+    rows = dataset(inner, filesystem=system, format="parquet").to_table(columns=["data", "kcl"])
+    there, got = set(), set()
+    for row in rows.to_pylist():
+        order = json.loads(row["data"])
+        there.add((order["writer"], order["n"]))
+        if row["kcl"] == "delivered":
+            got.add((order["writer"], order["n"]))
+    found = {name: [sum(one == name for one, _ in orders) for orders in (there, got)] for name in WRITERS}
+    counts = [
+        [name, *(f"{count:,}" for count in (put, stored, gets, put - gets))]
+        for name, (stored, gets) in found.items()
+    ]
+    naive, per_shard = (put - found[name][1] for name in (NAIVE, PER_SHARD))
     return [
         line(""),
         line(("What a KCL consumer of this stream gets, by writer", "bold")),

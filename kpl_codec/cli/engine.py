@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ..pictures.terminal import note
-from .options import at_least
+from .options import add
 
 if TYPE_CHECKING:
     from ..captures import Location, Piece
@@ -29,15 +29,15 @@ def size(text: str) -> int:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """--engine, --cores, --memory."""
-    add = parser.add_argument_group("this machine, or Spark").add_argument
+    group = parser.add_argument_group("this machine, or Spark")
     text = (
         "local: processes of this machine, without Java; auto (default): local, but Spark for --follow, for "
         f"captures of more than {LOCAL_BYTES >> 30} GiB, and under spark-submit"
     )
-    add("--engine", choices=["auto", "local", "spark"], default="auto", help=text)
-    add("--cores", type=at_least(1), metavar="N", help="tasks that run at once (default: all cores)")
+    add(group, "--engine", text, choices=["auto", "local", "spark"], default="auto")
+    add(group, "--cores N", "tasks that run at once (default: all cores)")
     text = "memory of all tasks (default: three quarters of the machine's; of a local Spark 2g)"
-    add("--memory", type=size, metavar="SIZE", help=text)
+    add(group, "--memory SIZE", text, type=size)
 
 
 def log_in(output: Location) -> str | None:

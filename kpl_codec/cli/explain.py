@@ -16,7 +16,7 @@ import kpl_codec
 
 from ..findings import KINDS, Kind
 from ..pictures.terminal import line, show, show_json, table, width, wrapped
-from .options import add_json
+from .options import add, add_shared
 from .source import UsageError
 
 #: Modules with a class that may be an error.
@@ -43,13 +43,9 @@ class Error(NamedTuple):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "code",
-        nargs="?",
-        metavar="CODE",
-        help="such as truncated, gap, naive-aggregator, FRM-3; without it all are listed",
-    )
-    add_json(parser)
+    text = "such as truncated, gap, naive-aggregator, FRM-3; without it all are listed"
+    add(parser, "code CODE", text, nargs="?")
+    add_shared(parser, "--json")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of
 from ..pictures.terminal import json_line, line, note, show, table, width, wrapped, write
 from .main import CLEAN, FINDINGS
-from .options import add_aws, add_fail_on, add_json, add_limit, add_results
+from .options import add, add_aws, add_shared
 from .progress import waiting
 from .source import UsageError, location_of
 
@@ -22,14 +23,14 @@ _SHOWN = 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_results(parser)
-    add = parser.add_argument
-    add("--kind", action="append", metavar="NAME", help="only findings of this kind; repeatable")
-    add("--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="only this severity and worse")
-    add("--shard-id", action="append", metavar="ID", help="only findings on this shard; repeatable")
-    add_limit(parser, "findings, the worst", f"{_SHOWN}, with --json all")
-    add_json(parser, lines=True)
-    add_fail_on(parser)
+    add_shared(parser, "results")
+    add(parser, "--kind NAME", "only findings of this kind; repeatable", action="append")
+    text = "only this severity and worse"
+    add(parser, "--severity", text, choices=SEVERITIES, default=SEVERITIES[-1])
+    add(parser, "--shard-id ID", "only findings on this shard; repeatable", action="append")
+    add_shared(parser, "--limit", what=f"findings, the worst (default: {_SHOWN}, with --json all)")
+    add(parser, "--json", "print a JSON object a line")
+    add_shared(parser, "--fail-on")
     add_aws(parser, kinesis=False)
 
 
@@ -69,16 +70,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _worst(findings: Iterable[Finding], limit: int, counts: Counter[str]) -> list[Finding]:
-    """The ``limit`` worst, worst first; ``counts`` gets how many there are of each kind. Holds few of each
-    kind."""
-    kept: dict[str, list[Finding]] = {}
-    for finding in findings:
-        counts[finding.kind] += 1
-        some = kept.setdefault(finding.kind, [])
-        some.append(finding)
-        if len(some) > 2 * limit:
-            kept[finding.kind] = sorted(some, key=order_of)[:limit]
-    return sorted((finding for some in kept.values() for finding in some), key=order_of)[:limit]
+    """The ``limit`` worst, worst first; ``counts`` gets how many there are of each kind."""
+
+    def counted() -> Iterator[Finding]:
+        for finding in findings:
+            counts[finding.kind] += 1
+            yield finding
+
+    return nsmallest(limit, counted(), key=order_of)
 
 
 def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:

@@ -6,23 +6,22 @@ import argparse
 
 from ..pictures.terminal import line, show
 from .main import CLEAN
-from .options import add_aws, at_least
+from .options import add, add_aws, at_least
 from .source import UsageError, location_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder, also in S3")
-    for option, default, least, metavar, what in (
-        ("--user-records", 1_000_000, 1, "N", "user records in all"),
-        ("--shard-count", 4, 1, "N", "shards that they are on"),
-        ("--per-aggregate", 500, 1, "N", "user records in each aggregate"),
-        ("--data-size", 100, 0, "BYTES", "data of each user record"),
-        ("--seed", 0, 0, "N", "another number makes other user records"),
-        ("--mixed-every", 0, 0, "N", "every Nth aggregate has user records of several shards; 0: none"),
-        ("--broken-every", 0, 0, "N", "every Nth aggregate is broken; 0: none"),
+    add(parser, "--output DIR", "a new or empty folder, also in S3", required=True)
+    for option, default, least, what in (
+        ("--user-records N", 1_000_000, 1, "user records in all"),
+        ("--shard-count N", 4, 1, "shards that they are on"),
+        ("--per-aggregate N", 500, 1, "user records in each aggregate"),
+        ("--data-size BYTES", 100, 0, "data of each user record"),
+        ("--seed N", 0, 0, "another number makes other user records"),
+        ("--mixed-every N", 0, 0, "every Nth aggregate has user records of several shards; 0: none"),
+        ("--broken-every N", 0, 0, "every Nth aggregate is broken; 0: none"),
     ):
-        text = f"{what} (default: {default:,})"
-        parser.add_argument(option, type=at_least(least), default=default, metavar=metavar, help=text)
+        add(parser, option, f"{what} (default: {default:,})", type=at_least(least), default=default)
     add_aws(parser, kinesis=False)
 
 

@@ -19,7 +19,7 @@ from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..pictures.labels import camel_keys, plural
 from ..pictures.terminal import Part, line, show, show_json
-from .options import add_aws, add_json, add_limit, add_stream
+from .options import add, add_aws, add_shared
 from .source import UsageError, client_of, read_bytes
 
 #: Fields and user records that are listed where nobody says how many.
@@ -30,14 +30,12 @@ _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "du
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "one record's data (raw, base64 or hex), or a capture: a file, also in S3; - for standard input"
-    parser.add_argument("data", nargs="?", metavar="DATA", help=f"{text}; or the base64 or hex text itself")
-    text = "DATA is one record's data as it is, even if it looks like base64, hex or a capture"
-    parser.add_argument("--raw", action="store_true", help=text)
-    add_stream(parser, "read the record from this stream")
-    parser.add_argument("--shard-id", metavar="ID", help="the record's shard, with --stream")
-    parser.add_argument("--sequence-number", metavar="N", help="which record of the stream or the capture")
-    add_limit(parser, "fields and user records of the tree", str(_SHOWN))
-    add_json(parser)
+    add(parser, "data DATA", f"{text}; or the base64 or hex text itself", nargs="?")
+    add(parser, "--raw", "DATA is one record's data as it is, even if it looks like base64, hex or a capture")
+    what = f"fields and user records of the tree (default: {_SHOWN})"
+    add_shared(parser, "--stream", "--limit", "--json", use="read the record from this stream", what=what)
+    add(parser, "--shard-id ID", "the record's shard, with --stream")
+    add(parser, "--sequence-number NUMBER", "which record of the stream or the capture")
     add_aws(parser)
 
 
@@ -129,7 +127,8 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
     record = read_record(client, args.stream, args.shard_id, args.sequence_number)
     if record is None:
         raise UsageError(reason=f"{args.shard_id} holds no record with this sequence number")
-    return record, fetch_lineage(client, args.stream).hash_key_range(args.shard_id)
+    shard = fetch_lineage(client, args.stream).get(args.shard_id)
+    return record, shard.hash_key_range if shard else None
 
 
 # -- for people -----------------------------------------------------------------------------------

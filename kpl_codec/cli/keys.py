@@ -12,7 +12,7 @@ from ..pictures.labels import percent, plural, share, short_id
 from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.allocation import balanced_keys
 from ..shards.skew import Skew, skew_of
-from .options import add_action, add_aws, add_json, add_keys, add_limit, add_results, add_shards, at_least
+from .options import add, add_action, add_aws, add_shards, add_shared
 from .progress import waiting
 from .source import hash_keys_from, hashed_keys, load_shard_map
 
@@ -23,41 +23,30 @@ _SHOWN = 10
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    hashing = add_action(commands, "hash", "the hash key of partition keys (MD5)")
-    add_keys(hashing, explicit=False)
+    hashing = add_action(commands, "hash", "the hash key of partition keys (MD5)", _hash)
+    add_shared(hashing, "keys", "--keys-from")
+    hashing.set_defaults(explicit=False)
     add_aws(hashing, kinesis=False)
-    hashing.set_defaults(action=_hash)
 
-    skew = add_action(commands, "skew", "how unevenly keys fall on shards")
-    add_keys(skew)
-    add_shards(skew, even=True)
-    skew.set_defaults(action=_skew)
+    skew = add_action(commands, "skew", "how unevenly keys fall on shards", _skew)
+    add_shared(skew, "keys", "--keys-from", "--explicit")
+    add_shards(skew, "--shard-count")
 
-    allocate = commands.add_parser(
-        "allocate",
-        help="explicit hash keys that stay balanced",
-        description="Explicit hash keys that stay balanced through splits and merges. Where shards are "
-        "given, those with the fewest keys come first; else the key space is halved again and again.",
+    allocate = add_action(commands, "allocate", "explicit hash keys that stay balanced", _allocate)
+    allocate.description = (
+        "Explicit hash keys that stay balanced through splits and merges. Where shards are given, those with "
+        "the fewest keys come first; else the key space is halved again and again."
     )
-    some = at_least(1)
-    allocate.add_argument("count", metavar="N", type=some, nargs="?", default=1, help="how many (default: 1)")
-    text = "hash keys in use, one a line; - for standard input"
-    allocate.add_argument("--existing", metavar="FILE", help=text)
-    add_shards(allocate, required=False, even=True)
-    allocate.set_defaults(action=_allocate)
+    add(allocate, "count N", "how many (default: 1)", nargs="?", default=1)
+    add(allocate, "--existing FILE", "hash keys in use, one a line; - for standard input")
+    add_shards(allocate, "--shard-count", required=False)
 
-    split = add_action(commands, "split", "the even split of the key space, as CreateStream cuts it")
-    split.add_argument("count", metavar="N", type=some, help="into how many ranges")
-    split.set_defaults(action=_split)
+    split = add_action(commands, "split", "the even split of the key space, as CreateStream cuts it", _split)
+    add(split, "count N", "into how many ranges")
 
-    hot = add_action(commands, "hot", "the partition keys with most user records, exactly counted")
-    add_results(hot)
-    add_limit(hot, "keys", str(_SHOWN))
+    hot = add_action(commands, "hot", "the partition keys with most user records, exactly counted", _hot)
+    add_shared(hot, "results", "--limit", what=f"keys (default: {_SHOWN})")
     add_aws(hot, kinesis=False)
-    hot.set_defaults(action=_hot)
-
-    for command in (hashing, skew, allocate, split, hot):
-        add_json(command)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from math import inf
@@ -100,106 +100,83 @@ def stream_name(text: str) -> str:
     return text
 
 
-# -- what is read ---------------------------------------------------------------------------------
+# -- options --------------------------------------------------------------------------------------
+
+#: The type of an option by its metavar; others are text.
+_TYPES: Mapping[str, Callable[[str], Any]] = {"N": at_least(1), "DURATION": duration, "WHEN": moment}
+#: What several commands have, as it is typed, and its help; with {words} that the command says.
+_SHARED = {
+    "paths PATH": "captures: files or folders, also in S3; - for standard input",
+    "results DIR": "the folder that validate wrote",
+    "keys KEY": "partition keys",
+    "--keys-from FILE": "more keys, one a line; - for standard input",
+    "--explicit": "the keys are explicit hash keys",
+    "--stream NAME": "{use}; its name or ARN",
+    "--shards FILE": "what `aws kinesis list-shards` or `kpl-codec shards list --json` printed; - for "
+    "standard input",
+    "--shard-count N": "N even shards, as CreateStream makes them",
+    "--since WHEN": f"where reading begins: beginning, latest, {_WHEN}; default: {{begin}}",
+    "--until WHEN": f"only what arrived before: {_WHEN}",
+    "--only FILE": "of the stream just the records whose sequence numbers FILE has (JSON, such as dead "
+    "letters)",
+    "--limit N": "at most N {what}",
+    "--json": "print one JSON value",
+    "--quiet": "no progress on standard error",
+    "--fail-on": "exit with 1 for findings of this severity or worse (default: %(default)s)",
+    "--region REGION": "region of the stream (default: as for the AWS CLI)",
+    "--endpoint-url URL": "another Kinesis server, such as a local one",
+    "--profile NAME": "profile of the AWS configuration",
+    "--role-arn ARN": "role to assume for all calls to AWS",
+}
+_MORE: Mapping[str, Mapping[str, Any]] = {
+    "paths": {"nargs": "*"},
+    "keys": {"nargs": "*"},
+    "--stream": {"type": stream_name},
+    "--since": {"type": since},
+    "--fail-on": {"choices": SEVERITIES, "default": "warning"},
+    "--role-arn": {"type": role_arn},
+}
 
 
-def add_action(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
-    """The action ``name`` of a command, and ``what`` it is for."""
-    added: argparse.ArgumentParser = commands.add_parser(
-        name, help=what, description=f"{what[0].upper()}{what[1:]}."
-    )
-    return added
+def add(parser: argparse._ActionsContainer, option: str, text: str, **more: Any) -> None:
+    """An option or argument as it is typed, such as "--output DIR", and its help. Without a metavar it is a
+    flag, unless it has choices. ``more``: as for argparse."""
+    name, _, metavar = option.partition(" ")
+    if metavar:
+        more = {"metavar": metavar, "type": _TYPES.get(metavar, str), **more}
+    elif "choices" not in more and "action" not in more:
+        more["action"] = "store_true"
+    parser.add_argument(name, help=text, **more)
 
 
-def add_paths(parser: argparse.ArgumentParser) -> None:
-    """PATH ...: captures."""
-    text = "captures: files or folders, also in S3; - for standard input"
-    parser.add_argument("paths", nargs="*", metavar="PATH", help=text)
+def add_shared(parser: argparse._ActionsContainer, *names: str, **words: str) -> None:
+    """Options and arguments of `_SHARED` by name."""
+    known = {option.partition(" ")[0]: (option, text) for option, text in _SHARED.items()}
+    for name in names:
+        option, text = known[name]
+        add(parser, option, text.format(**words), **_MORE.get(name, {}))
 
 
-def add_results(parser: argparse.ArgumentParser) -> None:
-    """DIR: what validate wrote."""
-    parser.add_argument("results", metavar="DIR", help="the folder that validate wrote")
-
-
-def add_stream(parser: argparse._ActionsContainer, use: str) -> None:
-    """--stream; ``use``: what it is for."""
-    parser.add_argument("--stream", type=stream_name, metavar="NAME", help=f"{use}; its name or ARN")
-
-
-def add_shards(parser: argparse.ArgumentParser, *, required: bool = True, even: bool = False) -> None:
-    """--stream or --shards, and with ``even`` --shard-count: where the shards come from."""
+def add_shards(parser: argparse.ArgumentParser, *others: str, required: bool = True) -> None:
+    """--stream, --shards or one of the ``others``: where the shards come from."""
     group = parser.add_mutually_exclusive_group(required=required)
-    group.add_argument("--stream", type=stream_name, metavar="NAME", help="the stream; its name or ARN")
-    add_shards_file(group)
-    if even:
-        text = "N even shards, as CreateStream makes them"
-        group.add_argument("--shard-count", type=at_least(1), metavar="N", help=text)
+    add_shared(group, "--stream", "--shards", *others, use="the stream")
     add_aws(parser)
-
-
-def add_shards_file(parser: argparse._ActionsContainer) -> None:
-    text = "what `aws kinesis list-shards` or `kpl-codec shards list --json` printed; - for standard input"
-    parser.add_argument("--shards", metavar="FILE", help=text)
-
-
-def add_keys(parser: argparse.ArgumentParser, *, explicit: bool = True) -> None:
-    """KEY ..., --keys-from and, with ``explicit``, --explicit."""
-    parser.add_argument("keys", nargs="*", metavar="KEY", help="partition keys")
-    text = "more keys, one a line; - for standard input"
-    parser.add_argument("--keys-from", metavar="FILE", help=text)
-    if explicit:
-        parser.add_argument("--explicit", action="store_true", help="the keys are explicit hash keys")
-    else:
-        parser.set_defaults(explicit=False)
-
-
-def add_since(parser: argparse._ActionsContainer, default: str) -> None:
-    """--since."""
-    text = f"where reading begins: beginning, latest, {_WHEN}; default: {default}"
-    parser.add_argument("--since", type=since, metavar="WHEN", help=text)
-
-
-def add_only(parser: argparse._ActionsContainer) -> None:
-    """--only."""
-    text = "of the stream just the records whose sequence numbers FILE has (JSON, such as dead letters)"
-    parser.add_argument("--only", metavar="FILE", help=text)
-
-
-def add_until(parser: argparse.ArgumentParser) -> None:
-    text = f"only what arrived before: {_WHEN}"
-    parser.add_argument("--until", type=moment, metavar="WHEN", help=text)
 
 
 def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
     """--profile and --role-arn; with ``kinesis`` also --region and --endpoint-url."""
-    group = parser.add_argument_group("AWS")
-    if kinesis:
-        group.add_argument("--region", help="region of the stream (default: as for the AWS CLI)")
-        text = "another Kinesis server, such as a local one"
-        group.add_argument("--endpoint-url", metavar="URL", help=text)
-    group.add_argument("--profile", metavar="NAME", help="profile of the AWS configuration")
-    group.add_argument("--role-arn", type=role_arn, metavar="ARN", help="role to assume for all calls to AWS")
+    names = ("--region", "--endpoint-url") if kinesis else ()
+    add_shared(parser.add_argument_group("AWS"), *names, "--profile", "--role-arn")
 
 
-# -- what is told ---------------------------------------------------------------------------------
-
-
-def add_limit(parser: argparse.ArgumentParser, what: str, default: str = "all") -> None:
-    """--limit: at most so many of ``what``; the ``default`` is the command's own."""
-    text = f"at most N {what} (default: {default})"
-    parser.add_argument("--limit", type=at_least(1), metavar="N", help=text)
-
-
-def add_json(parser: argparse._ActionsContainer, *, lines: bool = False) -> None:
-    text = "print a JSON object a line" if lines else "print one JSON value"
-    parser.add_argument("--json", action="store_true", help=text)
-
-
-def add_fail_on(parser: argparse._ActionsContainer) -> None:
-    text = "exit with 1 for findings of this severity or worse (default: %(default)s)"
-    parser.add_argument("--fail-on", choices=SEVERITIES, default="warning", help=text)
-
-
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+def add_action(
+    commands: Any, name: str, what: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    """The action ``name`` of a command, ``what`` it is for, and its function. It has --json."""
+    added: argparse.ArgumentParser = commands.add_parser(
+        name, help=what, description=f"{what[0].upper()}{what[1:]}."
+    )
+    added.set_defaults(action=run)
+    add_shared(added, "--json")
+    return added

@@ -1,14 +1,12 @@
 """Says on standard error what a command does where it takes long: a sentence before two seconds are over.
 
-`waiting` says it once. `progress` shows how much is done: on a terminal a bar, elsewhere a line every ten
-seconds, so that logs stay readable.
+`waiting` says it once. `progress` says how much is done, every ten seconds.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -93,28 +91,13 @@ def progress(tasks: Tasks, what: str, *, quiet: bool = False) -> Iterator[None]:
         yield
         return
     end = threading.Event()
-    thread = threading.Thread(
-        target=_bar if sys.stderr.isatty() else _log, args=(tasks, what, end), daemon=True
-    )
+    thread = threading.Thread(target=_log, args=(tasks, what, end), daemon=True)
     thread.start()
     try:
         yield
     finally:
         end.set()
         thread.join(5)
-
-
-def _bar(tasks: Tasks, what: str, end: threading.Event) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        while not end.wait(0.3):
-            done, total = tasks()
-            if total:
-                bar.update(task, total=total, completed=done, description=f"{what}: task {done} of {total}")
 
 
 def _log(tasks: Tasks, what: str, end: threading.Event) -> None:

@@ -8,17 +8,16 @@ from collections.abc import Iterator
 from ..adapters.shapes import queue_record
 from ..format.records import KinesisRecord
 from ..pictures.terminal import note
+from .options import add
 from .source import UsageError
 
 
 def add_queue(parser: argparse.ArgumentParser) -> None:
     """--queue and what goes with it."""
-    add = parser.add_argument
     text = "look into this queue, a name or ARN: everything counts as delivered once more"
-    add("--queue", metavar="NAME", help=text)
-    add("--dead-letters", action="store_true", help="with --queue: its dead letters")
-    text = "with --dead-letters: give them to the queue's consumers again"
-    add("--restore", action="store_true", help=text)
+    add(parser, "--queue NAME", text)
+    add(parser, "--dead-letters", "with --queue: its dead letters")
+    add(parser, "--restore", "with --dead-letters: give them to the queue's consumers again")
 
 
 def check_queue(args: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import argparse
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
-from .options import add_aws, add_quiet, add_results, add_stream
+from .options import add, add_aws, add_shared
 from .source import UsageError, client_of, connection, location_of
 
 _EPILOG = """\
@@ -25,12 +25,9 @@ Exit status: 0 done, 1 some user records cannot be put, 2 failure.
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add_results(parser)
-    parser.add_argument("--apply", action="store_true", help="put what the plan says")
-    add_stream(parser, "with --apply: where to put it")
-    text = "even if the results are of another stream"
-    parser.add_argument("--other-stream", action="store_true", help=text)
-    add_quiet(parser)
+    add_shared(parser, "results", "--stream", "--quiet", use="with --apply: where to put it")
+    add(parser, "--apply", "put what the plan says")
+    add(parser, "--other-stream", "even if the results are of another stream")
     add_aws(parser)
 
 

@@ -12,7 +12,7 @@ from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.lineage import Lineage
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from .options import add_action, add_json, add_keys, add_shards
+from .options import add, add_action, add_shards, add_shared
 from .source import client_of, hash_key_of, hashed_keys, load_shard_map
 
 #: Columns that a table with whole hash keys needs.
@@ -22,26 +22,19 @@ _WHOLE_KEYS = 130
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    listing = add_action(commands, "list", "the shards and their hash key ranges")
-    listing.add_argument("--closed", action="store_true", help="also closed shards that still hold records")
+    listing = add_action(commands, "list", "the shards and their hash key ranges", _list)
+    add(listing, "--closed", "also closed shards that still hold records")
     add_shards(listing)
-    listing.set_defaults(action=_list)
 
-    predict = add_action(commands, "predict", "the shard that each key goes to now")
-    add_keys(predict)
+    predict = add_action(commands, "predict", "the shard that each key goes to now", _predict)
+    add_shared(predict, "keys", "--keys-from", "--explicit")
     add_shards(predict)
-    predict.set_defaults(action=_predict)
 
-    history = add_action(
-        commands, "history", "how shards were split and merged; which shard held a key, and when"
-    )
-    history.add_argument("key", nargs="?", metavar="KEY", help="only the shards that held this partition key")
-    history.add_argument("--explicit", action="store_true", help="the key is an explicit hash key")
+    what = "how shards were split and merged; which shard held a key, and when"
+    history = add_action(commands, "history", what, _history)
+    add(history, "key KEY", "only the shards that held this partition key", nargs="?")
+    add(history, "--explicit", "the key is an explicit hash key")
     add_shards(history)
-    history.set_defaults(action=_history)
-
-    for command in (listing, predict, history):
-        add_json(command)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -126,7 +126,7 @@ def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMa
 
 
 def hashed_keys(args: argparse.Namespace) -> list[tuple[str, int]]:
-    """The keys of ``args`` (see `add_keys`), at least one, each with its hash key. Raises UsageError."""
+    """The keys of ``args``, at least one, each with its hash key. Raises UsageError."""
     hashed = partial(hash_key_of, explicit=args.explicit)
     found = [(key, hashed(key)) for key in args.keys]
     if args.keys_from:

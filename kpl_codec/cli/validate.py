@@ -12,18 +12,7 @@ from ..pictures.labels import camel_keys
 from ..pictures.terminal import line, note, show, show_json
 from .engine import add_engine, choose_engine, log_in, spark_engine
 from .main import CLEAN, FINDINGS
-from .options import (
-    add_aws,
-    add_fail_on,
-    add_json,
-    add_only,
-    add_paths,
-    add_quiet,
-    add_shards_file,
-    add_since,
-    add_stream,
-    duration,
-)
+from .options import add, add_aws, add_shared
 from .progress import progress, spark_errors, waiting
 from .source import (
     UsageError,
@@ -55,31 +44,21 @@ Exit status: 0 nothing found, 1 findings (see --fail-on) or nothing was read, 2 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add_paths(parser)
-    add_shards_file(parser)
-    add = parser.add_argument
-    add(
-        "--distribution",
-        choices=["USER_PARTITION_KEY", "AUTO"],
-        default="USER_PARTITION_KEY",
-        help="how the stream of --shards distributes records (default: %(default)s)",
-    )
-    add("--output", required=True, metavar="DIR", help="a new or empty folder for the results, also in S3")
+    add_shared(parser, "paths", "--shards")
+    text = "how the stream of --shards distributes records (default: %(default)s)"
+    distributions = ["USER_PARTITION_KEY", "AUTO"]
+    add(parser, "--distribution", text, choices=distributions, default=distributions[0])
+    add(parser, "--output DIR", "a new or empty folder for the results, also in S3", required=True)
     text = "write findings and report only: half of the time, no data of yours in the results, no repair"
-    add("--no-user-records", dest="user_records", action="store_false", help=text)
-    add_fail_on(parser)
-    add_json(parser)
-    add_quiet(parser)
+    add(parser, "--no-user-records", text, dest="user_records", action="store_false")
+    add_shared(parser, "--fail-on", "--json", "--quiet")
     stream = parser.add_argument_group("a stream")
-    add_stream(stream, "check this stream instead of captures")
-    add_since(stream, "beginning")
-    add_only(stream)
-    text = "go on with new records; resumes in the folder of an earlier --follow"
-    stream.add_argument("--follow", action="store_true", help=text)
-    text = "with --follow: end when all records of now are read"
-    stream.add_argument("--once", action="store_true", help=text)
+    use = "check this stream instead of captures"
+    add_shared(stream, "--stream", "--since", "--only", use=use, begin="beginning")
+    add(stream, "--follow", "go on with new records; resumes in the folder of an earlier --follow")
+    add(stream, "--once", "with --follow: end when all records of now are read")
     text = "with --follow: from one batch to the next (default: 30s)"
-    stream.add_argument("--interval", type=duration, default=30.0, metavar="DURATION", help=text)
+    add(stream, "--interval DURATION", text, default=30.0)
     add_aws(parser)
     add_engine(parser)
 

@@ -23,7 +23,7 @@ from ..pictures.terminal import drop_output, note, write
 from ..watch import Limits, WatchFinding
 from ..watch.measures import Measure
 from ..watch.watch import SHORTEST_SLOT
-from .options import above_zero, add_aws, add_fail_on, add_json, add_since, add_stream, duration
+from .options import above_zero, add, add_aws, add_shared
 from .source import UsageError, client_of
 
 if TYPE_CHECKING:
@@ -48,44 +48,41 @@ def _page(text: str) -> tuple[str, int]:
 
 
 def _url(text: str) -> str:
-    if not text.startswith(("https://", "http://")):
-        raise argparse.ArgumentTypeError(f"{text!r} does not begin with https:// or http://")
     try:
-        host = urlsplit(text).hostname
+        url = urlsplit(text)
     except ValueError:
-        host = None
-    if not host:
-        raise argparse.ArgumentTypeError(f"{text!r} names no host")
+        url = urlsplit("")
+    if url.scheme not in ("https", "http") or not url.hostname:
+        raise argparse.ArgumentTypeError(f"{text!r} is not https:// or http:// and a host")
     return text
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_stream(parser, "the stream")
+    add_shared(parser, "--stream", use="the stream")
     reading = parser.add_argument_group("what is read")
     text = "of each shard's time, as 5%% or 0.05 (default: 5%%)"
-    reading.add_argument("--share", type=_share, default=0.05, metavar="SHARE", help=text)
-    text = "from one look at a shard to the next (default: 20s)"
-    reading.add_argument("--period", type=duration, default=20.0, metavar="DURATION", help=text)
-    reading.add_argument("--all", action="store_true", help="read everything, not a share")
-    add_since(reading, "latest; anything else needs --all")
+    add(reading, "--share SHARE", text, type=_share, default=0.05)
+    add(reading, "--period DURATION", "from one look at a shard to the next (default: 20s)", default=20.0)
+    add(reading, "--all", "read everything, not a share")
+    add_shared(reading, "--since", begin="latest; anything else needs --all")
     for name in ("calls", "bytes"):
         text = f"{name} a second on all shards (default: {Limits._field_defaults[name]:,.0f})"
-        reading.add_argument(f"--max-{name}", type=above_zero, metavar="N", help=text)
+        add(reading, f"--max-{name} N", text, type=above_zero)
     telling = parser.add_argument_group("what is told")
-    add_json(telling, lines=True)
-    telling.add_argument("--names", action="store_true", help="show hot partition keys, not their hash keys")
-    telling.add_argument("--webhook", type=_url, metavar="URL", help="post findings there in Slack's format")
+    add(telling, "--json", "print a JSON object a line")
+    add(telling, "--names", "show hot partition keys, not their hash keys")
+    add(telling, "--webhook URL", "post findings there in Slack's format", type=_url)
     text = "show the last hour at http://ADDRESS:PORT/ (default address: 127.0.0.1)"
-    telling.add_argument("--page", type=_page, metavar="[ADDRESS:]PORT", help=text)
-    telling.add_argument("--otel", action="store_true", help="metrics through the OpenTelemetry API")
-    telling.add_argument("--emf", action="store_true", help="metrics as CloudWatch EMF lines, every minute")
+    add(telling, "--page [ADDRESS:]PORT", text, type=_page)
+    add(telling, "--otel", "metrics through the OpenTelemetry API")
+    add(telling, "--emf", "metrics as CloudWatch EMF lines, every minute")
     ending = parser.add_argument_group("when it ends")
-    ending.add_argument("--for", dest="seconds", type=duration, metavar="DURATION", help="end after so long")
+    add(ending, "--for DURATION", "end after so long", dest="seconds")
     text = "end when every shard was looked at; with --all, when the end of every shard was reached"
-    ending.add_argument("--once", action="store_true", help=text)
-    add_fail_on(ending)
+    add(ending, "--once", text)
+    add_shared(ending, "--fail-on")
     text = "only print alarms for the metrics, or a CloudFormation template of a Lambda function that watches"
-    parser.add_argument("--print", choices=(*FORMS, "function"), help=text)
+    add(parser, "--print", text, choices=(*FORMS, "function"))
     add_aws(parser)
 
 
@@ -105,13 +102,9 @@ def run(args: argparse.Namespace) -> int:
     if not args.all and args.share * args.period < SHORTEST_SLOT:
         raise UsageError(reason=f"--share of --period is less than {SHORTEST_SLOT} s: too short to look at")
     with ExitStack() as stack:
-        outlets = list(_outlets(args, stack))
+        outlets: list[Outlet] = []
         watcher = _watcher(args, outlets)
-        if args.page is not None:
-            from ..outlets.page import PageServer
-
-            outlets.append(stack.enter_context(PageServer(watcher.watch, *args.page)))
-        outlets.insert(0, stack.enter_context(Terminal(watcher, json=args.json)))
+        outlets += [stack.enter_context(outlet) for outlet in _outlets(args, watcher)]
         with _signals(watcher.stop):
             try:
                 watcher.run(args.seconds, once=args.once)
@@ -120,21 +113,17 @@ def run(args: argparse.Namespace) -> int:
     for outlet in outlets:
         if outlet.failed:
             note(f"{outlet.failed:,} {outlet.failures}")
-    if not watcher.watch.measured.looks:
-        codes = watcher.watch.measured.failed.most_common(1)
-        # One look is GetShardIterator and GetRecords, and a budget may put seconds between them.
-        why = f"most calls fail with {codes[0][0]}" if codes else "the time was too short (see --once)"
-        if codes and (check := what_to_check(codes[0][0])) is not None:
-            why += f"; {check}"
-        note(f"no shard of {args.stream} could be looked at: {why}")
-        return 2
     bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)
-    if watcher.given_up and not bad:
-        why = watcher.watch.measured.failed.most_common(1)[0][0]
-        many = plural(len(watcher.given_up), "shard")
-        note(f"{many} could not be read: most calls fail with {why}")
-        return 2
-    return 1 if bad else 0
+    looked_at = watcher.watch.measured.looks > 0
+    if looked_at and (bad or not watcher.given_up):
+        return 1 if bad else 0
+    which = plural(len(watcher.given_up), "shard") if looked_at else f"no shard of {args.stream}"
+    # One look is GetShardIterator and GetRecords, and a budget may put seconds between them.
+    why = "the time was too short (see --once)"
+    for code, _ in watcher.watch.measured.failed.most_common(1):
+        why = "; ".join(filter(None, (f"most calls fail with {code}", what_to_check(code))))
+    note(f"{which} could {'not ' if looked_at else ''}be looked at: {why}")
+    return 2
 
 
 def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
@@ -166,13 +155,14 @@ def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
     )
 
 
-def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Outlet]:
+def _outlets(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Outlet]:
     """What the arguments ask for."""
-    name = args.stream.rpartition("/")[2]
+    name = watcher.watch.last_hour.stream
+    yield Terminal(watcher, json=args.json)
     if args.webhook:
         from ..outlets.webhook import Webhook
 
-        yield stack.enter_context(Webhook(args.webhook))
+        yield Webhook(args.webhook)
     if args.otel:
         from ..outlets.opentelemetry import OpenTelemetryOutlet
 
@@ -181,6 +171,10 @@ def _outlets(args: argparse.Namespace, stack: ExitStack) -> Iterator[Outlet]:
         from ..outlets.emf import EmfLines
 
         yield EmfLines(name)
+    if args.page is not None:
+        from ..outlets.page import PageServer
+
+        yield PageServer(watcher.watch, *args.page)
 
 
 @contextmanager

@@ -1,9 +1,4 @@
-"""Runs the vectors of spec/vectors against any program that speaks the JSON-lines protocol.
-
-The protocol is spec/09-conformance.md. `Program` starts a command and asks it questions, `question`
-turns a vector into one, `judge` compares the answer, `run` does it all. Programs for published
-implementations are in `ADAPTERS`.
-"""
+"""Runs the vectors of spec/vectors against any program that speaks the protocol of spec/09-conformance.md."""
 
 from __future__ import annotations
 

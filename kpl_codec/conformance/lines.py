@@ -1,17 +1,4 @@
-"""Questions and answers as lines of a name and a value, for programs without JSON.
-
-    hello 1                  name my-codec
-                             version 1.0
-                             ops decode
-                             fields partition_key data
-                             end
-    decode f3899ac2...       partition_key 61
-                             data 78
-                             end
-
-Keys and data are hex, all else is text. The line `data` ends a user record. `encode` comes after the lines of
-its user records. Specification: spec/09-conformance.md, section 9.2.
-"""
+"""Questions and answers as lines of a name and a value: section 9.2 of spec/09-conformance.md."""
 
 from __future__ import annotations
 
@@ -61,13 +48,8 @@ def answer_of(lines: Iterable[str], op: str) -> dict[str, Any]:
         elif name != "data":
             raise ValueError(f"no line of an answer: {line[:40]!r}")
         elif op == "decode":
-            answer["user_records"].append(
-                user_record(
-                    _text(keys.get("partition_key")),
-                    bytes.fromhex(value),
-                    _text(keys.get("explicit_hash_key")),
-                )
-            )
+            key, hash_key = (_text(keys.get(name)) for name in ("partition_key", "explicit_hash_key"))
+            answer["user_records"].append(user_record(key, bytes.fromhex(value), hash_key))
             keys = {}
         else:
             answer["data"] = bytes.fromhex(value).hex()

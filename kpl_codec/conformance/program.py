@@ -1,8 +1,4 @@
-"""Starts a program and asks it one question at a time.
-
-A program may crash, hang, or answer nonsense. Each counts as an answer, and the program is started again for
-the next question.
-"""
+"""Starts a program and asks it one question at a time; to crash, hang or answer nonsense is an answer."""
 
 from __future__ import annotations
 
@@ -33,27 +29,15 @@ class ProgramError(KplError, RuntimeError):
 
 
 class Program:
-    """A running program. Use as a context manager. ``timeout``: seconds that an answer may take. ``lines``:
-    it speaks lines instead of JSON (lines.py).
+    """A running program, as a context manager. ``timeout``: seconds that an answer may take. ``lines``: it
+    speaks lines instead of JSON. ``hello``: its name, version and the operations it knows."""
 
-    ``hello`` holds its name, version and the operations it knows. State: the process.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        lines: bool = False,
-        timeout: float = 20.0,
-        env: Mapping[str, str] | None = None,
-    ):
-        self.command = list(command)
-        self.timeout = timeout
+    def __init__(self, command: Sequence[str], *, lines: bool = False, timeout: float = 20.0):
+        self.command, self.timeout = list(command), timeout
         self._in_lines = lines
-        self._env = dict(env) if env is not None else None
         self._process: subprocess.Popen[str] | None = None
-        self._answers: queue.Queue[str | None] = queue.Queue()
-        self._errors: IO[bytes] | None = None
+        self._answers: queue.Queue[str | None]
+        self._errors: IO[bytes]
         self.hello: dict[str, Any] = {}
 
     def __enter__(self) -> Program:
@@ -61,10 +45,9 @@ class Program:
         # question's id."
         answer = self.ask({"op": "hello", "protocol": PROTOCOL})
         ops, fields = answer.get("ops"), answer.get("fields", list(FIELDS))
-        sound = all(
-            isinstance(some, list) and all(isinstance(one, str) for one in some) for some in (ops, fields)
-        )
-        if "failure" in answer or not sound or not set(fields) <= set(FIELDS) or "name" not in answer:
+        texts = isinstance(ops, list) and all(isinstance(one, str) for one in ops)
+        known = isinstance(fields, list) and all(one in FIELDS for one in fields)
+        if "failure" in answer or not texts or not known or "name" not in answer:
             self.close()
             raise ProgramError(code="hello", detail=f"{self.command[0]} answered {json.dumps(answer)[:500]}")
         self.hello = answer
@@ -78,12 +61,11 @@ class Program:
         try:
             process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-                text=True, encoding="utf-8", errors="replace", env=self._env,
+                text=True, encoding="utf-8", errors="replace",
             )  # fmt: skip
         except OSError as error:
             raise ProgramError(code="start", detail=f"{self.command[0]}: {error}") from error
-        self._answers = queue.Queue()
-        answers = self._answers
+        answers = self._answers = queue.Queue()
 
         def read() -> None:
             assert process.stdout is not None
@@ -122,34 +104,29 @@ class Program:
             self.close()
             return {"failure": "crash", "detail": self._last_words()}
         try:
-            return self._answer(answered, question)
+            # CNF-6: "An answer in lines MUST be graded as the same answer in JSON."
+            if self._in_lines:
+                return answer_of(answered.splitlines()[:-1], question["op"])
+            answer = json.loads(answered)
         except (ValueError, RecursionError):
-            self.close()
-            return {"failure": "nonsense", "detail": answered[:200]}
-
-    def _answer(self, answered: str, question: Mapping[str, Any]) -> dict[str, Any]:
-        # CNF-6: "An answer in lines MUST be graded as the same answer in JSON."
-        if self._in_lines:
-            return answer_of(answered.splitlines()[:-1], question["op"])
-        answer = json.loads(answered)
-        if not isinstance(answer, dict) or answer.get("id") != question.get("id"):
-            raise ValueError
-        return answer
+            answer = None
+        if isinstance(answer, dict) and answer.get("id") == question.get("id"):
+            return answer
+        self.close()
+        return {"failure": "nonsense", "detail": answered[:200]}
 
     def _last_words(self) -> str:
         """The end of what the process, which is gone, wrote to its standard error."""
-        assert self._errors is not None
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 500))
         return self._errors.read().decode(errors="replace")
 
     def close(self) -> None:
-        """End the process."""
         process, self._process = self._process, None
         if process is None:
             return
-        if process.stdin is not None:
-            with contextlib.suppress(OSError):  # it is gone already
-                process.stdin.close()
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # it is gone already
+            process.stdin.close()
         try:
             process.wait(timeout=2)
         except subprocess.TimeoutExpired:

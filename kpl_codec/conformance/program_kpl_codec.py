@@ -9,7 +9,7 @@ from kpl_codec.schema_registry import unframe
 
 from ..format.hash_keys import format_hash_key, parse_hash_key
 from ..shards import verify_placement
-from .serving import serve, user_record
+from .serving import Answer, serve, user_record
 
 
 def _record(fields: dict[str, Any]) -> kpl.UserRecord:
@@ -31,15 +31,6 @@ def encode(asked: dict[str, Any]) -> dict[str, Any]:
     for record in asked["user_records"]:
         builder.add(_record(record))
     return {"data": builder.build().hex()}
-
-
-def hash_key(asked: dict[str, Any]) -> dict[str, Any]:
-    value = kpl.effective_hash_key(asked["partition_key"], asked.get("explicit_hash_key"))
-    return {"hash_key": format_hash_key(value)}
-
-
-def hash_key_text(asked: dict[str, Any]) -> dict[str, Any]:
-    return {"hash_key": format_hash_key(parse_hash_key(asked["text"]))}
 
 
 def hash_key_range(asked: dict[str, Any]) -> dict[str, Any]:
@@ -65,11 +56,7 @@ def placement(asked: dict[str, Any]) -> dict[str, Any]:
     else:
         record = kpl.KinesisRecord(keys[0], b"", "1", shard_id, None, keys[1])
     verdict = verify_placement(record, found)
-    return {
-        "verdict": verdict.verdict,
-        "expected_shard_id": verdict.expected_shard_id,
-        "in_range": verdict.in_range,
-    }
+    return {name: getattr(verdict, name) for name in ("verdict", "expected_shard_id", "in_range")}
 
 
 def _row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
@@ -91,12 +78,12 @@ def _row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
 
 
 def deaggregate(asked: dict[str, Any]) -> dict[str, Any]:
-    records = [
+    records = (
         kpl.KinesisRecord(
             r["partition_key"], bytes.fromhex(r["data"]), r["sequence_number"], r.get("shard_id")
         )
         for r in asked["records"]
-    ]
+    )
     ends = asked.get("hash_key_range")
     found = kpl.deaggregate(
         records,
@@ -117,16 +104,19 @@ def schema_frame(asked: dict[str, Any]) -> dict[str, Any]:
     return {"schema_version_id": version, "payload": payload.hex()}
 
 
+OPERATIONS: dict[str, Answer] = {
+    "decode": decode,
+    "encode": encode,
+    "hash-key": lambda asked: {
+        "hash_key": str(kpl.effective_hash_key(asked["partition_key"], asked.get("explicit_hash_key")))
+    },
+    "hash-key-text": lambda asked: {"hash_key": format_hash_key(parse_hash_key(asked["text"]))},
+    "hash-key-range": hash_key_range,
+    "shard-map": shard_map,
+    "placement": placement,
+    "deaggregate": deaggregate,
+    "schema-frame": schema_frame,
+}
+
 if __name__ == "__main__":
-    operations = {
-        "decode": decode,
-        "encode": encode,
-        "hash-key": hash_key,
-        "hash-key-text": hash_key_text,
-        "hash-key-range": hash_key_range,
-        "shard-map": shard_map,
-        "placement": placement,
-        "deaggregate": deaggregate,
-        "schema-frame": schema_frame,
-    }
-    serve("kpl_codec", kpl.__version__, operations)
+    serve("kpl_codec", kpl.__version__, OPERATIONS)

@@ -1,7 +1,4 @@
-"""The loop of a program in Python: a line in, a line out.
-
-serve("my-codec", "1.0", {"decode": lambda asked: {"user_records": [...]}})
-"""
+"""The loop of a program in Python: `serve("my-codec", "1.0", {"decode": ...})`."""
 
 from __future__ import annotations
 
@@ -21,12 +18,11 @@ def serve(name: str, version: str, operations: Mapping[str, Answer]) -> None:
     """Answer questions until the input ends. An exception of an operation becomes an error answer."""
     out = sys.stdout
     sys.stdout = sys.stderr  # output of an implementation must not mix with the answers
+    answer: dict[str, Any]
     for line in sys.stdin:
         asked = json.loads(line)
         if asked["op"] == "hello":
-            answer: dict[str, Any] = {
-                "name": name, "version": version, "protocol": PROTOCOL, "ops": sorted(operations),
-            }  # fmt: skip
+            answer = {"name": name, "version": version, "protocol": PROTOCOL, "ops": sorted(operations)}
         else:
             try:
                 answer = operations[asked["op"]](asked)
@@ -38,7 +34,6 @@ def serve(name: str, version: str, operations: Mapping[str, Answer]) -> None:
 def user_record(
     partition_key: Any, data: bytes, explicit_hash_key: Any = None, tags: Any = ()
 ) -> dict[str, Any]:
-    """A user record as answers write it."""
     record: dict[str, Any] = {"data": data.hex()}
     for name, key in (("partition_key", partition_key), ("explicit_hash_key", explicit_hash_key)):
         if isinstance(key, bytes):  # some implementations return keys that are not text

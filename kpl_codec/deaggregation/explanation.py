@@ -135,25 +135,21 @@ def explain(
 
     if type(data) is not bytes:
         data = as_bytes(data, "explain")
-    writer = str(fingerprint(data, outer_key) or UNKNOWN)
-    return _explained(data, max_nodes, hash_key_range)._replace(writer=writer)
-
-
-def _explained(data: bytes, max_nodes: int, hash_key_range: HashKeyRange | None) -> Explanation:
     size = len(data)
+    writer = str(fingerprint(data, outer_key) or UNKNOWN)
+    broken: ChecksumMismatch | None = None
     try:
         frame.split_frame(data)
-        broken: ChecksumMismatch | None = None
     except NotAggregated as error:
         kind: Kind = "encoded frame" if error.disguise else "plain"
         value = f"an aggregated record as {error.disguise}" if error.disguise else f"{size} bytes of data"
-        return Explanation(size, kind, Node(0, size, "plain record", value), defects=(error,))
+        root = Node(0, size, "plain record", value)
+        return Explanation(size, kind, root, defects=(error,), writer=writer)
     except ChecksumMismatch as error:
         broken = error
     budget = _Budget(max_nodes)
     start, end = 4, size - DIGEST_SIZE
     children = _nodes(data, start, end, wire.AGGREGATED_RECORD, budget)
-    kind = "aggregated"
     records = None
     warnings: tuple[DecodeError, ...] = ()
     defects: list[DecodeError]
@@ -169,26 +165,22 @@ def _explained(data: bytes, max_nodes: int, hash_key_range: HashKeyRange | None)
             kind = "defective" if defects else "aggregated"
             records, warnings = walked.record_count, () if walked.unused is None else (walked.unused,)
     digest = "MD5 of the message" if broken is None else f"should be {broken.actual}"
-    root = Node(
-        0,
-        size,
-        "frame",
-        children=(
-            Node(0, 4, "magic", data[:4].hex()),
-            Node(start, end, "message", f"{end - start} bytes", tuple(children)),
-            Node(end, size, "digest", f"{data[end:].hex()} ({digest})"),
-        ),
+    parts = (
+        Node(0, 4, "magic", data[:4].hex()),
+        Node(start, end, "message", f"{end - start} bytes", tuple(children)),
+        Node(end, size, "digest", f"{data[end:].hex()} ({digest})"),
     )
     return Explanation(
         size,
         kind,
-        root,
+        Node(0, size, "frame", children=parts),
         tuple(defects),
         records,
         not defects and is_canonical(data),
         kcl.outcome(data, hash_key_range),
         budget.omitted,
         warnings,
+        writer,
     )
 
 

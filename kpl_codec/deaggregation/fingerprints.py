@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import MalformedMessage
 from ..format import wire
@@ -240,10 +240,7 @@ assert SIGNS[: len(OTHERS)] == OTHERS
 
 def fingerprint(data: bytes, outer_key: str | None = None, signs: Sequence[Sign] = SIGNS) -> Sign | None:
     """The first of ``signs`` of who wrote this data of a Kinesis record, put under ``outer_key`` (None: not
-    known).
-
-    None where nothing is known: of a plain record, and of a frame whose message is no protobuf.
-    """
+    known). None of a plain record, and of a frame whose message is no protobuf."""
     if is_aggregated(data):
         seen = _tables(data, outer_key)
     elif data[1:4] == MAGIC[1:] and disguise_of(data) == "a frame with a foreign magic":
@@ -272,21 +269,9 @@ def _tables(data: bytes, outer_key: str | None) -> Tables:
         walked = wire.Message(message, 0, len(message))
     except MalformedMessage:
         return Tables(MAGIC, outer_key)
-    partition_keys: list[int | None] = []
-    explicit_hash_keys: list[int | None] = []
-    data_of: list[bytes] = []
-    for record in walked.records():  # none is kept: its defects weigh more than its bytes
-        partition_keys.append(record.partition_key_index)
-        explicit_hash_keys.append(record.explicit_hash_key_index)
-        data_of.append(b"" if record.data is None else message[slice(*record.data)])
-    if not data_of:
-        return Tables(MAGIC, outer_key)
-    return Tables(
-        MAGIC,
-        outer_key,
-        walked.partition_keys,
-        walked.explicit_hash_keys,
-        partition_keys,
-        explicit_hash_keys,
-        data_of,
-    )
+    rows: list[tuple[Any, ...]] = [
+        (user.partition_key_index, user.explicit_hash_key_index, message[slice(*user.data or (0, 0))])
+        for user in walked.records()  # none is kept: its defects weigh more than its bytes
+    ]
+    tables = walked.partition_keys, walked.explicit_hash_keys
+    return Tables(MAGIC, outer_key, *((*tables, *zip(*rows, strict=True)) if rows else ()))

@@ -14,7 +14,7 @@ from ..format.codec import aggregated_record, decode, is_aggregated
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE
-from ..shards.placement import AGGREGATE_KINDS, Judge, Placement, ShardJudge
+from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge, Placement, ShardJudge
 from . import kcl, rows
 from .counts import Counts, Drop
 from .kcl import DropReason, Fate
@@ -38,10 +38,8 @@ def check_policy(policy: str) -> None:
 
 
 class Opener:
-    """Opens Kinesis records under one policy, in order, and counts them.
-
-    ``judge``: None where neither a shard map nor a hash key range is known.
-    """
+    """Opens Kinesis records under one policy, in order, and counts them. ``judge``: None where nothing is
+    known to judge by."""
 
     def __init__(
         self,
@@ -66,12 +64,9 @@ class Opener:
     def open(
         self, kinesis_records: Iterable[KinesisRecord], read_ahead: bool | None = None
     ) -> Iterator[Iterable[DeaggregatedRecord]]:
-        """The user records of each Kinesis record. The compiled extension reads some hundred records at a
-        time; without ``read_ahead`` each record is opened before the next is asked for.
-
-        Raises DecodeError under the strict policy, TypeError for anything but a KinesisRecord, and what
-        ``kinesis_records`` raises, after the user records of those before.
-        """
+        """The user records of each Kinesis record. Without ``read_ahead`` each is opened before the next is
+        asked for. Raises DecodeError (strict), TypeError, and what ``kinesis_records`` raises, after what was
+        before."""
         source = iter(kinesis_records)
         # DAG-13: "A Kinesis record MUST NOT be taken from an iterator before the one in front of it is
         # opened, unless the caller allows it: whoever goes on with the iterator would miss it."
@@ -121,7 +116,9 @@ class Opener:
                 yield user_records
             elif what == _DROPPED:
                 counts.kinesis_records += 1
-                self._dropped(records[first], frames.rows_of(first), frames.first_outside(first))
+                counts.aggregated_records += 1
+                outside = frames.first_outside(first)
+                self._drop(records[first], frames.rows_of(first), "out-of-range", outside)
             else:
                 yield self.open_one(records[first])
 
@@ -135,7 +132,7 @@ class Opener:
         if judge is not None:
             shard_ids = [record.shard_id for record in records[: frames.count]]
             numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
-            coded = judge.coded(tuple(numbers))
+            coded = CodedShards(judge, tuple(numbers))
             frames.judge(array("q", map(numbers.__getitem__, shard_ids)), *coded.tables)
             if self._placed:
                 frames.facts = {code: coded.words(code) for code in frames.distinct_codes}
@@ -191,11 +188,6 @@ class Opener:
             self._drop(record, outcome.total - outcome.delivered, outcome.reason, outcome.record_index)
         return rows.kcl_rows(record, outcome.delivered, self._placing(record)) if outcome.delivered else ()
 
-    def _dropped(self, record: KinesisRecord, user_records: int, outside: int) -> None:
-        """A sound aggregate whose user record number ``outside`` is out of range."""
-        self._counts.aggregated_records += 1
-        self._drop(record, user_records, "out-of-range", outside)
-
     def _drop(
         self, record: KinesisRecord, user_records: int, reason: DropReason, record_index: int | None
     ) -> None:
@@ -217,18 +209,18 @@ class Opener:
 
     def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         counts, placements, fate = self._counts, None, self._fates[0]
+        counts.aggregated_records += 1
         if self._judge is not None:
             kind, placements = rows.place_sound(parsed, self._judge.on(record.shard_id))
             fate = kcl.fate_of_sound(kind)
             if fate != "delivered" and self._policy == "kcl":
                 outside = next(i for i, placement in enumerate(placements) if not placement.in_range)
-                self._dropped(record, len(parsed), outside)
+                self._drop(record, len(parsed), "out-of-range", outside)
                 return ()
             if self._policy != "report":
                 fate = None
             if not self._placed:
                 placements = None
-        counts.aggregated_records += 1
         counts.user_records += len(parsed)
         return rows.sound_rows(record, parsed, placements, fate, tags=self._policy != "kcl")
 
@@ -247,11 +239,10 @@ class Opener:
             walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE)
         except MalformedMessage as error:
             return self._unreadable(record, error)
-        if walked.unused is None and walked.first_defect() is None:
+        first = walked.first_defect()
+        if walked.unused is None and first is None:
             return self._sound(record, aggregated_record(walked))
-        whole: DecodeError | None = walked.defects[0] if walked.defects else None
-        if whole is None and not walked.record_count:
-            whole = walked.first_defect()
+        whole = walked.defects[0] if walked.defects else None if walked.record_count else first
         return self._defective(record, whole or walked.unused, walked)
 
     def _defective(
@@ -303,6 +294,15 @@ def _checked(record: KinesisRecord) -> KinesisRecord:
             return record
         if isinstance(record.data, (bytes, bytearray, memoryview)):
             return record._replace(data=bytes(record.data))
-    from .mistakes import wrong_record  # loaded only after a mistake
+    raise no_kinesis_record(record)
 
-    raise wrong_record(record)
+
+def no_kinesis_record(given: object) -> TypeError:
+    """The TypeError for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
+    if isinstance(given, KinesisRecord) and not isinstance(given.data, bytes):
+        data = type(given.data).__name__
+        return TypeError(f"KinesisRecord.data is {data}, not bytes: base64.b64decode decodes base64 text")
+    return TypeError(
+        f"{type(given).__name__} where a list of KinesisRecords belongs: kpl_codec.adapters.kinesis_records "
+        "makes them of events, answers and captures, kpl_codec.aws_lambda.user_records reads an event"
+    )

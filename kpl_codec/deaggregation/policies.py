@@ -22,8 +22,7 @@ from ..format.records import KinesisRecord
 from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
 from .counts import Counts, Drop
-from .decompression import Decompressor
-from .opener import POLICIES, Opener, Policy, check_policy
+from .opener import POLICIES, Opener, Policy, check_policy, no_kinesis_record
 from .records import DeaggregatedRecord
 
 #: Iterable types that hold no KinesisRecords.
@@ -83,22 +82,24 @@ def deaggregate(
     """
     check_policy(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
-        from .mistakes import wrong_source  # loaded only after a mistake
-
-        raise wrong_source(kinesis_records)
+        raise no_kinesis_record(kinesis_records)
     judge = None if shard_map is None and hash_key_range is None else Judge(shard_map, hash_key_range)
     counts = Counts()
     opened: Iterable[Iterable[DeaggregatedRecord]]
     opened = Opener(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
-    if max_decompressed_size is not None:
-        undo = Decompressor(max_decompressed_size, counts.defects if policy == "report" else None)
-        opened = map(partial(map, undo), opened)
-    # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only if it
-    # is told to."
-    if unframe:
-        from .unframing import Unframer  # few need it: the import of a Lambda function stays short
+    if max_decompressed_size is not None or unframe:
+        from .undoing import (  # few need it: the import of a Lambda function stays short
+            Decompressor,
+            Unframer,
+        )
 
-        opened = map(partial(map, Unframer(max_decompressed_size, policy, counts.defects)), opened)
+        if max_decompressed_size is not None:
+            undo = Decompressor(max_decompressed_size, policy, counts.defects)
+            opened = map(partial(map, undo), opened)
+        # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only if
+        # it is told to."
+        if unframe:
+            opened = map(partial(map, Unframer(max_decompressed_size, policy, counts.defects)), opened)
     return Deaggregation(chain.from_iterable(opened), counts)
 
 

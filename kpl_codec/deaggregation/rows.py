@@ -7,10 +7,10 @@ from itertools import count, repeat
 
 from ..errors import DecodeError, HashKeyError, MalformedMessage
 from ..format import wire
-from ..format.hash_keys import effective_hash_key, partition_key_hashes
+from ..format.hash_keys import effective_hash_key, partition_key_hash
 from ..format.message import AggregatedRecord
-from ..format.records import KinesisRecord
-from ..shards.placement import AggregateKind, Placement, ShardJudge, aggregate_kind
+from ..format.records import KinesisRecord, Tag
+from ..shards.placement import AggregateKind, Placement, ShardJudge
 from . import kcl
 from .kcl import Fate
 from .records import DeaggregatedRecord
@@ -18,6 +18,20 @@ from .records import DeaggregatedRecord
 # Values that all user records of an aggregate share, repeated endlessly.
 _NEW, _TYPE = tuple.__new__, repeat(DeaggregatedRecord)
 _NONE, _EMPTY, _TRUE = repeat(None), repeat(()), repeat(True)
+
+
+def _row(
+    record: KinesisRecord,
+    keys_and_data: tuple[str | None, bytes, str | None, tuple[Tag, ...]],
+    sub_sequence_number: int,
+    aggregated: bool,
+    placement: Placement | None,
+    defects: tuple[DecodeError, ...] = (),
+    fate: Fate | None = None,
+) -> DeaggregatedRecord:
+    _, _, sequence_number, shard_id, arrival, _, _, record_id = record
+    where = sequence_number, sub_sequence_number, aggregated, shard_id, arrival
+    return _NEW(DeaggregatedRecord, (*keys_and_data, *where, placement, defects, fate, None, record_id))
 
 
 def unopened(
@@ -28,11 +42,9 @@ def unopened(
     sub_sequence_number: int = 0,
 ) -> DeaggregatedRecord:
     """The Kinesis record itself as a user record."""
-    pk, data, sequence_number, shard_id, arrival, ehk, known, record_id = record
-    sub = sub_sequence_number or known or 0
-    where = sequence_number, sub, False, shard_id, arrival
-    row = pk, data, ehk, (), *where, placement, defects, fate, None, record_id
-    return _NEW(DeaggregatedRecord, row)
+    keys_and_data = record.partition_key, record.data, record.explicit_hash_key, ()
+    sub = sub_sequence_number or record.sub_sequence_number or 0
+    return _row(record, keys_and_data, sub, False, placement, defects, fate)
 
 
 def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
@@ -48,28 +60,15 @@ def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -
 
 def place_sound(parsed: AggregatedRecord, judge: ShardJudge) -> tuple[AggregateKind | None, list[Placement]]:
     """The kind of a sound aggregate and the placements of its user records; each key is hashed once."""
-    pks, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
-    used: Sequence[int] = pks
-    if ehks is None:
-        hash_keys = _partition_key_hashes(parsed, judge)
-    else:
+    used, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
+    hash_keys = list(map(partition_key_hash, parsed.partition_key_table))
+    if ehks is not None:
+        first = len(hash_keys)
         # For every text that a decoder accepts (KEY-3), int gives the same number. The text of an entry that
         # is none (KEY-8) is empty, and not used.
-        hash_keys = [int(text or 0) for text in parsed.explicit_hash_key_table]
-        used = ehks
-        if min(ehks) < 0:
-            first = len(hash_keys)
-            hash_keys += _partition_key_hashes(parsed, judge)
-            used = [first + pk if ehk < 0 else ehk for pk, ehk in zip(pks, ehks, strict=True)]
+        hash_keys += [int(text or 0) for text in parsed.explicit_hash_key_table]
+        used = [pk if ehk < 0 else first + ehk for pk, ehk in zip(used, ehks, strict=True)]
     return judge.place_aggregate(hash_keys, used)
-
-
-def _partition_key_hashes(parsed: AggregatedRecord, judge: ShardJudge) -> list[int]:
-    keys = parsed.partition_key_table
-    # Keys that user records of one aggregate share are likely to be in others, too.
-    if len(parsed) < 2 * len(keys):
-        return partition_key_hashes(keys)
-    return list(map(judge.hashes.__getitem__, keys))
 
 
 def sound_rows(
@@ -102,47 +101,26 @@ def sound_rows(
     return map(_NEW, _TYPE, rows)
 
 
-class _Places:
-    """The placements of the user records of one defective aggregate; each pair of keys is judged once."""
-
-    def __init__(self, judge: ShardJudge | None) -> None:
-        self._judge = judge
-        self._placements: dict[tuple[str | None, str | None, bool], Placement] = {}
-        self._kind: AggregateKind | None = None
-
-    def judge_all(self, keys: Iterable[tuple[str | None, str | None, bool]]) -> None:
-        """Finds the kind of the aggregate. ``keys``: of each user record; whether they give a hash key."""
-        if self._judge is None:
-            return
-        inside = outside = 0
-        for pk, ehk, known in keys:
-            placement = self._placements.get((pk, ehk, known))
-            if placement is None:
-                hash_key = hash_key_or_none(pk or "", ehk) if known else None
-                placement = self._placements[pk, ehk, known] = self._judge.place(hash_key, certain=True)
-            inside += placement.in_range is True
-            outside += placement.in_range is False
-        self._kind = aggregate_kind(inside, outside)
-
-    def of(self, pk: str | None, ehk: str | None, known: bool = True) -> Placement | None:
-        """The placement of a user record with these keys."""
-        if self._judge is None:
-            return None
-        return self._placements[pk, ehk, known]._replace(aggregate=self._kind)
+def _place(
+    keys: Iterable[tuple[str | None, str | None, bool]], judge: ShardJudge | None
+) -> Iterable[Placement | None]:
+    """The placements of a defective aggregate's user records. ``keys``: of each the partition key, the
+    explicit hash key, and whether they give a hash key."""
+    if judge is None:
+        return _NONE
+    numbers: dict[tuple[str | None, str | None, bool], int] = {}
+    used = [numbers.setdefault(pair, len(numbers)) for pair in keys]
+    hash_keys = (hash_key_or_none(pk or "", ehk) if known else None for pk, ehk, known in numbers)
+    return judge.place_aggregate(hash_keys, used)[1]
 
 
 def kcl_rows(record: KinesisRecord, delivered: int, judge: ShardJudge | None) -> Iterator[DeaggregatedRecord]:
     """What the KCL delivers of a defective aggregate: its first ``delivered`` user records, as Java reads
     them."""
-    places = _Places(judge)
-    places.judge_all((pk, ehk, True) for pk, _, ehk in kcl.user_records(record.data, delivered))
-    for sub, (pk, data, ehk) in enumerate(kcl.user_records(record.data, delivered)):
-        row = (
-            *(pk, data, ehk, (), record.sequence_number, sub, True),
-            *(record.shard_id, record.approximate_arrival_timestamp, places.of(pk, ehk), (), None, None),
-            record.record_id,
-        )
-        yield _NEW(DeaggregatedRecord, row)
+    placements = _place(((pk, ehk, True) for pk, _, ehk in kcl.user_records(record.data, delivered)), judge)
+    user_records = zip(kcl.user_records(record.data, delivered), placements, strict=False)
+    for sub, ((pk, data, ehk), placement) in enumerate(user_records):
+        yield _row(record, (pk, data, ehk, ()), sub, True, placement)
 
 
 def defective_rows(
@@ -152,10 +130,8 @@ def defective_rows(
     judge: ShardJudge | None,
     unreadable: MalformedMessage | None = None,
 ) -> Iterator[DeaggregatedRecord]:
-    """Every user record in the bytes, with its defects and its fate at the KCL.
-
-    ``unreadable``: why only the KCL can read the message; then ``walked`` is as it reads it.
-    """
+    """Every user record in the bytes, with its defects and its fate at the KCL. ``unreadable``: why only the
+    KCL can read the message; then ``walked`` is as it reads it."""
     data = record.data
     delivered = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
 
@@ -174,30 +150,16 @@ def defective_rows(
             yield defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
 
     # The bytes are read twice: kept defects would take hundreds of times the memory of their bytes.
-    places = _Places(judge)
-    places.judge_all(map(keys, walked.records()))
-    for user_record in walked.records():
-        pk, ehk, known = keys(user_record)
-        begin, stop = user_record.data or (0, 0)
+    placements = _place(map(keys, walked.records()), judge)
+    for user_record, placement in zip(walked.records(), placements, strict=False):
+        pk, ehk, _ = keys(user_record)
+        index, (begin, stop) = user_record.record_index, user_record.data or (0, 0)
         fate: Fate = "raw" if outcome.raw else "dropped"
-        if not outcome.raw and user_record.record_index < outcome.delivered:
+        if not outcome.raw and index < outcome.delivered:
             same = next(delivered, None) == (pk, data[begin:stop], ehk) and unreadable is None
             fate = "delivered" if same else "altered"
-        yield DeaggregatedRecord(
-            pk,
-            data[begin:stop],
-            ehk,
-            user_record.tags,
-            record.sequence_number,
-            user_record.record_index,
-            True,
-            record.shard_id,
-            record.approximate_arrival_timestamp,
-            places.of(pk, ehk, known),
-            tuple(defects(user_record)),
-            fate,
-            record_id=record.record_id,
-        )
+        keys_and_data = pk, data[begin:stop], ehk, user_record.tags
+        yield _row(record, keys_and_data, index, True, placement, tuple(defects(user_record)), fate)
 
 
 def _entry(table: Sequence[str | None], index: int | None) -> str | None:

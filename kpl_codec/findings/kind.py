@@ -24,7 +24,7 @@ class Kind(NamedTuple):
     """One kind of finding. ``meaning``, ``concerns`` and ``todo`` are sentences for people, plain text.
 
     ``concerns``: which readers and writers of the stream are hurt, and which are not. ``requirement``: the
-    sentence of spec/ behind it. ``evidence``: the fields of `Finding` that such a finding has.
+    sentence of spec/ behind it.
     """
 
     name: str
@@ -33,16 +33,8 @@ class Kind(NamedTuple):
     meaning: str
     concerns: str
     todo: str
-    evidence: tuple[str, ...]
     requirement: str | None = None
 
-
-#: Fields of `Finding` that say which Kinesis record it is about.
-RECORD = ("shard_id", "sequence_number", "sub_sequence_number", "approximate_arrival_timestamp")
-#: Fields of `Finding` that say where in a capture it is.
-CAPTURED = ("file", "line", "position", "detail")
-#: Fields of `Finding` on all user records of one verdict on one shard.
-ON_SHARD = ("shard_id", "user_records", "sequence_number", "detail")
 
 ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can say."
 NOBODY = "Nobody."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .kind import NOBODY, ONLY_THE_CHECK, Kind
 
-_RUN = ("shard_id", "sequence_number", "sub_sequence_number", "user_records", "detail")
 _ITS_READERS = "Whoever relies on the consumer's output: it lacks these user records."
 _PUT_AGAIN = (
     "`kpl-codec repair` puts them again, from the folder that the audit wrote with --stream and --output."
@@ -12,7 +11,7 @@ _PUT_AGAIN = (
 
 
 def _lost(name: str, title: str, meaning: str, todo: str) -> Kind:
-    return Kind(name, "critical", title, meaning, _ITS_READERS, todo, _RUN, "AUD-16")
+    return Kind(name, "critical", title, meaning, _ITS_READERS, todo, "AUD-16")
 
 
 AUDIT = (
@@ -54,7 +53,6 @@ AUDIT = (
         "No note says that these user records were handled, but notes of the consumer are lost.",
         ONLY_THE_CHECK,
         "Find the missing segments of the consumer's ledger, and audit again.",
-        _RUN,
         "AUD-12",
     ),
     Kind(
@@ -64,7 +62,6 @@ AUDIT = (
         "A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.",
         ONLY_THE_CHECK,
         "Audit again when the producer is closed. After a crash, ask its callers what had no result.",
-        ("shard_id", "sequence_number", "file", "detail"),
         "AUD-10",
     ),
     Kind(
@@ -74,7 +71,6 @@ AUDIT = (
         "The consumer took them again, or got copies: the detail says which, and where.",
         "Consumers whose effects are not idempotent.",
         "Deduplicate on shard, sequence number and sub-sequence number; look at checkpoints and retries.",
-        _RUN,
         "AUD-13",
     ),
     Kind(
@@ -84,7 +80,6 @@ AUDIT = (
         "A writer without a ledger has put them, or an attempt that got no answer was stored all the same.",
         NOBODY,
         "Give every writer a ledger, and name all ledgers to the audit.",
-        _RUN,
         "AUD-14",
     ),
     Kind(
@@ -94,7 +89,6 @@ AUDIT = (
         "Their futures failed: expired, refused, or given up when the producer was closed.",
         "The application that put them, if it did not look at the result.",
         "See the code in the detail. Put them again if they matter.",
-        ("user_records", "detail"),
         "AUD-10",
     ),
     Kind(
@@ -104,7 +98,6 @@ AUDIT = (
         "The consumer has not handled anything later of the shard, so it may still come to them.",
         NOBODY,
         "Audit again later; or say with --until that they must be handled by now.",
-        ("shard_id", "user_records", "detail"),
         "AUD-11",
     ),
 )

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from .kind import CAPTURED, ONLY_THE_CHECK, RECORD, Kind
+from .kind import ONLY_THE_CHECK, Kind
 
 #: Codes of `CaptureError`; a finding's kind is ``capture-`` and the code.
-_CODES = (
-    ("", "A part of the capture that cannot be read", "A file or line is not what it claims to be."),
-    ("file", "A file that cannot be read", "The file is cut short, or not of its format."),
-    ("empty", "An empty file", "There is nothing in the file: the capture may have been lost."),
-    ("too-large", "A JSON value that is too large", "A value, or an item of a list, has more than 32 MiB."),
-    ("json", "A value that is not JSON", "The value is cut short or was never JSON."),
-    (
-        "duplicate-member",
-        "JSON that has a member twice",
-        "Of two members with the same name, only one can be read.",
-    ),
-    ("utf-8", "Text that is not UTF-8", "A line of the capture is not UTF-8."),
-    ("no-data-column", "A Parquet file without data", "The file has no column of Kinesis data."),
-    (
-        "unknown-shape",
-        "No known Kinesis record",
-        "It is JSON, but not a known form of Kinesis record.",
-    ),
-    ("base64", "Data that is not base64", "The data of this record should be base64, and is not."),
-    ("missing-field", "A record without a field it needs", "The captured record is not whole."),
-    ("wrong-type", "A field of another type", "A field of the captured record has a type it cannot have."),
-    ("timestamp", "An unreadable time", "The arrival time of this record cannot be read."),
-    ("gone", "A record that the stream no longer gives", "It was asked for by its sequence number."),
-)
+_CODES = {
+    "": "A part of the capture that cannot be read",
+    "file": "A file that is cut short, or not of its format",
+    "empty": "An empty file: the capture may have been lost",
+    "too-large": "A JSON value, or an item of a list, of more than 32 MiB",
+    "json": "A value that is cut short, or was never JSON",
+    "duplicate-member": "JSON that has a member twice",
+    "utf-8": "Text that is not UTF-8",
+    "no-data-column": "A Parquet file without a column of Kinesis data",
+    "unknown-shape": "JSON that is no known form of Kinesis record",
+    "base64": "Data that should be base64, and is not",
+    "missing-field": "A record without a field it needs",
+    "wrong-type": "A field of a type that it cannot have",
+    "timestamp": "An unreadable arrival time",
+    "gone": "A record that the stream no longer gives",
+}
 
 INPUT = (
     Kind(
         "duplicate",
         "warning",
         "The same user record captured twice",
-        "Shard, sequence number and sub-sequence number are the same: captures overlap, or a consumer "
-        "wrote its output twice. It is one user record on the stream.",
+        "Captures overlap, or a consumer wrote its output twice. It is one user record on the stream.",
         "Nobody who reads the stream. A job over the same captures counts the user record twice.",
-        "Drop duplicates on (shard, sequence number, sub-sequence number), never on the sequence number "
-        "alone.",
-        (*RECORD, "user_records", "file"),
+        "Drop duplicates on shard, sequence number and sub-sequence number together.",
         "LIN-2",
     ),
     *(
@@ -48,37 +37,33 @@ INPUT = (
             f"capture-{code}" if code else "capture",
             "error",
             title,
-            f"{meaning} Its content was not checked.",
+            "What it holds was not checked.",
             ONLY_THE_CHECK,
             "Look at the place named, and capture that part again.",
-            CAPTURED,
             "CAP-1",
         )
-        for code, title, meaning in _CODES
+        for code, title in _CODES.items()
     ),
     Kind(
         "capture-user-data",
         "error",
         "User data, not Kinesis records",
-        "A file of JSON values, none of which is a Kinesis record. Firehose writes such files to S3: it has "
-        "taken the user records out of their aggregates, so there is nothing left to check.",
+        "Firehose writes such JSON files to S3: it has taken the user records out of their aggregates, so "
+        "there is nothing left to check.",
         ONLY_THE_CHECK,
         "Capture the stream before Firehose: GetRecords answers, Lambda events, or the stream itself "
         "(kpl-codec validate --stream).",
-        CAPTURED,
         "SPK-44",
     ),
     Kind(
         "capture-encoded-frame",
         "error",
         "An aggregated record that no consumer can know",
-        "The data of this Kinesis record is an aggregated record as base64, hexadecimal digits or text, or "
-        "with other first four bytes (erlmld writes 00 89 9A C2, and 01 89 9A C2 if it compresses). No "
-        "consumer opens it: all user records in it arrive as one piece.",
-        "If the stream holds it like this: KCL, Lambda, Firehose, Spark and plain readers get it unopened.",
+        "An aggregated record as base64, hexadecimal digits or text, or with other first four bytes (erlmld "
+        "writes 00 89 9A C2, and 01 89 9A C2 if it compresses). All its user records arrive as one piece.",
+        "Every reader, if the stream holds it like this.",
         "If the stream holds text, fix the writer: it encodes bytes that boto3 encodes again. If only "
         "the capture does, decode it once. With a foreign magic, only its own library reads it.",
-        ("shard_id", "sequence_number", *CAPTURED),
         "SPK-45",
     ),
     Kind(
@@ -88,7 +73,6 @@ INPUT = (
         "The input holds no Kinesis record. That does not mean that the stream is clean.",
         ONLY_THE_CHECK,
         "Check that this is the right place, and that the capture wrote something.",
-        ("detail",),
         "SPK-21",
     ),
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from .kind import NOBODY, ON_SHARD, ONLY_THE_CHECK, RECORD, Kind
+from .kind import NOBODY, ONLY_THE_CHECK, Kind
 
-_AGGREGATE = ("shard_id", "sequence_number", "inside", "outside", "dropped", "cause", "detail")
 _RANGE_RULE = (
     "KCL consumers: they alone compare hash keys with the range of the shard, and lose these user records. "
-    "Lambda functions, Firehose and Spark sources that deaggregate deliver them. Readers that do not "
-    "deaggregate get one record of bytes either way."
+    "Lambda functions, Firehose and Spark sources that deaggregate deliver them."
 )
 
 PLACEMENT = (
@@ -24,7 +22,6 @@ PLACEMENT = (
         "records of an aggregate one explicit hash key. Until then do not read this stream with the KCL: "
         "read it with the report policy. `kpl-codec repair` puts the user records again where "
         "they belong.",
-        ("aggregates", "user_records", "shard_id", "sequence_number", "detail"),
         "PLC-5",
     ),
     Kind(
@@ -36,79 +33,64 @@ PLACEMENT = (
         _RANGE_RULE,
         "If the cause is a split: KPL 0.15.11 and later reports such user records as put, and they are lost; "
         "put them again (`kpl-codec repair`). If no reshard explains it: see naive-aggregator.",
-        _AGGREGATE,
         "PLC-5",
     ),
     Kind(
         "foreign-aggregate",
         "critical",
         "Aggregate on a shard that none of its user records belongs to",
-        "None of its user records belongs to the shard it lies on. The KCL drops it. Either it was put under "
-        "a wrong key, or a producer sent the same user records again after a split; then they are also on "
-        "the right shard.",
+        "The KCL drops it. Either it was put under a wrong key, or a producer sent the same user records "
+        "again after a split; then they are also on the right shard.",
         _RANGE_RULE,
-        "Look for the same user records on the expected shard. If they are not there, put them again "
-        "(`kpl-codec repair`) and fix the writer: it must put an aggregate under the hash key of "
-        "its user records.",
-        _AGGREGATE,
+        "If the user records are not on the expected shard, put them again (`kpl-codec repair`) and fix the "
+        "writer: it must put an aggregate under the hash key of its user records.",
         "PLC-3",
     ),
     Kind(
         "repaired",
         "info",
         "Dropped by the KCL, and put again",
-        "The KCL drops user records of this aggregate, and `kpl-codec repair` has put all of them again: "
-        "a tag on the copies or the log of the repair says so.",
+        "By `kpl-codec repair`: a tag on the copies or the log of the repair says so.",
         "Consumers that do not drop (Lambda, Firehose, plain readers) get these user records twice.",
         "Nothing.",
-        ("shard_id", "sequence_number", "user_records", "detail"),
         "SPK-34",
     ),
     Kind(
         "stray",
         "error",
         "Record outside its shard",
-        "Its explicit hash key is known, and is outside its shard's hash key range. Consumers that rely on "
-        "the order per key, or look a key up on its shard, do not find it.",
-        "Every consumer that relies on the order of a key's records, or looks for a key on its shard, plain "
-        "readers too. The record itself reaches all of them.",
+        "Its explicit hash key is known, and is outside its shard's hash key range.",
+        "Every consumer that relies on the order of a key's records, or looks for a key on its shard.",
         "Check which stream and which put this record came from: the service itself puts a record where its "
         "hash key says.",
-        (*RECORD, "expected_shard_id"),
         "PLC-3",
     ),
     Kind(
         "on-child",
         "warning",
         "The shard map is older than the stream",
-        "These user records lie on a descendant of the shard that the map has open for their hash keys: "
-        "the stream was resharded after the map was taken.",
+        "The stream was resharded after the map was taken: these user records lie on a descendant.",
         ONLY_THE_CHECK,
         "Take the shard listing again (`aws kinesis list-shards`) and validate once more.",
-        ON_SHARD,
         "PLC-4",
     ),
     Kind(
         "on-parent",
         "info",
         "Written before a reshard",
-        "These user records lie on a shard that has since been split or merged. They are where they "
-        "belonged when they were written.",
+        "Their shard has since been split or merged. They are where they belonged when they were written.",
         NOBODY,
         "Nothing. Consumers read a closed shard to its end before its children.",
-        ON_SHARD,
         "PLC-4",
     ),
     Kind(
         "unknown-shard",
         "warning",
         "A shard that the map does not have",
-        "Without the shard's range these user records cannot be judged: nobody knows whether the KCL drops "
-        "them. The shard has expired, the map is of another stream, or the capture does not say the shard: "
-        "records from a queue have none.",
+        "Nobody knows whether the KCL drops these user records. The shard has expired, the map is of another "
+        "stream, or the capture does not say the shard: records from a queue have none.",
         ONLY_THE_CHECK,
         "Validate with a listing of this stream, taken while the shard was still listed.",
-        ON_SHARD,
         "SHD-4",
     ),
     Kind(
@@ -120,7 +102,6 @@ PLACEMENT = (
         NOBODY,
         "Nothing, if the writers use explicit hash keys. If none of them does, the shard map is of another "
         "stream.",
-        ON_SHARD,
         "PLC-2",
     ),
     Kind(
@@ -130,23 +111,18 @@ PLACEMENT = (
         "The record distribution strategy of this stream is AUTO: the service ignores keys, so no record "
         "is misplaced. A KCL consumer still applies its range rule to aggregates, and drops those that "
         "lie outside the shard of their hash keys.",
-        "KCL consumers. "
-        "Lambda, Firehose and Spark sources do not compare hash keys with ranges: they lose nothing.",
+        "KCL consumers. Others lose nothing.",
         "Do not aggregate on such a stream, or do not read it with the KCL's deaggregation.",
-        ("user_records", "dropped", "detail"),
         "PLC-1",
     ),
     Kind(
         "skewed-shard",
         "warning",
         "A shard that gets far more than its share",
-        "This open shard has more than twice the mean of the user records read. The mean is over the "
-        "open shards that have any: a shard that was not captured cannot be told from an idle one.",
+        "It has more than twice the mean of the user records read, over the open shards that have any.",
         "Writers, which are throttled on this shard, and all its consumers, which fall behind on it.",
-        "Look for hot keys: `kpl-codec keys hot DIR`, with the folder of these results. If one key is hot, "
-        "a split does not help: spread that key, or let the producer choose keys. If many keys are, split "
-        "the shard.",
-        ON_SHARD,
+        "Look for hot keys: `kpl-codec keys hot DIR`, with the folder of these results. If one is hot, "
+        "spread that key, or let the producer choose keys; a split does not help. Else split the shard.",
         "HKA-8",
     ),
     Kind(
@@ -156,18 +132,15 @@ PLACEMENT = (
         "The shard's parent has expired, so this listing does not say what lay on it.",
         ONLY_THE_CHECK,
         "Nothing.",
-        ("shard_id", "detail"),
         "SHD-5",
     ),
     Kind(
         "lineage",
         "warning",
         "Shards with an impossible lineage",
-        "The service never makes such shards: the listing is of two streams, or of a stream that was "
-        "created again under its old name.",
+        "The listing is of two streams, or of one that was created again under its old name.",
         ONLY_THE_CHECK,
         "Take the listing again and compare.",
-        ("shard_id", "detail"),
         "LIN-5",
     ),
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .kind import Kind
 
-_HERE = ("shard_id", "detail")
-
 WATCH = (
     Kind(
         "not-watched",
@@ -14,7 +12,6 @@ WATCH = (
         "For three periods no look at this shard succeeded. What happens on it meanwhile is not known.",
         "Nobody who reads the stream, as far as is known. The watch is blind here.",
         "Look at the error named: permissions, credentials, the network, or a budget that is too small.",
-        _HERE,
         "WCH-22",
     ),
     Kind(
@@ -24,19 +21,16 @@ WATCH = (
         "One key alone gets at least half of what the mean shard gets.",
         "Readers and writers of its shard, which reaches its limits while others are idle.",
         "Splitting the shard does not help. Spread that key over several, or let the producer choose keys.",
-        _HERE,
         "WCH-19",
     ),
     Kind(
         "lag",
         "warning",
         "Records are read late",
-        "More time than allowed passes between a record's arrival on the stream and its reading: by the "
-        "consumer that watches its own events, or by this watch. No watch can see how late others read.",
+        "More time than allowed passes between a record's arrival on the stream and its reading, by the "
+        "consumer that watches its own events, or by this watch.",
         "Whoever waits for this consumer's output. If the watch is late, so are its findings.",
-        "Give the consumer more concurrency, or find what it waits for. Give the watch a larger budget, or a "
-        "smaller share to read.",
-        _HERE,
+        "Give the consumer more concurrency; give the watch a larger budget, or a smaller share to read.",
         "WCH-32",
     ),
     Kind(
@@ -46,7 +40,6 @@ WATCH = (
         "The readers of this shard together ask for more than 5 calls or 2 MiB a second.",
         "All GetRecords readers of the shard, this watch too; it waits longer and longer.",
         "Use enhanced fan-out for the heaviest reader, or let each read less often.",
-        _HERE,
     ),
     Kind(
         "stream-recreated",
@@ -55,7 +48,6 @@ WATCH = (
         "It has its old name, but none of its old records. What was known of the old one was forgotten.",
         "Consumers with checkpoints: their sequence numbers are of a stream that is gone.",
         "Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON.",
-        _HERE,
         "WCH-11",
     ),
 )
@@ -71,13 +63,11 @@ CHANNELS = (
         "channel-aggregates",
         "error",
         "A channel that cannot deliver aggregated records",
-        "A channel of Kinesis validates each record as a whole, and does not open aggregated records. These "
-        "are neither JSON nor UTF-8, so all of them go to the channel's dead letters: the table, or the "
-        "objects in S3, lack their user records, and producers are told success. This follows from AWS's "
-        "documentation; it was not observed.",
+        "A channel does not open aggregated records. They are neither JSON nor UTF-8, so all of them go to "
+        "its dead letters: the table, or the objects in S3, lack their user records, and producers are told "
+        "success. This follows from AWS's documentation; it was not observed.",
         "Whoever reads the channel's table or objects. All other readers of the stream get everything.",
         _TO_DO,
-        ("aggregates", "detail"),
         "CHN-1",
     ),
     Kind(
@@ -89,7 +79,6 @@ CHANNELS = (
         "Whoever reads the channel's objects: the user records are within frames.",
         "Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. For a format that is not known allow "
         "kinesis:ListChannels and kinesis:DescribeChannel.",
-        ("aggregates", "detail"),
         "CHN-1",
     ),
 )

@@ -52,12 +52,10 @@ def as_bytes(data: object, function: str) -> bytes:
     """``data`` as bytes. Raises TypeError, which names ``function``, for anything else."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    hint = ""
-    if isinstance(data, str):
-        hint = ": decode base64 text with base64.b64decode"
-    elif isinstance(data, Mapping):
-        hint = ": kpl_codec.adapters.kinesis_records reads events and answers"
-    raise TypeError(f"{function} takes bytes, not {type(data).__name__}{hint}")
+    raise TypeError(
+        f"{function} takes bytes, not {type(data).__name__}: decode base64 text with base64.b64decode; "
+        "kpl_codec.adapters.kinesis_records reads events and answers"
+    )
 
 
 def aggregated_record(walked: wire.Message) -> AggregatedRecord:
@@ -93,25 +91,17 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
         return encode_in_python(user_records)
     except EncodeError:
         raise
-    except (TypeError, ValueError):
-        _refuse_other_things("encode", user_records)
-        raise
+    except (TypeError, ValueError) as error:
+        raise _refusal(error, user_records) from None
 
 
-def _refuse_other_things(function: str, user_records: object) -> None:
-    """Raises TypeError for common wrong arguments."""
-    if isinstance(user_records, UserRecord):
-        raise TypeError(f"{function} takes a list of UserRecords, not one") from None
-    if not isinstance(user_records, Iterable) or isinstance(user_records, (str, bytes, Mapping)):
-        raise TypeError(
-            f"{function} takes a list of UserRecords, not {type(user_records).__name__}"
-        ) from None
-    for index, record in enumerate(user_records if isinstance(user_records, (list, tuple)) else ()):
-        if not isinstance(record, UserRecord):
-            raise TypeError(
-                f"{function} takes UserRecords, and number {index} is {type(record).__name__}: make it "
-                "kpl_codec.UserRecord(partition_key, data)"
-            ) from None
+def _refusal(error: Exception, given: object) -> Exception:
+    """A TypeError that says what belongs there; ``error`` itself where an iterator may have raised it."""
+    if isinstance(given, Iterable) and not isinstance(given, (list, tuple, str, bytes, Mapping)):
+        return error
+    return TypeError(
+        f"{type(given).__name__} where a list of UserRecords belongs, each kpl_codec.UserRecord(key, data)"
+    )
 
 
 def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
@@ -127,10 +117,8 @@ def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
         return _encode_many_in_python(groups)
     except EncodeError:
         raise
-    except (TypeError, ValueError):
-        for group in groups if isinstance(groups, (list, tuple)) else ():
-            _refuse_other_things("a group of encode_many", group)
-        raise
+    except (TypeError, ValueError) as error:
+        raise _refusal(error, groups) from None
 
 
 def _encode_many_in_python(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
@@ -152,10 +140,7 @@ def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
 
 
 def is_canonical(data: bytes) -> bool:
-    """Whether ``data`` is byte for byte what `encode` makes of the user records in it.
-
-    Raises DecodeError as `decode` does.
-    """
+    """Whether `encode` would make the same bytes of the user records in ``data``. Raises DecodeError."""
     records = decode(data)
     try:
         return encode(records) == data

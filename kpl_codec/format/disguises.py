@@ -44,10 +44,8 @@ FIRST_TAGS: Final = (b"\x0a", b"\x12", b"\x1a")
 
 
 def disguise_of(data: bytes) -> Disguise | None:
-    """The disguise of an aggregated record in ``data``, None if it has none.
-
-    It checks only the first bytes, for base64 whether the digits decode, and for a foreign magic the digest.
-    """
+    """The disguise of an aggregated record in ``data``, None if it has none: by its first bytes, for base64
+    its digits, for a foreign magic its digest."""
     found = next((name for start, name in BEGINNINGS.items() if data.startswith(start)), None)
     if found == "base64 of base64":
         inner = disguise_of(_decoded(data))

@@ -25,10 +25,7 @@ def looks_aggregated(data: bytes) -> bool:
 
 
 def split_frame(data: bytes) -> bytes:
-    """The message inside ``data``.
-
-    Raises NotAggregated if ``data`` is no frame, ChecksumMismatch if it is a broken one.
-    """
+    """The message inside ``data``. Raises NotAggregated, ChecksumMismatch."""
     if not looks_aggregated(data):
         disguise = disguise_of(data)
         if disguise is None:

@@ -8,7 +8,6 @@ Specification: spec/02-hash-keys.md, KEY-1 to KEY-7.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import HashKeyError
@@ -46,18 +45,9 @@ def partition_key_hash(partition_key: str) -> int:
     return int.from_bytes(md5(encoded), "big")
 
 
-def partition_key_hashes(partition_keys: Iterable[str]) -> list[int]:
-    """`partition_key_hash` of many keys that have a UTF-8 form."""
-    number = int.from_bytes
-    return [number(md5(key.encode()), "big") for key in partition_keys]
-
-
 def java_integer(text: str) -> int | None:
-    """The number that Java's ``new BigInteger(text)`` reads, or None where it throws.
-
-    For a number with thousands of digits it returns a number just outside the hash key space: Python refuses
-    to read such numbers, and they are invalid anyway.
-    """
+    """The number that Java's ``new BigInteger(text)`` reads, None where it throws. For one with thousands of
+    digits, which Python refuses to read, a number just outside the hash key space."""
     if len(text) <= 39 and text.isascii() and text.isdigit():
         return int(text)  # nearly always
     if not re.match(_BIG_INTEGER, text):

@@ -154,22 +154,6 @@ _PARTITION_KEY_INDEX, _EXPLICIT_HASH_KEY_INDEX = _Fields(b"\x08"), _Fields(b"\x1
 _LENGTH = _Fields(b"\x1a")
 
 
-class _Heads(dict[tuple[int, int], bytes]):
-    """The bytes before the data, for a user record that has only a partition key: by the key's index and the
-    size of the data."""
-
-    def __missing__(self, of: tuple[int, int]) -> bytes:
-        pk_index, size = of
-        inner = _PARTITION_KEY_INDEX[pk_index] + _LENGTH[size]
-        head = _LENGTH[len(inner) + size] + inner
-        if len(self) < _MOST_KEPT:
-            self[of] = head
-        return head
-
-
-_HEADS = _Heads()
-
-
 def tag_bytes(tag: Tag) -> bytes:
     """The bytes of a tag in a user record."""
     key = tag.key.encode()
@@ -185,22 +169,16 @@ def serialize(records: Iterable[UserRecord]) -> bytes:
     partition_keys: dict[str, int] = {}
     explicit_hash_keys: dict[str, int] = {}
     parts: list[bytes] = []
-    heads = _HEADS
     for partition_key, data, explicit_hash_key, tags in records:
         # ENC-3: "Key tables MUST hold each distinct key once, in the order of first use."
         pk_index = partition_keys.setdefault(partition_key, len(partition_keys))
-        size = len(data)
-        if explicit_hash_key is None and not tags:
-            parts.append(heads[pk_index, size])
-            parts.append(data)
-            continue
         inner = _PARTITION_KEY_INDEX[pk_index]
         if explicit_hash_key is not None:
             ehk_index = explicit_hash_keys.setdefault(explicit_hash_key, len(explicit_hash_keys))
             inner += _EXPLICIT_HASH_KEY_INDEX[ehk_index]
-        inner += _LENGTH[size]
+        inner += _LENGTH[len(data)]
         tail = b"".join(map(tag_bytes, tags)) if tags else b""
-        parts += (_LENGTH[len(inner) + size + len(tail)], inner, data, tail)
+        parts += (_LENGTH[len(inner) + len(data) + len(tail)], inner, data, tail)
     # ENC-2: "An aggregated record MUST hold at least one user record."
     if not parts:
         raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")

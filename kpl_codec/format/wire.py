@@ -62,13 +62,11 @@ class WireRecord(NamedTuple):
 
 
 class Message:
-    """The message between ``start`` and ``end``, walked once: its key tables, how many user records follow,
-    and the defects outside of them. Raises MalformedMessage.
+    """The message between ``start`` and ``end``, walked once: its key tables (None: an entry that is no key),
+    how many user records follow, and the defects outside of them. Raises MalformedMessage.
 
-    A table entry that is not a valid key is None. ``defects`` holds the first MAX_KEPT_DEFECTS of
-    ``defect_count``, in the order of the bytes. ``unused``: the first entry that is no explicit hash key and
-    that no user record uses, which is a warning and no defect. If ``dialect`` is not strict, a field with the
-    wrong wire type is unknown, and ``dialect.text`` decodes the entries.
+    ``defects`` holds the first MAX_KEPT_DEFECTS of ``defect_count``, in the order of the bytes. ``unused``:
+    the first entry that is no explicit hash key and that no user record uses: a warning.
     """
 
     __slots__ = (
@@ -104,16 +102,18 @@ class Message:
         if len(self.defects) < MAX_KEPT_DEFECTS:
             self.defects.append(defect)
 
+    def _inside(self, outer: Field, nesting: int, record_index: int) -> Iterator[Field]:
+        return fields(
+            self.data, outer.start, outer.end,
+            nesting=nesting, dialect=self._dialect, record_index=record_index,
+        )  # fmt: skip
+
     def _walk_record(self, outer: Field) -> None:
         """Every user record is walked, too: if one is malformed, the whole message is."""
-        index, dialect = self.record_count, self._dialect
-        for field in fields(
-            self.data, outer.start, outer.end, nesting=1, dialect=dialect, record_index=index
-        ):
+        index = self.record_count
+        for field in self._inside(outer, 1, index):
             if field.number == 4 and field.wire_type == LENGTH_DELIMITED:
-                for _ in fields(
-                    self.data, field.start, field.end, nesting=2, dialect=dialect, record_index=index
-                ):
+                for _ in self._inside(field, 2, index):
                     pass
         self.record_count += 1
 
@@ -143,8 +143,58 @@ class Message:
         index = 0
         for field in fields(self.data, *self._bounds, dialect=self._dialect):
             if field.number == 3 and field.wire_type == LENGTH_DELIMITED:
-                yield _record(self.data, field, index, self._dialect)
+                yield self._record(field, index)
                 index += 1
+
+    def _record(self, outer: Field, index: int) -> WireRecord:
+        values: dict[str, Any] = {}
+        tags: list[Tag] = []
+        defects: list[DecodeError] = []
+        wrong: set[str] = set()
+        for field in self._inside(outer, 1, index):
+            name, wire_type = RECORD.get(field.number, ("", -1))
+            if name and field.wire_type != wire_type:
+                wrong.add(name)
+                defects.append(_wrong_wire_type(name, field, wire_type, index))
+            # MSG-12: "Fields MUST be accepted in any order; of a field that may stand once, the last one
+            # counts."
+            elif name == "tags":
+                tags.append(self._tag(field, index, defects))
+            elif name:
+                values[name] = (field.start, field.end) if name == "data" else field.value
+        # MSG-6: "A user record without partition_key_index or data MUST be refused, and so must a tag
+        # without a key."
+        for name in ("partition_key_index", "data"):
+            if name not in values and name not in wrong:
+                defects.append(MissingField(field=name, offset=outer.offset, record_index=index))
+        pk, ehk, payload = map(values.get, ("partition_key_index", "explicit_hash_key_index", "data"))
+        defects.sort(key=_offset)
+        return WireRecord(index, outer.offset, outer.end, pk, ehk, payload, tuple(tags), tuple(defects))
+
+    def _tag(self, outer: Field, record_index: int, defects: list[DecodeError]) -> Tag:
+        texts: dict[str, str] = {}
+        wrong = False
+        for field in self._inside(outer, 2, record_index):
+            name, wire_type = TAG.get(field.number, ("", -1))
+            if name and field.wire_type != wire_type:
+                wrong = True
+                defects.append(_wrong_wire_type(f"tags.{name}", field, wire_type, record_index))
+            elif name:
+                raw = self.data[field.start : field.end]
+                try:
+                    texts[name] = raw.decode()
+                except UnicodeDecodeError as error:
+                    texts[name] = ""
+                    if self._dialect.strict:
+                        at: dict[str, Any] = {
+                            "offset": field.start + error.start,
+                            "record_index": record_index,
+                        }
+                        table = f"tags.{name}"
+                        defects.append(InvalidKey(code="key-utf-8", table=table, index=record_index, **at))
+        if "key" not in texts and not (self._dialect.strict and wrong):
+            defects.append(MissingField(field="tags.key", offset=outer.offset, record_index=record_index))
+        return Tag(texts.get("key", ""), texts.get("value"))
 
     def defects_of(self, record: WireRecord) -> list[DecodeError]:
         """Everything wrong with one user record, in the order of the bytes: its own fields, and its indices
@@ -207,73 +257,6 @@ def _wrong_wire_type(name: str, field: Field, expected: int, record_index: int |
         offset=field.offset,
         record_index=record_index,
     )
-
-
-def _record(data: bytes, outer: Field, index: int, dialect: Dialect) -> WireRecord:
-    partition_key_index = explicit_hash_key_index = None
-    payload: tuple[int, int] | None = None
-    tags: list[Tag] = []
-    defects: list[DecodeError] = []
-    wrong: set[str] = set()
-    for field in fields(data, outer.start, outer.end, nesting=1, dialect=dialect, record_index=index):
-        name, wire_type = RECORD.get(field.number, ("", -1))
-        if name and field.wire_type != wire_type:
-            wrong.add(name)
-            defects.append(_wrong_wire_type(name, field, wire_type, index))
-        # MSG-12: "Fields MUST be accepted in any order; of a field that may stand once, the last one
-        # counts."
-        elif name == "partition_key_index":
-            partition_key_index = field.value
-        elif name == "explicit_hash_key_index":
-            explicit_hash_key_index = field.value
-        elif name == "data":
-            payload = field.start, field.end
-        elif name == "tags":
-            tags.append(_tag(data, field, index, dialect, defects))
-    # MSG-6: "A user record without partition_key_index or data MUST be refused, and so must a tag
-    # without a key."
-    for name, value in (("partition_key_index", partition_key_index), ("data", payload)):
-        if value is None and name not in wrong:
-            defects.append(MissingField(field=name, offset=outer.offset, record_index=index))
-    return WireRecord(
-        index,
-        outer.offset,
-        outer.end,
-        partition_key_index,
-        explicit_hash_key_index,
-        payload,
-        tuple(tags),
-        tuple(sorted(defects, key=_offset)),
-    )
-
-
-def _tag(data: bytes, outer: Field, record_index: int, dialect: Dialect, defects: list[DecodeError]) -> Tag:
-    texts: dict[str, str] = {}
-    wrong = False
-    for field in fields(data, outer.start, outer.end, nesting=2, dialect=dialect, record_index=record_index):
-        name, wire_type = TAG.get(field.number, ("", -1))
-        if name and field.wire_type != wire_type:
-            wrong = True
-            defects.append(_wrong_wire_type(f"tags.{name}", field, wire_type, record_index))
-        elif name:
-            raw = data[field.start : field.end]
-            try:
-                texts[name] = raw.decode()
-            except UnicodeDecodeError as error:
-                texts[name] = ""
-                if dialect.strict:
-                    defects.append(
-                        InvalidKey(
-                            code="key-utf-8",
-                            table=f"tags.{name}",
-                            index=record_index,
-                            offset=field.start + error.start,
-                            record_index=record_index,
-                        )
-                    )
-    if "key" not in texts and not (dialect.strict and wrong):
-        defects.append(MissingField(field="tags.key", offset=outer.offset, record_index=record_index))
-    return Tag(texts.get("key", ""), texts.get("value"))
 
 
 def _offset(defect: DecodeError) -> int:

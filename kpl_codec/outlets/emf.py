@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from ..watch.measures import Deltas, Every, Measure, emf_lines
+from ..watch.measures import Emf, Every, Measure
 from .outlet import Outlet
 
 
@@ -15,14 +15,12 @@ class EmfLines(Outlet):
     """Writes JSON lines, at most once a minute."""
 
     def __init__(self, stream: str) -> None:
-        self._stream = stream
-        self._deltas = Deltas()
+        self._emf = Emf(stream)
         self._every = Every(60.0)
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
         """Write them if the minute is over."""
-        if not self._every.due(now):
-            return
-        for line in emf_lines(self._stream, self._deltas.of(measured), now):
-            sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
+        if self._every.due(now):
+            for line in self._emf.lines(measured, now):
+                sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()

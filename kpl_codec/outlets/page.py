@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -22,15 +21,13 @@ from ..report.model import About, Report, Sample
 from ..report.page import render_page
 from ..report.summary import REASONS
 from ..watch import Watch
-from ..watch.measures import Every, Measure
+from ..watch.measures import Measure
 from ..watch.minutes import MINUTE, Minute
 from .outlet import Outlet
 from .serving import ServerThread
 
-#: Seconds after which a browser reloads; and seconds after its last request for which the page is still
-#: renewed.
+#: Seconds after which a browser reloads.
 RENEW: Final = 10
-_WANTED: Final = 60.0
 
 
 def report_of(watch: Watch, now: float) -> Report:
@@ -44,9 +41,8 @@ def report_of(watch: Watch, now: float) -> Report:
     for finding in last_hour.findings():
         seen = finding.lost.seen if finding.lost is not None else None
         if seen:
-            dropped = tally.losses.setdefault(_reason(finding.kind), [0, 0])
-            dropped[0] += finding.kinesis_records
-            dropped[1] += seen
+            reason = finding.kind if finding.kind in REASONS else "out-of-range"
+            tally.add("losses", reason, finding.kinesis_records, seen)
         aggregates = finding.kinesis_records or None
         tally.add_finding(
             replace(finding, user_records=seen, dropped=seen, aggregates=aggregates, detail=finding.text)
@@ -71,29 +67,22 @@ def report_of(watch: Watch, now: float) -> Report:
 
 def _add_minute(tally: Tally, shard_id: str | None, number: int, minute: Minute, now: float) -> None:
     # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
-    aggregated = minute.kinesis_records - minute.writers["plain"] - minute.broken_frames
+    plain, broken = minute.writers["plain"], minute.broken_frames
+    aggregated = minute.kinesis_records - plain - broken
+    tally.records.update(kinesis=minute.kinesis_records, plain=plain, broken=broken, aggregated=aggregated)
+    tally.records += minute.aggregates
     for (verdict, fate), count in minute.fates.items():
-        size = minute.fate_bytes[verdict, fate]
         home = shard_id if verdict == "expected" else None
-        tally.add_group(shard_id, home, verdict, fate, count, size, None)
-    tally.kinesis_records += minute.kinesis_records
-    tally.plain_records += minute.writers["plain"]
-    tally.broken_frames += minute.broken_frames
-    tally.aggregates += Counter({"": aggregated, **minute.aggregates})
+        size = minute.fate_bytes[verdict, fate]
+        tally.add("groups", (shard_id, home, verdict, fate), count, size, None)
     if not minute.kinesis_records:
         return
-    tally.add_kinesis_records(shard_id, minute.kinesis_records, aggregated)
     last = round(minute.newest) or number * MINUTE
-    tally.add_arrivals(shard_id, min(number * MINUTE, last), last)
+    tally.add("shards", shard_id, minute.kinesis_records, aggregated, min(number * MINUTE, last), last)
     if (number + 1) * MINUTE <= now:  # a minute that is not over would look like traffic that stops
         lost = sum(count for (_, fate), count in minute.fates.items() if fate == "dropped")
         size = minute.fate_bytes.total()
-        tally.add_cell(number * MINUTE, shard_id, minute.fates.total(), size, lost)
-
-
-def _reason(kind: str) -> str:
-    """Why the KCL drops user records of a kind of finding, as `summary.REASONS` names it."""
-    return kind if kind in REASONS else "out-of-range"
+        tally.add("cells", (number * MINUTE, shard_id), minute.fates.total(), size, lost)
 
 
 class PageServer(ServerThread, Outlet):
@@ -102,31 +91,25 @@ class PageServer(ServerThread, Outlet):
     def __init__(self, watch: Watch, address: str, port: int) -> None:
         self._watch = watch
         self._page = b""
+        self._made_at = float("-inf")
+        #: Set unless somebody waits for a newer page.
         self._made = threading.Event()
-        self._every = Every(RENEW / 2)
-        self._asked_at = self._rendered_at = float("-inf")
-        server = self
-
-        class Handler(_Handler):
-            owner = server
-
         # WCH-27: "The page MUST be served to this machine alone unless another address is asked for, and MUST
         # load nothing from anywhere."
-        super().__init__(Handler, address, port)
+        super().__init__(type("Handler", (_Handler,), {"owner": self}), address, port)
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Renew the page if somebody looks at it, or there is none yet."""
-        wanted = time.monotonic() - self._asked_at < _WANTED
-        if not self._page or (wanted and self._every.due(now)):
+        """Renew the page if somebody waits for it."""
+        if not self._made.is_set():
             self._page = render_page(report_of(self._watch, now)).encode()
-            self._rendered_at = time.monotonic()
+            self._made_at = time.monotonic()
             self._made.set()
 
-    def _ask(self) -> bytes:
-        self._asked_at = time.monotonic()
-        if self._asked_at - self._rendered_at > RENEW:  # nobody looked for a while
+    def ask(self) -> bytes:
+        """The page; a new one where the last is old."""
+        if time.monotonic() - self._made_at >= RENEW / 2:
             self._made.clear()
-        self._made.wait(2 * RENEW)
+        self._made.wait(RENEW)
         return self._page
 
 
@@ -137,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/":
             self.send_error(404)
             return
-        page = self.owner._ask()
+        page = self.owner.ask()
         self.send_response(200 if page else 503)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))

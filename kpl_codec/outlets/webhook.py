@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import urllib.request
-from contextlib import suppress
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from html import escape
 from http.client import HTTPException
-from queue import Full, Queue
 from typing import Any, Final
 
 from ..backoff import Backoff
@@ -30,7 +30,8 @@ def message(finding: WatchFinding) -> dict[str, Any]:
     """The JSON for ``finding``. Its fields are under ``finding``, which Slack ignores."""
     mark = _MARKS[finding.severity] if finding.state != "over" else ":white_check_mark:"
     state = {"open": "", "grown": "more: ", "over": "over: "}[finding.state]
-    text = f"{mark} *{finding.stream}* {state}{_plain(finding.text)}"
+    # Slack's three characters are escaped, so that no text is taken for a link or a mention.
+    text = f"{mark} *{finding.stream}* {state}{escape(finding.text, quote=False)}"
     return {
         "text": text,
         "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text[:2900]}}],
@@ -38,52 +39,35 @@ def message(finding: WatchFinding) -> dict[str, Any]:
     }
 
 
-def _plain(text: str) -> str:
-    """Slack's three characters escaped, so that no text is taken for a link or a mention."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
 class Webhook(Outlet):
-    """Posts findings in its own thread, so a slow receiver blocks nothing. A context manager. ``failed``
-    counts findings that could not be posted after some attempts, or for which there was no room.
+    """Posts findings in a thread of its own, so a slow receiver blocks nothing. ``failed`` counts findings
+    that could not be posted after some attempts, or for which there was no room.
     """
 
     failures = "findings could not be posted to the webhook"
 
     def __init__(self, url: str) -> None:
-        if not url.startswith(("https://", "http://")):
-            raise ValueError("a webhook's URL begins with https:// or http://")
         self._url = url
-        self._queue: Queue[dict[str, Any] | None] = Queue(_WAITING)
+        self._posts: deque[Future[bool]] = deque()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kpl-codec webhook", daemon=True)
-
-    def __enter__(self) -> Webhook:
-        self._thread.start()
-        return self
+        self._pool = ThreadPoolExecutor(1, "kpl-codec webhook")
 
     def __exit__(self, *exception: object) -> None:
         self._closing.set()  # each that waits is tried once more
-        end = time.monotonic() + _TIMEOUT
-        with suppress(Full):
-            self._queue.put(None, timeout=_TIMEOUT)
-        self._thread.join(max(0.0, end - time.monotonic()))
-        if self._thread.is_alive():
-            self.failed += self._queue.qsize()
+        wait(self._posts, _TIMEOUT)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.failed += sum(not post.done() or post.cancelled() or not post.result() for post in self._posts)
 
     def finding(self, finding: WatchFinding) -> None:
         """Post ``finding`` soon."""
         # WCH-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
         # be counted."
-        try:
-            self._queue.put_nowait(message(finding))
-        except Full:
+        while self._posts and self._posts[0].done():
+            self.failed += not self._posts.popleft().result()
+        if len(self._posts) < _WAITING:
+            self._posts.append(self._pool.submit(self._post, json.dumps(message(finding)).encode()))
+        else:
             self.failed += 1
-
-    def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            if not self._post(json.dumps(item).encode()):
-                self.failed += 1
 
     def _post(self, body: bytes) -> bool:
         headers = {"Content-Type": "application/json", "User-Agent": "kpl-codec"}

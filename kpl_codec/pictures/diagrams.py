@@ -1,12 +1,9 @@
-"""Pictures of shards made of characters: the key space, the lineage in time, skew.
-
-Pure functions of their arguments, without colours; `svg` draws the same for pages.
-"""
+"""Pictures of shards made of characters, without colours: the key space, the lineage in time, skew."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -91,23 +88,18 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
     """
     lives = spans(lineage)
     times = extent(lives, now)
-    names = [short_id(life.shard.shard_id) for life in lives]
-    left = max(map(len, names), default=1)
-    shares = [share(life.shard.hash_key_range) for life in lives]
-    wide = max(map(len, shares), default=1)
-    notes = [
-        "◀ " + " + ".join(map(short_id, life.shard.parent_shard_ids)) if life.shard.parent_shard_ids else ""
-        for life in lives
-    ]
-    inner = max(width - left - wide - 7 - max(map(len, notes), default=0), 20)
-    margin = " " * (left + wide + 4)
+    names = _aligned(short_id(life.shard.shard_id) for life in lives)
+    shares = _aligned(share(life.shard.hash_key_range) for life in lives)
+    heads = [f"{name}  {part}  " for name, part in zip(names, shares, strict=True)]
+    left = max(map(len, heads), default=6)
+    parents = (" + ".join(map(short_id, life.shard.parent_shard_ids)) for life in lives)
+    notes = [f"◀ {those}" if those else "" for those in parents]
     if times is None:
-        rows = [
-            f"{name:>{left}}  {part:>{wide}}  {'open' if life.shard.open else 'closed'}  {note}".rstrip()
-            for name, part, note, life in zip(names, shares, notes, lives, strict=True)
-        ]
-        return "\n".join(["(no times in the sequence numbers)", *rows])
+        rows = zip(heads, lives, notes, strict=True)
+        lines = [f"{head}{'open' if life.shard.open else 'closed'}  {note}" for head, life, note in rows]
+        return "\n".join(["(no times in the sequence numbers)", *map(str.rstrip, lines)])
     first, last = times
+    inner = max(width - left - 3 - max(map(len, notes), default=0), 20)
     scale = (inner - 1) / (last - first).total_seconds()
 
     def column(moment: datetime | None, otherwise: int) -> int:
@@ -116,29 +108,34 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
     ends = f"{last:%Y-%m-%d %H:%M:%S}"
     if 2 * len(ends) + 2 > inner:
         ends = f"{last:%H:%M:%S}" if last.date() == first.date() else f"{last:%m-%d}"
-    lines = [margin + f"{first:%Y-%m-%d %H:%M:%S}" + f"  {ends}".rjust(inner - 19) + " UTC"]
-    for name, part, note, life in zip(names, shares, notes, lives, strict=True):
+    lines = [" " * left + f"{first:%Y-%m-%d %H:%M:%S}" + f"  {ends}".rjust(inner - 19) + " UTC"]
+    for head, life, note in zip(heads, lives, notes, strict=True):
         begin = column(life.begin, 0)
         end = inner if life.shard.open else max(column(life.end, inner), begin + 1)
         bar = " " * begin + "█" * (end - begin) + (">" if life.shard.open else "")
-        lines.append(f"{name:>{left}}  {part:>{wide}}  {bar.ljust(inner + 1)}  {note}".rstrip())
+        lines.append(f"{head}{bar.ljust(inner + 1)}  {note}".rstrip())
     return "\n".join(lines)
+
+
+def _aligned(texts: Iterable[str]) -> list[str]:
+    """``texts`` as wide as the widest, at the right."""
+    several = list(texts)
+    wide = max(map(len, several), default=0)
+    return [text.rjust(wide) for text in several]
 
 
 def skew_bars(skew: Skew, names: Sequence[str], width: int = 100) -> str:
     """A bar for each shard, with its count and its share; ``┊`` marks the mean."""
-    left = max(map(len, names), default=1)
-    counts = [f"{count:,}" for count in skew.counts]
-    wide = max(map(len, counts))
+    counts = _aligned(f"{count:,}" for count in skew.counts)
     most = max([*skew.counts, 1])
-    inner = max(width - left - wide - 12, 10)
+    inner = max(width - max(map(len, names), default=1) - len(counts[0]) - 12, 10)
     mean = min(round(skew.mean / most * inner), inner - 1)
     lines = []
-    for name, count, text in zip(names, skew.counts, counts, strict=True):
+    for name, count, text in zip(_aligned(names), skew.counts, counts, strict=True):
         eighths = round(count / most * inner * 8)
         bar = ("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(inner)
         if bar[mean] == " ":
             bar = f"{bar[:mean]}┊{bar[mean + 1 :]}"
         part = 100 * count / skew.total if skew.total else 0.0
-        lines.append(f"{name:>{left}}  {text:>{wide}}  {part:5.1f}%  {bar}".rstrip())
+        lines.append(f"{name}  {text}  {part:5.1f}%  {bar}".rstrip())
     return "\n".join(lines)

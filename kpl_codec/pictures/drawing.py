@@ -5,7 +5,7 @@ element("rect", {"x": 1.5, "class": "shard"}, element("title", {}, shard_id))
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from html import escape
 from math import ceil, log10
@@ -55,14 +55,10 @@ def element(name: str, attributes: Mapping[str, object], *children: Child) -> Sv
     return Svg(f"<{opening}>{inner}</{name}>" if inner else f"<{opening}/>")
 
 
-def rect(
-    x: float, y: float, width: float, height: float, css: str | None, tip: str | None = None, **more: object
-) -> Svg:
-    """A box. ``css``: its class; ``tip``: its tooltip; ``more``: other attributes."""
+def rect(x: float, y: float, width: float, height: float, css: str | None, tip: str | None = None) -> Svg:
+    """A box. ``css``: its class; ``tip``: its tooltip."""
     where = {"x": float(x), "y": float(y), "width": float(max(width, 0)), "height": float(max(height, 0))}
-    return element(
-        "rect", {**where, "class": css, **more}, element("title", {}, tip) if tip is not None else None
-    )
+    return element("rect", {**where, "class": css}, element("title", {}, tip) if tip is not None else None)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> Svg:
@@ -107,12 +103,6 @@ def round_scale(most: float) -> tuple[float, list[float]]:
             break
     count = ceil(most / step - 1e-9)
     return step * count, [step * index for index in range(count + 1)]
-
-
-#: Where marks stand on an axis of hash keys, as parts of the key space, and what they say.
-KEY_MARKS: Sequence[tuple[float, str]] = (
-    (0, "0"), (0.25, "1/4"), (0.5, "1/2"), (0.75, "3/4"), (1, "2^128 - 1"),
-)  # fmt: skip
 
 
 def plus(time: datetime, seconds: float, otherwise: datetime) -> datetime:

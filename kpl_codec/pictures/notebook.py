@@ -58,11 +58,12 @@ def _explanation(explanation: Explanation) -> str:
     count = explanation.user_records
     title = f"{explanation.size:,} bytes: {explanation.kind}"
     title += f", {plural(count, 'user record')}" if count is not None else ""
-    lines: list[str | Svg] = []
-    for depth, node in list(explanation.root.walk())[:_MOST_NODES]:
-        place = f"{node.start:>8} {node.end - node.start:>8}  {'  ' * depth}"
-        lines.append(f"{place}{node.name}  {node.value}".rstrip())
-    rest = sum(1 for _ in explanation.root.walk()) - len(lines) + explanation.omitted
+    nodes = list(explanation.root.walk())
+    lines: list[str | Svg] = [
+        f"{node.start:>8} {node.end - node.start:>8}  {'  ' * depth}{node.name}  {node.value}".rstrip()
+        for depth, node in nodes[:_MOST_NODES]
+    ]
+    rest = len(nodes) - len(lines) + explanation.omitted
     if rest:
         lines.append(f"... and {rest:,} more")
     for text, color in (("defect", "#d03030"), ("warning", "#b07000")):
@@ -84,8 +85,8 @@ def _aggregate(aggregate: AggregatedRecord) -> str:
     for number, record in enumerate(aggregate[:_MOST_RECORDS]):
         keys = short(record.partition_key), short(record.explicit_hash_key or "")
         rows.append(row("td", number, *keys, len(record.data), len(record.tags)))
-    rest = len(aggregate) - len(aggregate[:_MOST_RECORDS])
-    more = [element("div", {}, f"... and {rest:,} more")] if rest else []
+    rest = len(aggregate) - _MOST_RECORDS
+    more = [element("div", {}, f"... and {rest:,} more")] if rest > 0 else []
     keys_of_all = plural(len(aggregate.partition_key_table), "partition key")
     title = f"AggregatedRecord: {plural(len(aggregate), 'user record')}, {keys_of_all}"
     return _shown(title, element("table", {}, rows), *more)

@@ -1,13 +1,7 @@
-"""All that is written to a terminal goes through here; rich lays it out, and is imported when there is
-something to lay out.
-
-This module decides four things: how wide a line may be, whether colours are welcome, what to write where
-the terminal has no UTF-8, and what to do when the reader has gone (``| head``).
-"""
+"""All that is written to a terminal goes through here. rich lays it out; it is imported when it is needed."""
 
 from __future__ import annotations
 
-import codecs
 import io
 import json
 import os
@@ -25,11 +19,6 @@ if TYPE_CHECKING:
 
 #: A piece of text, or a piece of text with a rich style ("bold", "red", "bold red", "dim").
 Part = str | tuple[str, str]
-#: What to write for the characters of our pictures that the encoding lacks.
-_NEAREST = {
-    **dict.fromkeys("█▉▊▋▌", "#"), **dict.fromkeys("▍▎▏", "|"), **dict.fromkeys("├┼┤┬┴", "+"),
-    "─": "-", "│": "|", "┊": ":", "◀": "<", "▲": "^", "▸": ">", "…": "~", "−": "-", "\ufffd": "?",
-}  # fmt: skip
 _WIDEST = 100_000
 
 
@@ -143,18 +132,8 @@ def _ascii_only(stream: TextIO) -> bool:
     return not (stream.encoding or "").lower().replace("-", "").startswith("utf")
 
 
-def _nearest(error: UnicodeError) -> tuple[str | bytes, int]:
-    """For codecs: the nearest ASCII characters for our pictures, an escape such as \\u043a for all else."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    wrong = error.object[error.start : error.end]
-    escaped = (_NEAREST.get(c) or c.encode("ascii", "backslashreplace").decode() for c in wrong)
-    return "".join(escaped), error.end
-
-
 def write_whatever_the_encoding() -> None:
-    """Let standard output and standard error take any text, also where they are not UTF-8."""
-    codecs.register_error("kpl_codec.nearest", _nearest)
+    """Let standard output and standard error take any text: what is not in their encoding becomes \\u2588."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="kpl_codec.nearest")
+            stream.reconfigure(errors="backslashreplace")

@@ -12,14 +12,6 @@ from .pending import Pending as Pending
 from .pending import ProducerClosed, ProducerFull, RecordTooLarge
 
 __all__ = [
-    "Attempt",
-    "ConfigError",
-    "Delivery",
-    "DeliveryError",
-    "Outcome",
-    "ProducerClosed",
-    "ProducerConfig",
-    "ProducerFull",
-    "Put",
-    "RecordTooLarge",
-]
+    "Attempt", "ConfigError", "Delivery", "DeliveryError", "Outcome", "ProducerClosed", "ProducerConfig",
+    "ProducerFull", "Put", "RecordTooLarge",
+]  # fmt: skip

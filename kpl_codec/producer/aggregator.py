@@ -2,8 +2,6 @@
 
 An aggregate is closed when it is full, when the next user record does not fit, or when its earliest deadline
 comes. One with few user records may wait longer. User records keep their order.
-
-State: the open aggregates, a heap of their deadlines, and when each shard got its last user record.
 Specification: spec/05-producer.md, PRD-15 and PRD-48.
 """
 
@@ -36,13 +34,12 @@ class Aggregator:
         self._few = self._min_count > 1 and self._patience > config.buffering_seconds
         self._last_at: dict[str, float] = {}  # by shard, if aggregates with few user records wait
 
-    def group_of(self, pending: Pending) -> object:
-        """The group: user records of different groups never share an aggregate."""
+    def _group(self, pending: Pending) -> object:
         return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
 
     def open_for(self, shard: str, pending: Pending) -> Outgoing | None:
         """The open aggregate to which ``pending`` would be added, if it fits."""
-        outgoing = self._open.get((shard, self.group_of(pending)))
+        outgoing = self._open.get((shard, self._group(pending)))
         return outgoing if outgoing is not None and outgoing.has_room(pending) else None
 
     def alone(self, shard: str | None, pending: Pending) -> Outgoing:
@@ -58,7 +55,7 @@ class Aggregator:
 
     def add(self, shard: str, pending: Pending) -> Outgoing:
         """Add a user record. Returns the Kinesis record it is in. It or the one before may be closed now."""
-        group = self.group_of(pending) if self._reshard_proof else pending.bucket
+        group = self._group(pending) if self._reshard_proof else pending.bucket
         key = (shard, group)
         outgoing = self._open.get(key)
         # PRD-15: "An aggregate MUST be closed before a user record that would take it beyond
@@ -88,7 +85,6 @@ class Aggregator:
         heapq.heappush(self._deadlines, (outgoing.deadline, self._number, outgoing))
 
     def close(self, outgoing: Outgoing) -> None:
-        """Close an open aggregate."""
         assert outgoing.shard is not None
         del self._open[outgoing.shard, outgoing.group]
         self._close(outgoing)
@@ -104,10 +100,8 @@ class Aggregator:
         return self._deadlines[0][0] if self._deadlines else None
 
     def close_due(self, now: float, urgent_below: int) -> None:
-        """Close the aggregates whose deadline has come.
-
-        User records with a number below ``urgent_below`` do not wait for others.
-        """
+        """Close the aggregates whose deadline has come; those with a user record whose number is below
+        ``urgent_below`` wait no longer."""
         while (deadline := self.deadline()) is not None and deadline <= now:
             outgoing = heapq.heappop(self._deadlines)[2]
             until = self._waits_until(outgoing, urgent_below) if outgoing.may_wait else now
@@ -118,7 +112,6 @@ class Aggregator:
                 self.close(outgoing)
 
     def _waits_until(self, outgoing: Outgoing, urgent_below: int) -> float:
-        """How long an aggregate waits for more user records after its deadline."""
         # PRD-48: "An aggregate of fewer than aggregation_min_count user records whose time has come MUST wait
         # for more, at most aggregation_max_buffered_time_ms after its first was put, if its shard had got a
         # user record not longer than that before the first; retries and a flush MUST NOT wait."
@@ -128,7 +121,6 @@ class Aggregator:
         return min(outgoing.expires_at, min(pending.accepted_at for pending in records) + self._longest)
 
     def kinesis_records(self) -> list[Outgoing]:
-        """The open aggregates."""
         return list(self._open.values())
 
     def close_all(self) -> None:

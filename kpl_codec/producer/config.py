@@ -3,30 +3,27 @@
 Values are the KPL's: sizes in bytes, times in milliseconds, which their names say. Everything else here takes
 seconds.
 A value out of range raises ConfigError with setting, value and range.
-
-Left out: min_connections, credentials_refresh_delay and log_level (boto3 has its own), and
-max_user_record_size. That one counts data without the key, so the KPL accepts records that the service
-refuses until they expire; max_record_size counts what the service counts.
 Specification: spec/05-producer.md, PRD-1 to PRD-4.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from ..errors import KplError
-from ..format.compression import COMPRESSIONS, zstd_module
+from ..format.compression import zstd_module
 from ..limits import (
     DEFAULT_MAX_RECORD_SIZE,
     LARGEST_MAX_RECORD_SIZE,
     MAX_PUT_RECORDS,
     MAX_PUT_RECORDS_SIZE,
 )
-from .kpl_properties import PASSED_OVER, TAKEN, parse_properties
 
+_LINE: Final = re.compile(r"([^=:\s]+)\s*[=:\s]\s*(.*)\Z")
 _HUGE: Final = 2**63 - 1
 
 
@@ -42,31 +39,9 @@ class ConfigError(KplError, ValueError):
     todo = "Set the named option as the text says."
 
 
-#: Lowest and highest value of each setting, the KPL's if it has the setting.
-RANGES: Final[dict[str, tuple[int, int]]] = {
-    "aggregation_max_buffered_time_ms": (0, _HUGE),
-    "aggregation_max_count": (1, _HUGE),
-    "aggregation_max_size": (64, LARGEST_MAX_RECORD_SIZE),
-    "aggregation_min_count": (1, _HUGE),
-    "collection_max_count": (1, MAX_PUT_RECORDS),
-    "collection_max_size": (52224, MAX_PUT_RECORDS_SIZE),  # the KPL allows more than the service takes
-    "connect_timeout_ms": (100, 300_000),
-    "max_connections": (1, 256),
-    "max_record_size": (DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE),
-    "rate_limit": (1, _HUGE),
-    "record_max_buffered_time_ms": (0, _HUGE),
-    "record_ttl_ms": (100, _HUGE),
-    "request_timeout_ms": (100, 600_000),
-    "max_outstanding_records": (1, _HUGE),
-    "max_outstanding_bytes": (DEFAULT_MAX_RECORD_SIZE, _HUGE),
-    "outer_key_buckets": (1, 10_000),
-}
-_CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "when_full": ("block", "fail", "drop"),
-    "ordering": ("none", "partition-key"),
-    "outer_key": ("fixed", "buckets"),
-    "compression": ("none", *COMPRESSIONS),
-}
+def _within(low: int, high: int, default: int | None) -> Any:
+    """A setting, its lowest and highest value: the KPL's if it has the setting."""
+    return field(default=default, metadata={"range": (low, high)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,29 +75,29 @@ class ProducerConfig:
     """
 
     aggregation_enabled: bool = True
-    aggregation_max_count: int = 4294967295
-    aggregation_max_size: int = 51200
-    collection_max_count: int = 500
-    collection_max_size: int = 5242880
-    connect_timeout_ms: int = 6000
-    request_timeout_ms: int = 6000
-    max_connections: int = 24
+    aggregation_max_count: int = _within(1, _HUGE, 4294967295)
+    aggregation_max_size: int = _within(64, LARGEST_MAX_RECORD_SIZE, 51200)
+    collection_max_count: int = _within(1, MAX_PUT_RECORDS, 500)
+    collection_max_size: int = _within(52224, MAX_PUT_RECORDS_SIZE, 5242880)
+    connect_timeout_ms: int = _within(100, 300_000, 6000)
+    request_timeout_ms: int = _within(100, 600_000, 6000)
+    max_connections: int = _within(1, 256, 24)
     fail_if_throttled: bool = False
-    rate_limit: int = 150
-    record_max_buffered_time_ms: int = 100
-    record_ttl_ms: int = 30000
-    max_record_size: int | None = None
-    max_outstanding_records: int = 100_000
-    max_outstanding_bytes: int = 128 * 1024 * 1024
+    rate_limit: int = _within(1, _HUGE, 150)
+    record_max_buffered_time_ms: int = _within(0, _HUGE, 100)
+    record_ttl_ms: int = _within(100, _HUGE, 30000)
+    max_record_size: int | None = _within(DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE, None)
+    max_outstanding_records: int = _within(1, _HUGE, 100_000)
+    max_outstanding_bytes: int = _within(DEFAULT_MAX_RECORD_SIZE, _HUGE, 128 * 1024 * 1024)
     when_full: Literal["block", "fail", "drop"] = "block"
     ordering: Literal["none", "partition-key"] = "none"
     reshard_proof: bool = False
     outer_key: Literal["fixed", "buckets"] = "fixed"
-    outer_key_buckets: int = 10
+    outer_key_buckets: int = _within(1, 10_000, 10)
     ignore_keys: bool = False
     adaptive_partitioning: bool = True
-    aggregation_min_count: int = 1
-    aggregation_max_buffered_time_ms: int = 0
+    aggregation_min_count: int = _within(1, _HUGE, 1)
+    aggregation_max_buffered_time_ms: int = _within(0, _HUGE, 0)
     compression: Literal["none", "gzip", "zlib", "zstd"] = "none"
 
     def __post_init__(self) -> None:
@@ -148,22 +123,20 @@ class ProducerConfig:
     def from_kpl_properties(cls, properties: str | Mapping[str, object], **settings: Any) -> ProducerConfig:
         """The settings of a KPL configuration: the text of its properties file, or names and values.
 
-        Names as the KPL writes them, in any case (RecordTtl, recordTtl). Settings of the KPL that do not
-        exist here are ignored (see `kpl_codec.producer.kpl_properties`); names that the KPL does not have are
-        ignored with a warning. ``settings``: more of them under their names here; they go before the
-        configuration's. Raises ConfigError for a value out of range.
+        Names as the KPL writes them, in any case (RecordTtl, recordTtl). Those that are no setting here
+        are ignored, with one warning that names them. ``settings``: more of them under their names here; they
+        go before the configuration's. Raises ConfigError for a value out of range.
         """
-        given = parse_properties(properties) if isinstance(properties, str) else properties
-        ours = {field.name.removesuffix("_ms").replace("_", ""): field.name for field in fields(cls)}
-        for name, value in given.items():
-            key = name.replace("_", "").lower()
-            # PRD-45: "A configuration of the KPL MUST give the same settings here; a name that the KPL does
-            # not have MUST be ignored with a warning."
-            if key in TAKEN:
-                settings.setdefault(ours[key], _typed(value))
-            elif key not in PASSED_OVER:
-                warnings.warn(f"the KPL has no setting {name!r}: it is ignored", stacklevel=2)
-        return cls(**settings)
+        given = _properties(properties) if isinstance(properties, str) else properties
+        ours = {one.name.removesuffix("_ms").replace("_", ""): one.name for one in fields(cls)}
+        named = {name: ours.get(name.replace("_", "").lower()) for name in given}
+        # PRD-45: "A configuration of the KPL MUST give the same settings here; what is no setting here MUST
+        # be ignored with a warning."
+        ignored = [name for name, setting in named.items() if setting is None]
+        if ignored:
+            warnings.warn(f"no settings here, so they are ignored: {', '.join(ignored)}", stacklevel=2)
+        taken = {setting: _typed(given[name]) for name, setting in named.items() if setting is not None}
+        return cls(**{**taken, **settings})
 
     @property
     def known_record_size(self) -> int:
@@ -172,7 +145,6 @@ class ProducerConfig:
 
     @property
     def ttl_seconds(self) -> float:
-        """``record_ttl_ms`` in seconds."""
         return self.record_ttl_ms / 1000
 
     @property
@@ -199,15 +171,25 @@ class ProducerConfig:
         # is milliseconds), its defaults and its ranges, but no range beyond what the service takes."
         if name in RANGES:
             low, high = RANGES[name]
-            if name == "max_record_size" and value is None:
-                return
-            if type(value) is not int or not low <= value <= high:
-                raise ConfigError(setting=name, value=value, expected=f"an integer from {low} to {high}")
+            fits = type(value) is int and low <= value <= high
+            expected = f"an integer from {low} to {high}"
         elif name in _CHOICES:
-            if value not in _CHOICES[name]:
-                raise ConfigError(setting=name, value=value, expected=f"one of {', '.join(_CHOICES[name])}")
-        elif type(value) is not bool:
-            raise ConfigError(setting=name, value=value, expected="True or False")
+            fits, expected = value in _CHOICES[name], f"one of {', '.join(_CHOICES[name])}"
+        else:
+            fits, expected = type(value) is bool, "True or False"
+        if not fits and not (name == "max_record_size" and value is None):
+            raise ConfigError(setting=name, value=value, expected=expected)
+
+
+#: Lowest and highest value of the settings that are numbers, and the words of the others.
+RANGES: Final[dict[str, tuple[int, int]]] = {
+    one.name: one.metadata["range"] for one in fields(ProducerConfig) if one.metadata
+}
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    name: get_args(hint)
+    for name, hint in get_type_hints(ProducerConfig).items()
+    if get_origin(hint) is Literal
+}
 
 
 def _typed(value: object) -> object:
@@ -216,3 +198,15 @@ def _typed(value: object) -> object:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     return int(text) if text.isascii() and text.isdigit() else value
+
+
+def _properties(text: str) -> dict[str, str]:
+    """The names and values of a Java properties file, as far as the KPL's settings need it: comments,
+    ``=``, ``:`` or a blank between name and value, lines continued with a backslash."""
+    settings: dict[str, str] = {}
+    for line in map(str.strip, re.sub(r"\\\r?\n\s*", "", text).splitlines()):
+        if line and line[0] not in "#!":
+            match = _LINE.match(line)
+            name, value = match.groups() if match else (line, "")
+            settings[name] = value.strip()
+    return settings

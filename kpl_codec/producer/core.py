@@ -21,20 +21,22 @@ Specification: spec/05-producer.md, PRD-6 to PRD-32.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
-from ..ledger import Kind, Row, digest_of
+from ..ledger import digest_of
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
 from .answers import Entry, parse_max_record_size, parse_put_records
 from .config import ProducerConfig
-from .failures import Failures, Fate, Flight, note
+from .failures import Failures, Fate, note
 from .kinesis_record import Outgoing, PutRecordsRequest, build_all
-from .ledger import Ledger, deliver, undelivered
+from .ledger import StoredRows
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, MAY_BE_STORED, Attempt, outcome_of
+from .outcomes import ACTIONS, Attempt, outcome_of
 from .partitioner import Chance
-from .pending import Pending, Preparation, ProducerClosed
+from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
+from .results import deliver, undelivered
 from .send_queue import EXPIRY_STEP, SendQueue
 from .verdicts import Verdicts
 
@@ -42,7 +44,8 @@ from .verdicts import Verdicts
 class ProducerCore:
     """All of the producer except waiting and calling.
 
-    ``noted``: give `rows` for a ledger.
+    ``accepted``: how many user records were, the last has this ``number``; ``outstanding``, with bytes: those
+    that have not ended. ``noted``: keep ``rows`` for a ledger.
     ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a random number of
     0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets measurements. All times are
     seconds of one monotonic clock. Not thread-safe, except `prepare`.
@@ -65,12 +68,12 @@ class ProducerCore:
         self._map_wait = config.ttl_seconds / 10
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
-        self._ledger = Ledger(config, ages=self._observed)
-        self._noted = noted
-        self._rows: list[tuple[Kind, str, str, int, float, bytes]] = []
+        self.accepted = self.outstanding = self.outstanding_bytes = 0
+        self._results: list[Pending] = []
+        self.rows = StoredRows() if noted else None
         self._meter = Meter(observe)
         self._chance = chance
-        self._failures = Failures(config)
+        self._failures = Failures(config, live)
         self._requests = 0
         self._closed = False
         self._make_places()
@@ -81,44 +84,35 @@ class ProducerCore:
         self._order = StrictOrder(config.ttl_seconds * EXPIRY_STEP) if strict else None
         self._placer = Placer(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
-        self._in_flight: dict[int, Flight] = {}
+        self._in_flight: dict[int, list[Outgoing]] = {}
         self._verdicts = Verdicts(config, live)
 
     # -- records in ---------------------------------------------------------------------------
 
-    def start(self, now: float) -> None:
-        """Request the first shard map. Records may be accepted before it comes."""
-        self.live.refresh(now)
-
-    @property
-    def accepted(self) -> int:
-        """How many user records were accepted; the last one has this ``number``."""
-        return self._ledger.accepted
-
-    @property
-    def outstanding(self) -> int:
-        """How many accepted user records have no result yet, or wait in `results`."""
-        return self._ledger.outstanding
-
-    def accept(self, pending: Pending, now: float, put_at: float | None = None) -> float:
+    def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
         """Take a user record (from `prepare`). Its result comes from `results`, exactly once.
 
-        ``put_at``: when its caller put it, ``now`` if not given. Returns when to call `requests` for it.
+        ``put_at``: when its caller put it, ``now`` if not given.
         Raises ProducerFull or ProducerClosed; then nothing was accepted.
         """
         if self._closed:
             raise ProducerClosed(code="closed")
+        # PRD-7: "At no time MUST more than max_outstanding_records user records, or more than
+        # max_outstanding_bytes of data and partition keys, be held."
+        config, size = self.config, self.outstanding_bytes + pending.size
+        if self.outstanding >= config.max_outstanding_records or size > config.max_outstanding_bytes:
+            raise ProducerFull(records=self.outstanding, bytes=self.outstanding_bytes)
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
-        self._ledger.accept(pending, put_at)
+        self._count(pending, put_at)
         pending.expires_at = put_at + self._ttl
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
         # put, neither for those of its aggregate nor for other shards' in its request."
         pending.deadline = put_at + self._aggregating
         pending.map_deadline = put_at + self._map_wait
         if self._observed:
-            self._meter.accepted()
+            self._meter.accepted(put_at)
         order = self._order
         if pending.keyless:
             self._place_keyless(pending, now)
@@ -126,16 +120,21 @@ class ProducerCore:
             self._placer.place(pending, now)
         elif order.is_held(pending) or not self._place_in_order(order, pending, now):
             order.hold(pending)
-        if not self._placer.closed:
-            return pending.deadline
-        self._queue_closed()
-        return now
+        if self._placer.closed:
+            self._queue_closed()
 
     def drop(self, pending: Pending, now: float) -> None:
         """Take a user record for which there is no room: it ends at once, as dropped."""
-        self._ledger.accept(pending, now, dropped=True)
+        self._count(pending, now)
+        self._meter.accepted(now)
         self._meter.failed("dropped")
-        self._ledger.end([undelivered(self.config, pending, "dropped")])
+        self._take_results([undelivered(self.config, pending, "dropped")])
+
+    def _count(self, pending: Pending, put_at: float) -> None:
+        pending.accepted_at = put_at
+        pending.number = self.accepted = self.accepted + 1
+        self.outstanding += 1
+        self.outstanding_bytes += pending.size
 
     def flush(self) -> None:
         """Send everything accepted so far, retries included, without waiting for more."""
@@ -151,20 +150,17 @@ class ProducerCore:
         """Give up: everything outstanding fails as closed. Later answers are ignored."""
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
         self._closed = True
-        for flight in self._in_flight.values():
-            for outgoing in flight.kinesis_records:
-                attempt = flight.attempt(outgoing, Entry("no-answer"), now)
-                self._note(outgoing, attempt)
-                note(outgoing, attempt)
-                self._meter.failed("no-answer")
-        for parked in self._verdicts.parked:
-            self._note(parked.outgoing, parked.attempt)
-            note(parked.outgoing, parked.attempt)
-            self._meter.failed(parked.attempt.outcome)
+        lost = [(one, one.attempt(Entry("no-answer"), now)) for one in self._flying()]
+        lost += [(parked.outgoing, parked.attempt) for parked in self._verdicts.parked]
+        for outgoing, attempt in lost:
+            if self.rows is not None:
+                self.rows.note(outgoing, attempt)
+            note(outgoing, attempt)
+            self._meter.failed(attempt.outcome)
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
         self._make_places()
-        self._ledger.end([undelivered(self.config, pending, "closed") for pending in everything])
+        self._take_results([undelivered(self.config, pending, "closed") for pending in everything])
 
     def _places(self) -> Iterator[list[Pending]]:
         """All outstanding user records, place by place."""
@@ -173,15 +169,19 @@ class ProducerCore:
         # or waiting for a verdict."
         yield list(self._order.held()) if self._order is not None else []
         yield from self._placer.places()
-        yield from (outgoing.records for outgoing in self._queue.kinesis_records())
-        yield from (one.records for flight in self._in_flight.values() for one in flight.kinesis_records)
-        yield from (parked.outgoing.records for parked in self._verdicts.parked)
+        parked = [parked.outgoing for parked in self._verdicts.parked]
+        for outgoing in chain(self._queue.kinesis_records(), self._flying(), parked):
+            yield outgoing.records
+
+    def _flying(self) -> Iterator[Outgoing]:
+        """The Kinesis records of calls under way."""
+        return chain.from_iterable(self._in_flight.values())
 
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
         if self._placer.needs_queues:
-            self._placer.update_queues(self._queue.queued())
+            self._placer.partitioner.update_queues(self._queue.queued())
         self._placer.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
@@ -221,10 +221,10 @@ class ProducerCore:
         """The calls to make now. Also does all that is due at ``now``."""
         again = self._placer.take_waiting(now)
         for parked in self._verdicts.take_due(now):
-            again += self._failed(parked.outgoing, parked.attempt, now)
+            again += self._ended(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
-            self._ledger.end([undelivered(self.config, pending, "expired") for pending in expired])
+            self._take_results([undelivered(self.config, pending, "expired") for pending in expired])
         self._place_again(again, now)
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
@@ -238,20 +238,21 @@ class ProducerCore:
             if kinesis_records is None:
                 break
             for outgoing in kinesis_records:
-                if outgoing.expires_at <= now:
-                    self._expire(outgoing.take_expired(now), now)
+                self._expire(outgoing.take_expired(now), now)
             kinesis_records = [outgoing for outgoing in kinesis_records if outgoing.records]
             if not kinesis_records:
                 continue  # all have expired
             self._requests += 1
-            self._in_flight[self._requests] = Flight(kinesis_records, now, self.live.generation)
+            self._in_flight[self._requests] = kinesis_records
+            for outgoing in kinesis_records:
+                outgoing.sent_at, outgoing.generation = now, self.live.known.generation
             entries = build_all(kinesis_records)
-            if self._noted:
+            if self.rows is not None:
                 for outgoing, entry in zip(kinesis_records, entries, strict=True):
                     outgoing.digest = digest_of(entry["PartitionKey"], entry["Data"])
             calls.append(PutRecordsRequest(self._requests, entries))
             self._meter.sent(kinesis_records, now)
-        self._meter.levels(self.outstanding, self._ledger.oldest_put_at, now)
+        self._meter.levels(self.outstanding, now)
         return calls
 
     def timer(self) -> float | None:
@@ -282,18 +283,8 @@ class ProducerCore:
                 self.preparation.learn_size(max_size)
             self._map_answered(self.live.receive(request, answer, now), now)
             return
-        flight = self._landed(request, now)
-        if flight is None:
-            return
-        entries = parse_put_records(answer, len(flight.kinesis_records))
-        if entries is None:
-            self._all_failed(flight, Entry("count-mismatch", code="CountMismatch"), now)
-            return
-        again: list[Pending] = []
-        for outgoing, entry in zip(flight.kinesis_records, entries, strict=True):
-            again += self._answered(outgoing, entry, flight, now)
-        self._queue.answered(flight.kinesis_records, entries, flight.started_at, now)
-        self._place_again(again, now)
+        landed = self._landed(request, now)
+        self._answered(landed, parse_put_records(answer, len(landed)), now)
 
     def fail(
         self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool
@@ -302,8 +293,8 @@ class ProducerCore:
         if isinstance(request, Request):
             self._map_answered(self.live.fail(request, failure, now), now)
             return
-        flight = self._landed(request, now)
-        if flight is None:
+        landed = self._landed(request, now)
+        if not landed:
             return
         outcome = outcome_of(failure.code, answered=answered)
         if failure.code == "ResourceNotFoundException":
@@ -311,38 +302,46 @@ class ProducerCore:
         if ACTIONS[outcome] == "isolate":
             # (Without its text, which may repeat data and keys.)
             self._queue.refused_as_invalid(now)
-            for _ in flight.kinesis_records:
+            for _ in landed:
                 self._meter.failed(failure.code)
-            same_life = flight.generation == self.live.generation
-            open_shards = frozenset(self.live.predicted_shards if same_life else ())
-            self._place_again(self._move(self._failures.invalid(flight, failure.code, now, open_shards)), now)
+            self._place_again(self._move(self._failures.invalid(landed, failure.code, now)), now)
         else:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
-            self._all_failed(flight, entry, now)
+            self._answered(landed, [entry] * len(landed), now)
 
-    def _landed(self, request: PutRecordsRequest, now: float) -> Flight | None:
-        """The records in flight with ``request``; None if they were given up."""
-        flight = self._in_flight.pop(request.number, None)
-        if flight is not None:
-            self._meter.answered(now - flight.started_at)
-        return flight
+    def _landed(self, request: PutRecordsRequest, now: float) -> list[Outgoing]:
+        """The Kinesis records in flight with ``request``; none if they were given up."""
+        landed = self._in_flight.pop(request.number, [])
+        if landed:
+            self._meter.observe("RequestTime", (now - landed[0].sent_at) * 1000, {})
+        return landed
 
-    def _all_failed(self, flight: Flight, entry: Entry, now: float) -> None:
+    def _answered(self, kinesis_records: list[Outgoing], entries: list[Entry], now: float) -> None:
         again: list[Pending] = []
-        for outgoing in flight.kinesis_records:
-            attempt = flight.attempt(outgoing, entry, now)
-            again += self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
-        entries = [entry] * len(flight.kinesis_records)
-        self._queue.answered(flight.kinesis_records, entries, flight.started_at, now)
+        for outgoing, entry in zip(kinesis_records, entries, strict=True):
+            again += self._answered_one(outgoing, entry, now)
+        self._queue.answered(kinesis_records, entries, now)
         self._place_again(again, now)
 
-    def _failed(
-        self, outgoing: Outgoing, attempt: Attempt, now: float, *, stays: bool = False
-    ) -> Sequence[Pending]:
-        """One Kinesis record was not delivered; returns the user records to place again."""
-        self._note(outgoing, attempt)
+    def _answered_one(self, outgoing: Outgoing, entry: Entry, now: float) -> Sequence[Pending]:
+        attempt = outgoing.attempt(entry, now)
+        if attempt.outcome == "delivered":
+            attempt = self._verdicts.judge(outgoing, attempt, now)
+            if attempt.outcome == "placement-unknown":
+                return ()
+        return self._ended(outgoing, attempt, now)
+
+    def _ended(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
+        """An attempt has its outcome; returns the user records to place again."""
+        if self.rows is not None:
+            self.rows.note(outgoing, attempt)
+        if attempt.outcome == "delivered":
+            deliver(outgoing.records, attempt)
+            self._end(outgoing.records)
+            self._meter.delivered(outgoing, attempt.shard_id or "")
+            return ()
         self._meter.failed(attempt.code or attempt.outcome)
-        return self._move(self._failures.failed(outgoing, attempt, now, stays=stays))
+        return self._move(self._failures.failed(outgoing, attempt, now))
 
     def _move(self, fate: Fate) -> Sequence[Pending]:
         """Do what is to become of failed Kinesis records; returns the user records to place again."""
@@ -353,49 +352,22 @@ class ProducerCore:
             self._queue.isolate(kinesis_records)
         return fate.again
 
-    def _answered(self, outgoing: Outgoing, entry: Entry, flight: Flight, now: float) -> Sequence[Pending]:
-        """Handles the outcome of one Kinesis record; returns the user records to place again."""
-        attempt = flight.attempt(outgoing, entry, now)
-        if attempt.outcome != "delivered":
-            return self._failed(outgoing, attempt, now, stays=self._stays(outgoing, flight))
-        attempt = self._verdicts.judge(outgoing, attempt, flight.generation, now)
-        if attempt.outcome == "placement-unknown":
-            return ()
-        return self._judged(outgoing, attempt, now)
-
-    def _stays(self, outgoing: Outgoing, flight: Flight) -> bool:
-        """Whether the map would send a Kinesis record as it was sent before."""
-        live = self.live
-        if outgoing.shard is None:  # one user record
-            return live.predict(outgoing.lowest) is None and not live.map_may_come
-        return flight.generation == live.generation and live.trusts(outgoing.shard)
-
-    def _judged(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
-        """Handles the verdict on a stored Kinesis record; returns the user records to place again."""
-        if attempt.outcome != "delivered":
-            return self._failed(outgoing, attempt, now)
-        self._note(outgoing, attempt)
-        deliver(outgoing.records, attempt)
-        self._end(outgoing.records)
-        self._meter.delivered(outgoing, attempt.shard_id or "")
-        return ()
-
     def _map_answered(self, outcome: MapChanged | RefreshFailed | None, now: float) -> None:
         if outcome is None:
             return
         if isinstance(outcome, RefreshFailed):
-            self._meter.map_failed(outcome.error.code)
+            self._meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []
         if isinstance(outcome, MapChanged) or outcome.learnt:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
             # predicted and aggregated anew."
             # In another life of the stream the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
-            still_open = frozenset(() if recreated else self.live.predicted_shards)
+            still_open = frozenset(() if recreated else self.live.known.routes.shard_ids)
             for outgoing in self._placer.map_changed(still_open) + self._queue.take_others(still_open):
                 moved += outgoing.records
             for outgoing, attempt in self._verdicts.map_changed():
-                moved += self._judged(outgoing, attempt, now)
+                moved += self._ended(outgoing, attempt, now)
         if not self.live.map_may_come:
             moved += self._placer.take_waiting()
         self._place_again(moved, now)
@@ -404,34 +376,18 @@ class ProducerCore:
 
     def results(self) -> list[Pending]:
         """The user records that have ended since the last call, each with its ``result``."""
-        return self._ledger.take_results()
-
-    def rows(self, offset: float) -> list[Row]:
-        """What was or may be stored since the last call, for a ledger. ``offset``: seconds from the
-        producer's clock to 1970's."""
-        rows, self._rows = self._rows, []
-        return [
-            Row(kind, shard_id, number, count, int((at + offset) * 1000), digest)
-            for kind, shard_id, number, count, at, digest in rows
-        ]
-
-    def _note(self, outgoing: Outgoing, attempt: Attempt) -> None:
-        """An attempt has ended; called before its user records leave it."""
-        # AUD-1: "Of each attempt that has stored a Kinesis record, or may have, a producer's ledger MUST have
-        # a row: where it is, how many user records it has, and its digest."
-        if not self._noted or attempt.outcome not in MAY_BE_STORED:
-            return
-        number = attempt.sequence_number
-        delivered = attempt.outcome == "delivered"
-        kind: Kind = "delivered" if delivered else "unanswered" if number is None else "again"
-        shard_id = attempt.shard_id or attempt.predicted_shard or ""
-        records = outgoing.records
-        self._rows.append(
-            (kind, shard_id, number or "", len(records), records[0].accepted_at, outgoing.digest)
-        )
+        results, self._results = self._results, []
+        return results
 
     def _end(self, ended: Sequence[Pending]) -> None:
         """User records have ended that were not held behind their keys."""
-        self._ledger.end(ended)
+        self._take_results(ended)
         if self._order is not None:
             self._order.ended(ended)
+
+    def _take_results(self, ended: Sequence[Pending]) -> None:
+        self.outstanding -= len(ended)
+        self.outstanding_bytes -= sum([pending.size for pending in ended])
+        if self._observed:
+            self._meter.ended(ended)
+        self._results += ended

@@ -8,28 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..shards.live_shard_map import LiveShardMap
 from .answers import Entry
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
-from .ledger import undelivered
 from .outcomes import ACTIONS, NO_HISTORY, Attempt
 from .pending import Pending
+from .results import undelivered
 
 #: After so many misplacements a user record is sent alone: no consumer drops a bare record.
 MISPLACEMENTS_BEFORE_ALONE = 2
-
-
-class Flight(NamedTuple):
-    """A PutRecords call under way. ``generation``: that of the map when it was sent."""
-
-    kinesis_records: list[Outgoing]
-    started_at: float
-    generation: int
-
-    def attempt(self, outgoing: Outgoing, entry: Entry, now: float) -> Attempt:
-        """The attempt that this call was for one of its Kinesis records."""
-        outcome, *facts = entry
-        return Attempt(outcome, self.started_at, now, outgoing.shard, *facts)
 
 
 class Fate(NamedTuple):
@@ -54,24 +42,20 @@ def note(outgoing: Outgoing, attempt: Attempt) -> None:
 
 
 class Failures:
-    """The rules, with the times of a configuration. No state."""
+    """The rules, with the times of a configuration and the map. No state."""
 
-    def __init__(self, config: ProducerConfig) -> None:
-        self._config = config
-        self._fail_if_throttled = config.fail_if_throttled
-        self._ttl = config.ttl_seconds
+    def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
+        self._config, self._live = config, live
         self._aggregating = config.buffering_seconds / 2 - config.collecting_seconds
 
-    def failed(self, outgoing: Outgoing, attempt: Attempt, now: float, *, stays: bool = False) -> Fate:
-        """One Kinesis record was not delivered. ``stays``: the map would send it as it is."""
+    def failed(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Fate:
+        """One Kinesis record was not delivered."""
         note(outgoing, attempt)
-        action = ACTIONS[attempt.outcome]
-        if action == "fail" or (attempt.outcome == "throttled" and self._fail_if_throttled):
-            outcome, code = attempt.outcome, attempt.code
-            return Fate([undelivered(self._config, one, outcome, code) for one in outgoing.records])
-        expired = outgoing.take_expired(now) if outgoing.expires_at <= now else []
-        ended = [undelivered(self._config, pending, "expired") for pending in expired]
-        if action == "back-off" and stays:
+        outcome, action = attempt.outcome, ACTIONS[attempt.outcome]
+        if action == "fail" or (outcome == "throttled" and self._config.fail_if_throttled):
+            return Fate([undelivered(self._config, one, outcome, attempt.code) for one in outgoing.records])
+        ended = [undelivered(self._config, one, "expired") for one in outgoing.take_expired(now)]
+        if action == "back-off" and self._stays(outgoing):
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it."
             return Fate(ended, unchanged=[outgoing] if outgoing.records else ())
@@ -80,25 +64,32 @@ class Failures:
         deadline = now + self._aggregating
         for pending in outgoing.records:
             pending.deadline = min(deadline, pending.expires_at)
-            pending.map_deadline = min(now + self._ttl / 10, pending.expires_at)
+            pending.map_deadline = min(now + self._config.ttl_seconds / 10, pending.expires_at)
             # PRD-31: "A user record that was misplaced twice MUST be sent alone."
             if pending.history and pending.history.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
                 pending.alone, pending.wrap = True, pending.must_wrap
         return Fate(ended, outgoing.records)
 
-    def invalid(self, flight: Flight, code: str, now: float, open_shards: frozenset[str]) -> Fate:
+    def _stays(self, outgoing: Outgoing) -> bool:
+        """Whether the map would send a Kinesis record as it was sent before."""
+        live = self._live
+        if outgoing.shard is None:  # one user record
+            return live.predict(outgoing.lowest) is None and not live.map_may_come
+        return outgoing.generation == live.known.generation and live.trusts(outgoing.shard)
+
+    def invalid(self, kinesis_records: list[Outgoing], code: str, now: float) -> Fate:
         """The service refused a whole call as invalid: find the invalid record by halving.
 
         One bad record must not fail 499 good ones. First halves are sent, then single Kinesis records, then
         the user records of an aggregate one by one. A record that is refused alone fails.
-        ``open_shards``: for which a Kinesis record may be sent as it is.
         """
-        kinesis_records = flight.kinesis_records
-        if len(kinesis_records) == 1 and len(kinesis_records[0].records) == 1:
-            only = kinesis_records[0]
-            return self.failed(only, flight.attempt(only, Entry("refused", code=code), now), now)
+        first = kinesis_records[0]
+        if len(kinesis_records) == 1 and len(first.records) == 1:
+            return self.failed(first, first.attempt(Entry("refused", code=code), now), now)
         for outgoing in kinesis_records:
-            note(outgoing, flight.attempt(outgoing, Entry("invalid", code=code), now))
+            note(outgoing, outgoing.attempt(Entry("invalid", code=code), now))
+        same_life = first.generation == self._live.known.generation
+        open_shards = frozenset(self._live.known.routes.shard_ids if same_life else ())
         again: list[Pending] = []
         # PRD-32: what was meant for a shard that has closed since is placed anew; its next request is halved.
         halved: list[Outgoing] = []

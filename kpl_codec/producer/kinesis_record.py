@@ -11,6 +11,8 @@ from ..errors import AggregateFull
 from ..format.codec import AggregatedRecordBuilder, build_many
 from ..format.hash_keys import format_hash_key
 from ..ledger import NO_DIGEST
+from .answers import Entry
+from .outcomes import Attempt
 from .pending import Pending
 
 
@@ -24,17 +26,17 @@ class PutRecordsRequest(NamedTuple):
 class Outgoing:
     """A Kinesis record to send: user records of one predicted shard, or a single one.
 
-    ``lowest`` and ``highest``: the smallest and largest effective hash key in it. All its user records
-    are in a shard's range if and only if these two are. ``closed``: nothing may be added any more.
+    ``lowest`` and ``highest``: the smallest and largest effective hash key in it. ``closed``: nothing may be
+    added any more.
     ``may_wait``: it may wait for more user records after its deadline; ``waited``: it has begun to.
-    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``digest``: of what was sent,
-    see `kpl_codec.ledger`. ``deadline`` and
-    ``expires_at``: the earliest of its user records, in seconds.
+    ``max_size``: the bytes it may have as an aggregate, the outer key left out. ``deadline``, ``expires_at``:
+    the earliest of its user records, in seconds. Of the last attempt: ``sent_at``, the ``generation`` of the
+    map then, the ``digest`` of what was sent (`kpl_codec.ledger`).
     """
 
     __slots__ = (
-        "aggregate", "closed", "deadline", "digest", "expires_at", "group", "highest", "lowest", "may_wait",
-        "outer_key", "records", "shard", "waited",
+        "aggregate", "closed", "deadline", "digest", "expires_at", "generation", "group", "highest", "lowest",
+        "may_wait", "outer_key", "records", "sent_at", "shard", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +47,7 @@ class Outgoing:
         self.outer_key = outer_key
         self.closed = self.may_wait = self.waited = False
         self.digest = NO_DIGEST
+        self.sent_at, self.generation = 0.0, 0
         self._begin(first)
         self.aggregate.max_size = max_size
 
@@ -81,6 +84,8 @@ class Outgoing:
 
     def take_expired(self, now: float) -> list[Pending]:
         """Take the user records whose time to live is over. Without any left it must not be sent."""
+        if self.expires_at > now:
+            return []
         expired = [pending for pending in self.records if pending.expires_at <= now]
         left = [pending for pending in self.records if pending.expires_at > now]
         self.records = []
@@ -90,9 +95,13 @@ class Outgoing:
                 self.add(pending)  # they have fitted with more beside them
         return expired
 
+    def attempt(self, entry: Entry, now: float) -> Attempt:
+        """The attempt that has ended as ``entry`` says."""
+        outcome, *facts = entry
+        return Attempt(outcome, self.sent_at, now, self.shard, *facts)
+
     @property
     def aggregated(self) -> bool:
-        """Whether it is written as an aggregated record."""
         # PRD-12: "A lone user record MUST be sent bare, but for PRD-13 and PRD-14."
         # PRD-13: "A lone user record whose data starts like an aggregated record MUST be sent as an aggregate
         # of one: sent bare, consumers would open it."
@@ -102,12 +111,10 @@ class Outgoing:
 
     @property
     def partition_key(self) -> str:
-        """Its partition key in PutRecords."""
         return self.outer_key if self.aggregated else self.records[0].record.partition_key
 
     @property
     def data_size(self) -> int:
-        """Bytes of the data that `build` writes."""
         return self.aggregate.size if self.aggregated else len(self.records[0].record.data)
 
     @property
@@ -115,13 +122,9 @@ class Outgoing:
         """The bytes that the service counts: data and outer partition key."""
         return self.data_size + len(self.partition_key.encode())
 
-    def build(self) -> dict[str, Any]:
-        """The entry of a PutRecords request: Data, PartitionKey, ExplicitHashKey."""
-        return build_all([self])[0]
-
 
 def build_all(kinesis_records: list[Outgoing]) -> list[dict[str, Any]]:
-    """The entries of a PutRecords request. All aggregates are encoded together."""
+    """The entries of a PutRecords request: Data, PartitionKey, ExplicitHashKey."""
     frames = iter(build_many(outgoing.aggregate for outgoing in kinesis_records if outgoing.aggregated))
     # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
     # hash key, a lone record under its own."

@@ -32,17 +32,13 @@ INCREASE: Final = 0.05
 
 
 class TokenBucket:
-    """``rate`` tokens a second, at most ``capacity`` of them; full at first. Time is an argument.
-
-    ``share``: the part of rate and capacity in use now.
-    """
+    """``rate`` tokens a second, at most ``capacity`` of them; full at first. ``share``: the part of both in
+    use now."""
 
     __slots__ = ("_at", "_tokens", "capacity", "rate", "share")
 
     def __init__(self, rate: float, capacity: float) -> None:
-        self.rate = rate
-        self.capacity = capacity
-        self.share = 1.0
+        self.rate, self.capacity, self.share = rate, capacity, 1.0
         self._tokens = capacity
         self._at: float | None = None
 
@@ -120,14 +116,11 @@ class Lane:
 
     def keep(self, kinesis_records: Iterable[Outgoing]) -> None:
         """Keep only these, which are some of the queue in its order."""
-        first = self.queue[0]
         self.queue = deque(kinesis_records)
-        if not self.queue or self.queue[0] is not first:
-            self.next_at = float("-inf")
+        self.next_at = float("-inf")
 
     def answered(self, outcomes: Set[Outcome], sent_at: float, now: float) -> None:
-        """Take the outcomes of Kinesis records sent to this shard at ``sent_at``: DELIVERED, or failures to
-        back off from."""
+        """Take the outcomes of Kinesis records sent to this shard at ``sent_at``: delivered, or failures."""
         if "throttled" in outcomes:
             self._slow_down(sent_at, now)
         stored = "delivered" in outcomes

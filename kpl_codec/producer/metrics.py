@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +10,7 @@ from .outcomes import NO_HISTORY
 
 if TYPE_CHECKING:
     from .kinesis_record import Outgoing
+    from .pending import Pending
 
 #: ``observe(name, value, attributes)``.
 Observe = Callable[[str, float, Mapping[str, str]], None]
@@ -48,22 +50,27 @@ class Meter:
     """Calls ``observe`` with the metrics above."""
 
     def __init__(self, observe: Observe | None) -> None:
-        self._observe = observe or _ignore
+        self.observe = observe or _ignore
         self._outstanding = 0  # as it was told last
+        self._put_in = Counter[int]()  # how many are outstanding, by the tenth of a second of their put
 
-    def accepted(self) -> None:
-        self._observe("UserRecordsReceived", 1, {})
+    def accepted(self, put_at: float) -> None:
+        self.observe("UserRecordsReceived", 1, {})
+        self._put_in[int(put_at * 10)] += 1
 
-    def levels(self, outstanding: int, oldest_at: float | None, now: float) -> None:
+    def ended(self, ended: Sequence[Pending]) -> None:
+        self._put_in -= Counter([int(pending.accepted_at * 10) for pending in ended])
+
+    def levels(self, outstanding: int, now: float) -> None:
         """Called every turn: so an idle producer has told that nothing is outstanding."""
         if outstanding or self._outstanding:
-            age = max(0.0, now - oldest_at) if oldest_at is not None else 0.0
-            self._observe("UserRecordsPending", outstanding, {})
-            self._observe("OldestUserRecordAge", age * 1000, {})
+            age = max(0.0, now - min(self._put_in, default=now * 10) / 10)
+            self.observe("UserRecordsPending", outstanding, {})
+            self.observe("OldestUserRecordAge", age * 1000, {})
         self._outstanding = outstanding
 
     def sent(self, kinesis_records: Sequence[Outgoing], now: float) -> None:
-        observe = self._observe
+        observe = self.observe
         if observe is _ignore:
             return
         observe("KinesisRecordsPerPutRecordsRequest", len(kinesis_records), {})
@@ -76,18 +83,12 @@ class Meter:
                 if not pending.history:
                     observe("BufferingTime", (now - pending.accepted_at) * 1000, {})
 
-    def answered(self, seconds: float) -> None:
-        self._observe("RequestTime", seconds * 1000, {})
-
     def failed(self, code: str) -> None:
-        self._observe("ErrorsByCode", 1, {"ErrorCode": code})
-        self._observe("AllErrors", 1, {})
-
-    def map_failed(self, code: str) -> None:
-        self._observe("ShardMapErrors", 1, {"ErrorCode": code})
+        self.observe("ErrorsByCode", 1, {"ErrorCode": code})
+        self.observe("AllErrors", 1, {})
 
     def delivered(self, outgoing: Outgoing, shard_id: str) -> None:
-        observe = self._observe
+        observe = self.observe
         if observe is _ignore:
             return
         for pending in outgoing.records:

@@ -1,13 +1,5 @@
 """Strict order: the user records of a partition key go out one after the other.
 
-    core asks                     StrictOrder
-     | is_held(key)           ──▶  whether others of the key are held already
-     | home(key)              ──▶  where the key's user records are: the next must join them there, or be held
-     | placed(pending, home)  ──▶  it is there
-     | hold(pending)          ──▶  it is held, behind the others of its key
-     | ended, come_back       ──▶  they have left their home
-     | ◀── next_held()             the first held user record of a key without a home: to be placed now
-
 A key's *home* is the Kinesis record that its user records are in, or "waiting" while they wait for a
 prediction. Later user records of the key may join its home while that is open; others are held until the
 last user record in the home has ended or is to be sent again: one that expires leaves others behind. So a key
@@ -28,10 +20,8 @@ Home = Outgoing | Literal["waiting"]
 
 
 class StrictOrder:
-    """See the module. State: the homes, how many user records of the key are in each, the held user records
-    by key (oldest first), the keys that left their home. ``expiry_step``: seconds between two looks for
-    expired ones.
-    """
+    """State: the homes, how many user records of the key are in each, the held user records by key (oldest
+    first), the keys that left their home. ``expiry_step``: seconds between two looks for expired ones."""
 
     def __init__(self, expiry_step: float) -> None:
         self._homes: dict[str, Home] = {}

@@ -31,41 +31,19 @@ from ..errors import KplError
 from ..format.records import Tag
 
 Outcome = Literal[
-    "delivered",
-    "misplaced",
-    "placement-unknown",
-    "throttled",
-    "internal",
-    "not-sent",
-    "no-answer",
-    "count-mismatch",
-    "invalid",
-    "refused",
-    "expired",
-    "closed",
-    "dropped",
-]
+    "delivered", "misplaced", "placement-unknown", "throttled", "internal", "not-sent", "no-answer",
+    "count-mismatch", "invalid", "refused", "expired", "closed", "dropped",
+]  # fmt: skip
 """What became of a user record, or of one attempt to send it; spec/05, PRD-10 to PRD-24, tells them apart."""
 
-
 #: What is done about an outcome.
-Action = Literal["succeed", "send-again", "back-off", "await-map", "isolate", "fail"]
-
-
-ACTIONS: Final[dict[Outcome, Action]] = {
+ACTIONS: Final[dict[Outcome, str]] = {
     "delivered": "succeed",
     "misplaced": "send-again",
     "placement-unknown": "await-map",
-    "throttled": "back-off",
-    "internal": "back-off",
-    "not-sent": "back-off",
-    "no-answer": "back-off",
-    "count-mismatch": "back-off",
+    **dict.fromkeys(("throttled", "internal", "not-sent", "no-answer", "count-mismatch"), "back-off"),
     "invalid": "isolate",
-    "refused": "fail",
-    "expired": "fail",
-    "closed": "fail",
-    "dropped": "fail",
+    **dict.fromkeys(("refused", "expired", "closed", "dropped"), "fail"),
 }
 
 #: How many attempts of a user record are kept.
@@ -73,14 +51,7 @@ FIRST_ATTEMPTS, LAST_ATTEMPTS = 3, 7
 
 #: After these the record may be in the stream.
 MAY_BE_STORED: Final = frozenset(
-    {
-        "delivered",
-        "misplaced",
-        "placement-unknown",
-        "internal",
-        "no-answer",
-        "count-mismatch",
-    }
+    ("delivered", "misplaced", "placement-unknown", "internal", "no-answer", "count-mismatch")
 )
 
 _BY_KIND: Final[dict[ErrorKind, Outcome]] = {
@@ -94,19 +65,15 @@ _BY_KIND: Final[dict[ErrorKind, Outcome]] = {
 
 
 def outcome_of(code: str, *, answered: bool = True) -> Outcome:
-    """The outcome for an error code of AWS or of the client.
-
-    ``answered`` False: no answer came, so the records may be stored.
-    """
+    """The outcome for an error code of AWS or of the client. ``answered`` False: no answer came."""
     return _BY_KIND[error_kind(code)] if answered else "no-answer"
 
 
 class Attempt(NamedTuple):
-    """One attempt to send a user record. Times are the producer's clock, in seconds.
-
-    ``code`` and ``message`` are those of the service's or client's error, without a message that could repeat
-    data or keys. ``shard_id`` and ``sequence_number`` are set when the service stored it, ``predicted_shard``
-    if one was predicted.
+    """One attempt to send a user record. Times are the producer's clock, in seconds. ``code`` and ``message``
+    are those of the service's or client's error, without a message that could repeat data or keys.
+    ``shard_id`` and ``sequence_number`` are set when the service stored it, ``predicted_shard`` if one was
+    predicted.
     """
 
     outcome: Outcome
@@ -146,11 +113,8 @@ NO_HISTORY: Final = History()
 
 
 class Delivery(NamedTuple):
-    """A user record is in the stream.
-
-    ``attempts``: the last one delivered. Of many only the first 3 and the last 8 are kept;
-    ``attempts_left_out`` counts the others.
-    """
+    """A user record is in the stream. ``attempts``: the last one delivered; of many only the first 3 and the
+    last 8 are kept, ``attempts_left_out`` counts the others."""
 
     shard_id: str
     sequence_number: str
@@ -175,14 +139,11 @@ class Put(NamedTuple):
 
 
 class DeliveryError(KplError):
-    """A user record was accepted and not delivered. ``outcome`` says why, ``attempts`` lists the attempts.
-    ``user_record`` is what was put.
+    """A user record was accepted and not delivered. ``outcome`` says why, ``user_record`` is what was put.
 
-    Of many attempts only the first 3 and the last 7 are kept; ``attempts_left_out`` counts the others, and
-    ``left_out_may_be_stored`` says whether one of those may have stored it.
-
-    ``code`` is the service's error code if that ended it, else the outcome. Its text contains neither data
-    nor keys.
+    ``attempts``: of many only the first 3 and the last 7; ``attempts_left_out`` counts the others, and
+    ``left_out_may_be_stored`` says whether one of those may have stored it. ``code`` is the service's error
+    code if that ended it, else the outcome. Its text contains neither data nor keys.
     """
 
     code: str = "not-delivered"
@@ -201,7 +162,7 @@ class DeliveryError(KplError):
 
     @property
     def reason(self) -> str:
-        """The code. If it expired or was given up, the code of its last attempt, if there is one."""
+        """The code; of one that expired or was given up that of its last attempt."""
         last = self.attempts[-1] if self.attempts else None
         if last is None or self.outcome not in ("expired", "closed"):
             return str(self.code)

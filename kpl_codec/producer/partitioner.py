@@ -1,12 +1,9 @@
 """Chooses the shard of a record without a key: KIP-794, uniform sticky with adaptive switching.
 
 It stays on one shard until ``sticky_size`` bytes went there, then draws another. It counts bytes, not
-batches. The old sticky partitioner changed the shard with every new batch; slow shards fill their batches
-more slowly, so they got the most records and became even slower.
-
-Chance is an argument: ``chance(n)`` gives one of 0..n-1, each equally likely. With a ``chance`` that counts
-up, the frequencies are exact, and the tests check them.
-Specification: spec/05-producer.md, PRT-1 to PRT-3, PRT-5 to PRT-8.
+batches: the old sticky partitioner changed the shard with every batch, so slow shards, whose batches fill
+more slowly, got the most records. Chance is an argument: ``chance(n)`` gives one of 0..n-1, each equally
+likely. Specification: spec/05-producer.md, PRT-1 to PRT-3, PRT-5 to PRT-8.
 """
 
 from __future__ import annotations
@@ -19,39 +16,27 @@ Chance = Callable[[int], int]
 
 
 class UniformStickyPartitioner:
-    """Draws shards for records without a key.
-
-    ``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards with short queues.
-
-    State: the current shard, the bytes it got, and the table of weights from the last `update_queues`.
-    Raises ValueError for settings out of range.
-    """
+    """``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards with short
+    queues. Raises ValueError for settings out of range."""
 
     def __init__(self, sticky_size: int, chance: Chance, *, adaptive: bool = True) -> None:
         if sticky_size < 1:
             raise ValueError("sticky_size must be at least 1 byte")
-        self.sticky_size = sticky_size
-        self.adaptive = adaptive
-        self._chance = chance
-        self._shards: tuple[str, ...] = ()
+        self.sticky_size, self.adaptive, self._chance = sticky_size, adaptive, chance
+        self.shards: tuple[str, ...] = ()  # from which it chooses
         self._table: tuple[int, ...] | None = None  # None: every shard has the same weight
         self._current: str | None = None
         self._produced = 0
-
-    @property
-    def shards(self) -> tuple[str, ...]:
-        """The ids of the shards from which it chooses."""
-        return self._shards
 
     def set_shards(self, shard_ids: Sequence[str]) -> None:
         """Set the shards. A current shard that is gone is left at once; loads are forgotten."""
         # PRT-7: "When the open shards change, a current shard that is no longer open MUST be left at
         # once."
-        if tuple(shard_ids) == self._shards:
+        if tuple(shard_ids) == self.shards:
             return
-        self._shards = tuple(shard_ids)
+        self.shards = tuple(shard_ids)
         self._table = None
-        if self._current not in self._shards:
+        if self._current not in self.shards:
             self._current, self._produced = None, 0
 
     @property
@@ -61,7 +46,7 @@ class UniformStickyPartitioner:
 
     def current(self) -> str | None:
         """The shard for the next record; None if there are no shards."""
-        if self._current is None and self._shards:
+        if self._current is None and self.shards:
             self._current, self._produced = self._draw(), 0
         return self._current
 
@@ -89,7 +74,7 @@ class UniformStickyPartitioner:
         running sums 4, 5, 8 are the table. Of the chances 0..7, 0..3 draw the first shard, 4 the
         second, 5..7 the third.
         """
-        queues = [queued.get(shard_id, 0) for shard_id in self._shards]
+        queues = [queued.get(shard_id, 0) for shard_id in self.shards]
         # PRT-3: "A shard MUST be drawn with a probability proportional to the longest queue plus one
         # minus its own queue."
         # PRT-5: "With adaptive off every shard MUST be equally likely."
@@ -100,5 +85,5 @@ class UniformStickyPartitioner:
 
     def _draw(self) -> str:
         if self._table is None:
-            return self._shards[self._chance(len(self._shards))]
-        return self._shards[bisect_right(self._table, self._chance(self._table[-1]))]
+            return self.shards[self._chance(len(self.shards))]
+        return self.shards[bisect_right(self._table, self._chance(self._table[-1]))]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..compiled import speedups
 from ..errors import EncodeError, KplError
 from ..format.codec import AggregatedRecordBuilder
-from ..format.compression import Compression, compress, decompress
+from ..format.compression import Compression, compress
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import partition_key_hash
 from ..format.records import UserRecord
 from ..format.size import check
 from ..schema_registry import SchemaRefused, frame
 from .config import ProducerConfig
-from .outcomes import History, Put
+from .outcomes import History
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -110,16 +110,6 @@ def outer_key(config: ProducerConfig, first: Pending) -> str:
     if config.outer_key == "buckets":
         return f"{FIXED_OUTER_KEY}{first.bucket}"
     return FIXED_OUTER_KEY
-
-
-def put_of(config: ProducerConfig, pending: Pending) -> Put:
-    """What its caller has put: without what the producer chose for it."""
-    # PRD-63: "A DeliveryError MUST hold the user record as it was put."
-    key, data, explicit_hash_key, tags = pending.record
-    keyless = pending.keyless and key == KEYLESS_PARTITION_KEY
-    if config.compression != "none":
-        data = decompress(data, 2**62)  # as large as the caller's was
-    return Put(None if keyless else key, data, explicit_hash_key if pending.own_hash_key else None, tags)
 
 
 class Preparation:

@@ -3,15 +3,12 @@
     user record ──▶ its shard, by its key,  ──▶ Aggregator ──(full, or its time)──▶ closed
                   │ or chosen if it has none
                   └─▶ no prediction ──▶ waits for a map ──▶ take_waiting
-
-State: the user records that wait for a prediction, the open aggregates, the partitioner, and the texts of the
-shards' first hash keys.
 Specification: spec/05-producer.md, PRD-17, PRD-18, PRD-26 and PRT-6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ..shards.live_shard_map import LiveShardMap
 from .aggregator import Aggregator
@@ -33,7 +30,7 @@ class Placer:
         self._live = live
         self._chance = chance
         self._reshard_proof = config.reshard_proof
-        self._partitioner = UniformStickyPartitioner(
+        self.partitioner = UniformStickyPartitioner(
             min(config.aggregation_max_size, config.known_record_size),
             chance,
             adaptive=config.adaptive_partitioning,
@@ -78,30 +75,23 @@ class Placer:
             outgoing = self._aggregator.add(shard, pending)
         if pending.keyless and not pending.history:
             # About half full aggregates see UniformStickyPartitioner.appended.
-            self._partitioner.appended(pending.size, may_switch=outgoing.closed)
+            self.partitioner.appended(pending.size, may_switch=outgoing.closed)
         return outgoing
 
     # -- the shard ------------------------------------------------------------------------------
 
     @property
     def _ignores_keys(self) -> bool:
-        """Whether the stream is known to distribute records AUTO."""
-        return self._live.distribution == "AUTO"
+        return self._live.known.shards.distribution == "AUTO"
 
     @property
     def needs_queues(self) -> bool:
-        """Whether the next user record without a key draws a shard: call `update_queues` before."""
-        return self._partitioner.needs_draw and not self._ignores_keys
-
-    def update_queues(self, queued: Mapping[str, int]) -> None:
-        """The loads of the shards now."""
-        self._partitioner.update_queues(queued)
+        """Whether the next user record without a key draws a shard: tell the partitioner the queues
+        before."""
+        return self.partitioner.needs_draw and not self._ignores_keys
 
     def _shard_of(self, pending: Pending) -> str | None:
-        """The shard for the next attempt, None if it cannot be predicted.
-
-        A record without explicit hash key gets one if it has no partition key, or in reshard-proof mode.
-        """
+        """The shard for the next attempt, None if it cannot be predicted. It may get an explicit hash key."""
         if pending.keyless:
             return self._choose(pending)
         shard = self._live.predict(pending.key_hash_key)
@@ -129,14 +119,13 @@ class Placer:
         return shard
 
     def _draw(self) -> str | None:
-        """The partitioner's shard; None while no shard can be predicted."""
         if self._ignores_keys:
             return None
-        shard = self._partitioner.current()
+        shard = self.partitioner.current()
         if shard is not None and not self._live.trusts(shard):
             # Draws another shard, if there is one. The next map brings all back.
-            self._partitioner.set_shards([s for s in self._partitioner.shards if self._live.trusts(s)])
-            shard = self._partitioner.current()
+            self.partitioner.set_shards([s for s in self.partitioner.shards if self._live.trusts(s)])
+            shard = self.partitioner.current()
         return shard
 
     def _start_of(self, shard_id: str) -> tuple[int, str]:
@@ -165,24 +154,19 @@ class Placer:
         self._aggregator.close_all()
 
     def take_waiting(self, until: float = _NEVER) -> list[Pending]:
-        """Take the user records that wait for a prediction until at most ``until``: they are to be placed
-        again."""
-        if self._waiting_until > until and until != _NEVER:
+        """Take the user records that wait for a prediction until at most ``until``."""
+        if self._waiting_until > until:
             return []
         due = [pending for pending in self._waiting if pending.map_deadline <= until]
         self._waiting = [pending for pending in self._waiting if pending.map_deadline > until]
         self._waiting_until = min((p.map_deadline for p in self._waiting), default=_NEVER)
         return due
 
-    # -- the map --------------------------------------------------------------------------------
-
     def map_changed(self, open_shards: frozenset[str]) -> list[Outgoing]:
         """Take the open aggregates of shards that are no longer open."""
         self._starts.clear()
-        self._partitioner.set_shards(self._live.predicted_shards)
+        self.partitioner.set_shards(self._live.known.routes.shard_ids)
         return self._aggregator.take_others(open_shards)
-
-    # -- everything -----------------------------------------------------------------------------
 
     def places(self) -> Iterator[list[Pending]]:
         """All user records in here, place by place."""

@@ -1,14 +1,12 @@
 """Kinesis records that are ready to send: a lane for each shard, then the next request.
 
-    add ──▶ lane of the shard ──(tokens, backoff)──▶ collector ──(full, or time)──▶ take
-    isolate ──────────────(groups that go as a request of their own)───────────────▶ take
-
-State: the lanes, the collector, and the groups to be sent alone.
+add ──▶ lane of the shard ──(tokens, backoff)──▶ collector ──(full, or time)──▶ take
+isolate ──────────────(groups that go as a request of their own)───────────────▶ take
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from .answers import Entry
 from .config import ProducerConfig
@@ -28,12 +26,10 @@ EXPIRY_STEP = 1 / 100
 
 class Collector:
     """The Kinesis records for the next request. It goes out when it is full, when its time has come, or at
-    once in a flush. State: these, their bytes, and until when they may wait."""
+    once in a flush."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        self._max_count = config.collection_max_count
-        self._max_size = config.collection_max_size
-        self._delay = config.collecting_seconds
+        self._config, self._delay = config, config.collecting_seconds
         self.kinesis_records: list[Outgoing] = []
         self._size = 0
         self._full = False
@@ -42,8 +38,10 @@ class Collector:
     def fits(self, outgoing: Outgoing) -> bool:
         # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
         # included, collection_max_size bytes; a single larger record goes by itself."
+        config = self._config
         fits = not self.kinesis_records or (
-            len(self.kinesis_records) < self._max_count and self._size + outgoing.full_size <= self._max_size
+            len(self.kinesis_records) < config.collection_max_count
+            and self._size + outgoing.full_size <= config.collection_max_size
         )
         self._full = self._full or not fits
         return fits
@@ -59,11 +57,11 @@ class Collector:
         """When the request has to go out: None while empty, minus infinity if it is full enough now."""
         if not self.kinesis_records:
             return None
-        full = self._full or len(self.kinesis_records) >= self._max_count
+        full = self._full or len(self.kinesis_records) >= self._config.collection_max_count
         return float("-inf") if full else self._until
 
     def keep(self, kinesis_records: list[Outgoing]) -> None:
-        """Keep only these. They are some of those in here, perhaps smaller than before."""
+        """Keep only these, which may be smaller than before."""
         self.take()
         self.kinesis_records = kinesis_records
         self._size = sum(outgoing.full_size for outgoing in kinesis_records)
@@ -108,10 +106,8 @@ class SendQueue:
             lane = self._lanes[shard] = Lane(shard, self._rate_limit, self._chance)
         return lane
 
-    def answered(
-        self, kinesis_records: list[Outgoing], entries: list[Entry], sent_at: float, now: float
-    ) -> None:
-        """Take the answer to a request that was sent at ``sent_at``, an entry for each Kinesis record."""
+    def answered(self, kinesis_records: list[Outgoing], entries: list[Entry], now: float) -> None:
+        """Take the answer to a request, an entry for each Kinesis record."""
         by_shard: dict[str | None, set[Outcome]] = {}
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
             if entry.outcome == "delivered":
@@ -120,33 +116,29 @@ class SendQueue:
                 continue  # it tells nothing of the shard
             by_shard.setdefault(outgoing.shard, set()).add(entry.outcome)
         for shard, of_shard in by_shard.items():
-            self._lane(shard).answered(of_shard, sent_at, now)
+            self._lane(shard).answered(of_shard, kinesis_records[0].sent_at, now)
 
     def refused_as_invalid(self, now: float) -> None:
-        """A request was refused as invalid as a whole."""
         # PRD-44: "After 100 requests in a row that were refused as invalid as a whole, every request MUST
         # wait for the backoff of PRD-21, until one is taken."
         self._invalid += 1
-        if self._invalid > FREE_REFUSALS:
-            self._wait_after_refusals(now)
+        self._wait_after_refusals(now)
 
     def _wait_after_refusals(self, now: float) -> None:
-        pause = BACKOFF.seconds(self._invalid - FREE_REFUSALS - 1, self._chance(1024) / 1024)
-        self._refused_until = now + pause
+        if self._invalid > FREE_REFUSALS:
+            pause = BACKOFF.seconds(self._invalid - FREE_REFUSALS - 1, self._chance(1024) / 1024)
+            self._refused_until = now + pause
 
     def queued(self) -> dict[str, int]:
         """The Kinesis records that wait to be sent to each shard, for the partitioner."""
         return {lane.shard: len(lane.queue) for lane in self._busy.values() if lane.shard is not None}
 
     def take(self, now: float, urgent_below: int) -> list[Outgoing] | None:
-        """The Kinesis records of the next request, None if there is none to send yet.
-
-        User records with a number below ``urgent_below`` do not wait for others.
-        """
+        """The Kinesis records of the next request, None if there is none to send yet. User records with a
+        number below ``urgent_below`` do not wait for others."""
         if now < self._refused_until:
             return None
-        if self._invalid > FREE_REFUSALS:
-            self._wait_after_refusals(now)  # only one request at a time, to test whether it is over
+        self._wait_after_refusals(now)  # only one request at a time, to test whether it is over
         if self._isolated:
             return self._isolated.pop()
         self._fill(now)
@@ -185,12 +177,7 @@ class SendQueue:
 
     def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
         """Take the Kinesis records for shards that are no longer open, wherever they stand."""
-        gone = [
-            outgoing
-            for outgoing in self.kinesis_records()
-            if outgoing.shard is not None and outgoing.shard not in open_shards
-        ]
-        self._remove(gone)
+        gone = self._remove(lambda one: one.shard is not None and one.shard not in open_shards)
         for shard in [shard for shard in self._lanes if shard is not None and shard not in open_shards]:
             del self._lanes[shard]
         return gone
@@ -210,30 +197,27 @@ class SendQueue:
             return []
         expired: list[Pending] = []
         for outgoing in self.kinesis_records():
-            if outgoing.expires_at <= now:
-                expired += outgoing.take_expired(now)
-        self._remove(outgoing for outgoing in list(self.kinesis_records()) if not outgoing.records)
+            expired += outgoing.take_expired(now)
+        self._remove(lambda outgoing: not outgoing.records)
         self._expires_from = min(
             (outgoing.expires_at for outgoing in self.kinesis_records()), default=float("inf")
         )
         return expired
 
-    # -- everything -------------------------------------------------------------------------------
-
-    def _remove(self, kinesis_records: Iterable[Outgoing]) -> None:
-        gone = set(kinesis_records)
-        if not gone:
-            return
-        groups = ([outgoing for outgoing in group if outgoing not in gone] for group in self._isolated)
-        self._isolated = [group for group in groups if group]
-        self._collector.keep([one for one in self._collector.kinesis_records if one not in gone])
-        for lane in list(self._busy.values()):
-            lane.keep([outgoing for outgoing in lane.queue if outgoing not in gone])
-            if not lane.queue:
-                del self._busy[lane.shard]
+    def _remove(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
+        """Take the Kinesis records that are ``unwanted``, wherever they stand."""
+        gone = {outgoing: None for outgoing in self.kinesis_records() if unwanted(outgoing)}
+        if gone:
+            groups = ([outgoing for outgoing in group if outgoing not in gone] for group in self._isolated)
+            self._isolated = [group for group in groups if group]
+            self._collector.keep([one for one in self._collector.kinesis_records if one not in gone])
+            for lane in list(self._busy.values()):
+                lane.keep([outgoing for outgoing in lane.queue if outgoing not in gone])
+                if not lane.queue:
+                    del self._busy[lane.shard]
+        return list(gone)
 
     def kinesis_records(self) -> Iterator[Outgoing]:
-        """Everything in here."""
         for group in self._isolated:
             yield from group
         yield from self._collector.kinesis_records

@@ -12,8 +12,6 @@
 An aggregate is delivered as a whole or not at all, because a KCL consumer drops it if one of its user records
 is out of the shard's range. This also holds for an aggregate with one hash key: it is in its shard's range
 unless the stream has begun to distribute records AUTO, which only the map shows.
-
-State: the parked Kinesis records.
 Specification: spec/05-producer.md, PRD-27 to PRD-31.
 """
 
@@ -31,12 +29,10 @@ PROBE_INTERVAL = 1.0
 
 
 class Parked(NamedTuple):
-    """A stored Kinesis record without a verdict, and the attempt that stored it. ``generation``: of the map
-    when it was sent. ``until``: at that time its user records are sent again."""
+    """A stored Kinesis record without a verdict. ``until``: then its user records are sent again."""
 
     outgoing: Outgoing
     attempt: Attempt
-    generation: int
     until: float
 
 
@@ -49,7 +45,7 @@ class Verdicts:
         self.parked: list[Parked] = []
         self._probe_at: float | None = None
 
-    def judge(self, outgoing: Outgoing, attempt: Attempt, generation: int, now: float) -> Attempt:
+    def judge(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Attempt:
         """The attempt with its outcome: DELIVERED, MISPLACED, or PLACEMENT_UNKNOWN for one parked here."""
         assert attempt.shard_id is not None
         if outgoing.shard is not None and attempt.shard_id != outgoing.shard:
@@ -57,12 +53,12 @@ class Verdicts:
             # time of sending and the predicted shard."
             self._live.invalidate(attempt.started_at, outgoing.shard, now)
         self._live.stream_seen(now)
-        judged = self._with_verdict(outgoing, attempt, generation)
+        judged = self._with_verdict(outgoing, attempt)
         if judged.outcome == "placement-unknown":
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live."
             until = min(now + self._patience, outgoing.expires_at)
-            self.parked.append(Parked(outgoing, judged, generation, until))
+            self.parked.append(Parked(outgoing, judged, until))
             if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
             if self._probe_at is None:
@@ -70,14 +66,17 @@ class Verdicts:
                 self._probe_at = now + PROBE_INTERVAL
         return judged
 
-    def _with_verdict(self, outgoing: Outgoing, attempt: Attempt, generation: int) -> Attempt:
+    def _with_verdict(self, outgoing: Outgoing, attempt: Attempt) -> Attempt:
         # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
         if not outgoing.aggregated:
             return attempt._replace(outcome="delivered")
         assert attempt.shard_id is not None
         assert attempt.sequence_number is not None
         known = self._live.shard_of_record(
-            attempt.shard_id, attempt.sequence_number, generation=generation, answered_at=attempt.ended_at
+            attempt.shard_id,
+            attempt.sequence_number,
+            generation=outgoing.generation,
+            answered_at=attempt.ended_at,
         )
         if known == "unknown":
             return attempt._replace(outcome="placement-unknown")
@@ -93,22 +92,20 @@ class Verdicts:
 
     def map_changed(self) -> list[tuple[Outgoing, Attempt]]:
         """After a new map: take what has a verdict now, in its attempt."""
-        judged = [(one, self._with_verdict(*one[:3])) for one in self.parked]
+        judged = [(one, self._with_verdict(one.outgoing, one.attempt)) for one in self.parked]
         self.parked = [one for one, attempt in judged if attempt.outcome == "placement-unknown"]
         if not self.parked:
             self._probe_at = None
         return [(one.outgoing, attempt) for one, attempt in judged if attempt.outcome != "placement-unknown"]
 
     def take_due(self, now: float) -> list[Parked]:
-        """Take what no map has decided in time. Its user records are sent again, alone: twice is better than
-        lost."""
+        """Take what no map has decided in time, to be sent again, alone: twice is better than lost."""
         if self._probe_at is not None and now >= self._probe_at:
             self._probe_at = now + PROBE_INTERVAL if self.parked else None
             if self.parked:
                 self._live.refresh(now)
         due = [one for one in self.parked if one.until <= now]
-        if due:
-            self.parked = [one for one in self.parked if one.until > now]
+        self.parked = [one for one in self.parked if one.until > now]
         for one in due:
             for pending in one.outgoing.records:
                 pending.alone = True

@@ -200,7 +200,7 @@ def key_space(report: Report) -> Svg | None:
     mean = total / len(report.key_space)
     opened = [shard for shard in report.shards if shard.open]
     below = top + height + 6
-    drawn: list[Child] = [_open_shards(opened, top, below)]
+    drawn: list[Child] = [_open_shards(opened, below)]
     for index, (count, misplaced) in enumerate(report.key_space):
         if not count:
             continue
@@ -226,21 +226,17 @@ def key_space(report: Report) -> Svg | None:
     return picture(below + 28, said, drawn)
 
 
-def _open_shards(opened: Sequence[ShardFacts], top: float, below: float) -> Svg:
-    """A strip of the open shards; with few of them also a line where each ends."""
+def _open_shards(opened: Sequence[ShardFacts], below: float) -> Svg:
+    """A strip of the open shards."""
     drawn: list[Child] = []
-    few = len(opened) <= 64
+    css = "shard-edge shard" if len(opened) <= 64 else "shard"
     for shard in opened:
         x1 = LEFT + INNER * ((shard.start or 0) / KEY_SPACE)
         x2 = LEFT + INNER * (((shard.end or 0) + 1) / KEY_SPACE)
-        if few:
-            drawn.append(line(x2, top, x2, below + 20, "grid"))
-        drawn.append(rect(x1, below, x2 - x1, 20, "shard-edge shard" if few else "shard", shard.shard_id))
+        drawn.append(rect(x1, below, x2 - x1, 20, css, shard.shard_id))
         name = short_id(shard.shard_id)
         if x2 - x1 > 7.2 * len(name) + 6:
             drawn.append(label((x1 + x2) / 2, below + 14, name, "middle", "name"))
-    if not few:
-        drawn.append(label(LEFT + INNER / 2, below + 14, f"{len(opened)} of them", "middle", "name"))
     return join(drawn)
 
 
@@ -255,23 +251,17 @@ def audit(report: Report) -> Svg | None:
     drawn: list[Child] = []
     for row, shard_id in enumerate(shard_ids):
         drawn.append(label(LEFT - 8, row * 26 + 16, short_id(shard_id), "end"))
-        for cell in cells:
-            if cell.shard_id != shard_id:
-                continue
+        for cell in (cell for cell in cells if cell.shard_id == shard_id):
             left, right = axis.x(cell.start), axis.x(cell.start + timedelta(seconds=cell.seconds))
-            at = row * 26.0 + 2
+            at, bottom = row * 26.0 + 2, row * 26.0 + 22
             handled = cell.user_records - cell.missing - cell.too_early
-            tip = (
-                f"{number(cell.user_records)} put, {number(handled)} handled, {number(cell.missing)} missing"
-            )
+            said = f"{number(handled)} handled, {number(cell.missing)} missing"
+            tip = f"{number(cell.user_records)} put, {said}"
             for count, css in ((handled, "fill"), (cell.missing, "lost"), (cell.too_early, "track")):
-                high = 20 * count / cell.user_records
-                # One missing of thousands must be seen, too.
-                high = min(max(high, 3.0), 20.0) if count else 0.0
-                drawn.append(
-                    rect(left, at, right - left, min(high, row * 26 + 22 - at), css, tip) if count else None
-                )
-                at += high
+                if count:  # one missing of thousands must be seen, too
+                    high = min(max(20 * count / cell.user_records, 3.0), bottom - at)
+                    drawn.append(rect(left, at, right - left, high, css, tip))
+                    at += high
     missing = sum(cell.missing for cell in cells)
     name = f"{plural(missing, 'missing user record')} on {plural(len(shard_ids), 'shard')}"
     return picture(len(shard_ids) * 26 + 4, name, drawn)

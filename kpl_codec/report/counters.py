@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime, timezone
 from hashlib import blake2b
 from heapq import nsmallest
-from typing import Any
+from operator import add
+from typing import Any, Literal
 
 from ..findings import Finding
 from .model import NOT_JUDGED, Landing
@@ -38,18 +39,29 @@ OTHERS = "(other shards)"
 #: Seconds that a time bucket may have; each is a multiple of the one before.
 _LADDER = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 345_600)
 
-_Key = tuple[str | None, ...]
+Table = Literal["groups", "shards", "cells", "slots", "losses", "causes", "kinds"]
 
 
-def _longer(seconds: int) -> int:
-    return next((step for step in _LADDER if step > seconds), seconds * 2)
+def least(one: Any, other: Any) -> Any:
+    """The smaller of two values; None counts as none."""
+    return other if one is None else one if other is None else min(one, other)
 
 
-def example(one: str | None, other: str | None) -> str | None:
-    """One of two sequence numbers, in either order the same; None counts as none."""
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+def most(one: Any, other: Any) -> Any:
+    """The larger of two values; None counts as none."""
+    return other if one is None else one if other is None else max(one, other)
+
+
+#: Every table, and how each value of its rows is added up.
+_SUMS = {
+    "groups": (add, add, least),
+    "shards": (add, add, least, most),
+    "cells": (add, add, add),
+    "slots": (add, add),
+    "losses": (add, add),
+    "causes": (add, add, add),
+    "kinds": (add, add),
+}
 
 
 def _sample_key(finding: Finding) -> tuple[bytes, str]:
@@ -74,27 +86,25 @@ def drawn(findings: Iterable[Finding], count: int) -> list[Finding]:
 
 
 class Tally:
-    """See the module. All fields may be read; `add_*` and `merge` change them.
+    """Tables of sums, which `add` adds to. All may be read.
 
-    ``groups``: (shard, expected shard, verdict, kcl) -> [user records, bytes, a sequence number].
-    ``shards``: shard -> [Kinesis records, aggregated records, first arrival, last arrival] (seconds).
-    ``cells``: (bucket start in seconds, shard) -> [user records, bytes, dropped].
-    ``slots``: per 1/256 of the key space [user records, misplaced].
-    ``losses``: reason -> [aggregates, user records].
-    ``causes``: cause -> [aggregates, user records, dropped].
-    ``kinds``: kind -> [findings, user records]. ``examples``: kind -> findings.
+    ``records``: Kinesis records: kinesis (all), plain, broken, aggregated; and of these mixed and foreign.
+    ``groups``: (shard, expected shard, verdict, kcl) -> user records, bytes, a sequence number.
+    ``shards``: shard -> Kinesis records, aggregated records, first arrival, last arrival (seconds, or None).
+    ``cells``: (bucket start in seconds, shard) -> user records, bytes, dropped.
+    ``slots``: 1/256 of the key space -> user records, misplaced.
+    ``losses``: reason -> Kinesis records of which the KCL drops user records, and how many.
+    ``causes``: cause -> aggregates with user records outside their shard's range, user records, dropped.
+    ``kinds``: kind -> findings, user records. ``examples``: kind -> findings.
     """
 
     def __init__(self) -> None:
-        self.kinesis_records = 0
-        self.plain_records = 0
-        self.broken_frames = 0
-        self.aggregates: Counter[str] = Counter()  # "" all, "mixed", "foreign"
-        self.groups: dict[_Key, list[Any]] = {}
+        self.records: Counter[str] = Counter()
+        self.groups: dict[tuple[str | None, ...], list[Any]] = {}
         self.shards: dict[str | None, list[Any]] = {}
         self.bucket_seconds = 1
         self.cells: dict[tuple[int, str | None], list[int]] = {}
-        self.slots = [[0, 0] for _ in range(SLOTS)]
+        self.slots: dict[int, list[int]] = {}
         self.losses: dict[str, list[int]] = {}
         self.causes: dict[str, list[int]] = {}
         self.kinds: dict[str, list[int]] = {}
@@ -103,79 +113,45 @@ class Tally:
 
     # -- counting -------------------------------------------------------------------------------
 
-    def known(self, shard_id: str | None) -> str | None:
-        """``shard_id``, or `OTHERS` where there are too many to tell apart."""
-        if shard_id in self.shards or len(self.shards) < MAX_SHARDS:
-            self.shards.setdefault(shard_id, [0, 0, None, None])
-            return shard_id
-        self.shards.setdefault(OTHERS, [0, 0, None, None])
-        return OTHERS
-
-    def add_group(
-        self,
-        shard_id: str | None,
-        expected: str | None,
-        verdict: str | None,
-        kcl: str | None,
-        user_records: int,
-        size: int,
-        sequence_number: str | None,
-    ) -> None:
-        """Count user records of one shard with the same expected shard, verdict and fate at the KCL."""
-        key: _Key = (self.known(shard_id), expected, verdict, kcl)
-        if key not in self.groups and len(self.groups) >= MAX_GROUPS:
-            key = (key[0], OTHERS, verdict, kcl)
-        group = self.groups.setdefault(key, [0, 0, None])
-        group[0] += user_records
-        group[1] += size
-        group[2] = example(group[2], sequence_number)
-
-    def add_kinesis_records(self, shard_id: str | None, kinesis_records: int, aggregated: int) -> None:
-        """Count Kinesis records on a shard, and how many of them are aggregated."""
-        shard = self.shards[self.known(shard_id)]
-        shard[0] += kinesis_records
-        shard[1] += aggregated
-
-    def add_arrivals(self, shard_id: str | None, first: int, last: int) -> None:
-        """When the first and the last of some records came to a shard, in seconds since 1970."""
-        shard = self.shards[self.known(shard_id)]
-        shard[2] = first if shard[2] is None else min(shard[2], first)
-        shard[3] = last if shard[3] is None else max(shard[3], last)
-
-    def add_cell(self, second: int, shard_id: str | None, user_records: int, size: int, dropped: int) -> None:
-        """Count what arrived on a shard in the bucket of that second (since 1970, may be negative)."""
-        key = (second - second % self.bucket_seconds, self.known(shard_id))
-        cell = self.cells.setdefault(key, [0, 0, 0])
-        cell[0] += user_records
-        cell[1] += size
-        cell[2] += dropped
-        if len(self.cells) > MAX_CELLS:
+    def add(self, table: Table, key: Any, *values: Any) -> None:
+        """Add ``values`` to a row. The key of a cell has any second, of whose bucket it becomes."""
+        if table == "shards":
+            key = self._known(key)
+        elif table == "groups":
+            key = self._known(key[0]), *key[1:]
+            if key not in self.groups and len(self.groups) >= MAX_GROUPS:
+                key = key[0], OTHERS, *key[2:]
+        elif table == "cells":
+            key = key[0] - key[0] % self.bucket_seconds, self._known(key[1])
+        rows = getattr(self, table)
+        before = rows.get(key)
+        if before is not None:
+            values = tuple(how(*pair) for how, *pair in zip(_SUMS[table], before, values, strict=True))
+        rows[key] = list(values)
+        if table == "cells" and len(rows) > MAX_CELLS:
             self._coarsen()
+
+    def _known(self, shard_id: str | None) -> str | None:
+        """``shard_id``, or `OTHERS` where there are too many to tell apart."""
+        if shard_id not in self.shards and len(self.shards) >= MAX_SHARDS:
+            shard_id = OTHERS
+        self.shards.setdefault(shard_id, [0, 0, None, None])
+        return shard_id
 
     def _coarsen(self, seconds: int | None = None) -> None:
         """Lengthen the buckets to ``seconds``, or until there are not too many cells."""
         while self.bucket_seconds < seconds if seconds else len(self.cells) > MAX_CELLS:
             if seconds is None and len({start for start, _ in self.cells}) <= 1:
                 return  # one bucket holds it all: there are just that many shards
-            self.bucket_seconds = _longer(self.bucket_seconds)
+            longer = (step for step in _LADDER if step > self.bucket_seconds)
+            self.bucket_seconds = next(longer, self.bucket_seconds * 2)
             before, self.cells = self.cells, {}
-            for (start, shard_id), cell in before.items():
-                into = self.cells.setdefault((start - start % self.bucket_seconds, shard_id), [0, 0, 0])
-                for index, value in enumerate(cell):
-                    into[index] += value
-
-    def add_loss(self, reason: str, user_records: int) -> None:
-        """One Kinesis record of which the KCL drops ``user_records``."""
-        _add(self.losses, reason, (1, user_records))
-
-    def add_cause(self, cause: str, user_records: int, dropped: int) -> None:
-        """Count an aggregate with user records outside its shard's range, and its cause if known.
-        ``dropped``: how many of its user records the KCL drops."""
-        _add(self.causes, cause, (1, user_records, dropped))
+            for key, cell in before.items():
+                self.add("cells", key, *cell)
 
     def add_finding(self, finding: Finding) -> None:
         """Count a finding, and keep it if it is drawn as an example."""
-        _add(self.kinds, finding.kind, (1, finding.user_records or 0))
+        self.add("kinds", finding.kind, 1, finding.user_records or 0)
         kept = self.examples.setdefault(finding.kind, [])
         kept.append(finding)
         if len(kept) >= 4 * MAX_EXAMPLES:
@@ -185,32 +161,13 @@ class Tally:
 
     def merge(self, other: Tally) -> Tally:
         """Add the counts of ``other``. Returns this tally."""
-        self.kinesis_records += other.kinesis_records
-        self.plain_records += other.plain_records
-        self.broken_frames += other.broken_frames
-        self.aggregates += other.aggregates
-        for shard_id, (kinesis_records, aggregated, first, last) in other.shards.items():
-            self.add_kinesis_records(shard_id, kinesis_records, aggregated)
-            if first is not None:
-                self.add_arrivals(shard_id, first, last)
-        for (shard_id, expected, verdict, kcl), group in other.groups.items():
-            self.add_group(shard_id, expected, verdict, kcl, *group)
+        self.records += other.records
         self._coarsen(other.bucket_seconds)
-        for (start, shard_id), cell in other.cells.items():
-            self.add_cell(start, shard_id, *cell)
-        for slot, counts in zip(self.slots, other.slots, strict=True):
-            slot[0] += counts[0]
-            slot[1] += counts[1]
-        for mine, theirs in (
-            (self.losses, other.losses),
-            (self.causes, other.causes),
-            (self.kinds, other.kinds),
-        ):
-            for name, counts in theirs.items():
-                _add(mine, name, counts)
+        for table in _SUMS:
+            for key, values in getattr(other, table).items():
+                self.add(table, key, *values)  # type: ignore[arg-type]
         for kind, findings in other.examples.items():
-            both = self.examples.get(kind, []) + findings
-            self.examples[kind] = drawn(both, MAX_EXAMPLES)
+            self.examples[kind] = drawn(self.examples.get(kind, []) + findings, MAX_EXAMPLES)
         self.streams = set(sorted(self.streams | other.streams)[:MAX_STREAMS])
         return self
 
@@ -226,11 +183,8 @@ class Tally:
 
     def to_bytes(self) -> bytes:
         """As JSON (UTF-8); `from_bytes` reads it back."""
-        values = dict(vars(self))
-        values["groups"] = [[*key, *group] for key, group in self.groups.items()]
-        values["shards"] = [[shard_id, *shard] for shard_id, shard in self.shards.items()]
-        values["cells"] = [[*key, *cell] for key, cell in self.cells.items()]
-        values["streams"] = sorted(self.streams)
+        values = {**vars(self), "streams": sorted(self.streams)}
+        values.update((table, list(values[table].items())) for table in _SUMS)
         values["examples"] = {
             kind: [finding_row(finding) for finding in drawn(findings, MAX_EXAMPLES)]
             for kind, findings in self.examples.items()
@@ -244,11 +198,9 @@ class Tally:
         tally = cls()
         if not isinstance(values, dict) or values.keys() != vars(tally).keys():
             raise ValueError("not a tally")
-        values["aggregates"] = Counter(values["aggregates"])
-        values["groups"] = {tuple(row[:4]): row[4:] for row in values["groups"]}
-        values["shards"] = {row[0]: row[1:] for row in values["shards"]}
-        values["cells"] = {(row[0], row[1]): row[2:] for row in values["cells"]}
-        values["streams"] = set(values["streams"])
+        for table in _SUMS:
+            values[table] = {tuple(key) if isinstance(key, list) else key: row for key, row in values[table]}
+        values["records"], values["streams"] = Counter(values["records"]), set(values["streams"])
         values["examples"] = {
             kind: [_finding_of(row) for row in rows] for kind, rows in values["examples"].items()
         }
@@ -272,37 +224,24 @@ class Loads:
         self.belonging: Counter[str] = Counter()
         self.verdicts: Counter[str] = Counter()
         self.kcl: Counter[str] = Counter()
-        #: (shard, verdict) -> [user records, a sequence number]
-        self.judged: dict[tuple[str | None, str], list[Any]] = {}
+        #: (shard, verdict) -> user records, a sequence number
+        self.judged: dict[tuple[str | None, str], tuple[int, str | None]] = {}
         pairs: Counter[tuple[str | None, str | None, str]] = Counter()
         for (shard_id, expected, verdict, kcl), (count, size, number) in tally.groups.items():
             verdict = verdict or NOT_JUDGED
             self.user_records[shard_id] += count
             self.bytes[shard_id] += size
             self.verdicts[verdict] += count
-            if verdict == "stray":
-                self.misplaced[shard_id] += count
+            self.misplaced[shard_id] += count * (verdict == "stray")
+            self.dropped[shard_id] += count * (kcl == "dropped")
             if kcl is not None:
                 self.kcl[kcl] += count
-            if kcl == "dropped":
-                self.dropped[shard_id] += count
             if expected is not None and expected != OTHERS:
                 self.belonging[expected] += count
             pairs[shard_id, expected, verdict] += count
-            judged = self.judged.setdefault((shard_id, verdict), [0, None])
-            judged[0] += count
-            judged[1] = example(judged[1], number)
-        self.landings = [
-            Landing(shard_id, expected, verdict, count)
-            for (shard_id, expected, verdict), count in pairs.items()
-            if verdict != NOT_JUDGED
-        ]
-
-
-def _add(into: dict[str, list[int]], name: str, counts: Sequence[int]) -> None:
-    have = into.setdefault(name, [0] * len(counts))
-    for index, count in enumerate(counts):
-        have[index] += count
+            before = self.judged.get((shard_id, verdict), (0, None))
+            self.judged[shard_id, verdict] = before[0] + count, least(before[1], number)
+        self.landings = [Landing(*pair, count) for pair, count in pairs.items() if pair[2] != NOT_JUDGED]
 
 
 def _comparable(tally: Tally) -> dict[str, Any]:

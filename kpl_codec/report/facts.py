@@ -32,15 +32,12 @@ def finding_facts(finding: Finding) -> dict[str, Any]:
 
 def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
     values = asdict(shard)
-    values.update(
-        state=state(shard),
-        start=str(shard.start) if shard.start is not None else None,
-        end=str(shard.end) if shard.end is not None else None,
-        **{
-            name: _iso(getattr(shard, name)) for name in ("opened", "closed", "first_arrival", "last_arrival")
-        },
-    )
+    values["state"] = state(shard)
     del values["open"]
+    for name in ("start", "end"):
+        values[name] = str(values[name]) if values[name] is not None else None
+    for name in ("opened", "closed", "first_arrival", "last_arrival"):
+        values[name] = _iso(values[name])
     return camel_keys(values)
 
 
@@ -66,16 +63,14 @@ def report_facts(report: Report) -> dict[str, Any]:
         "totals": {**camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
         "kinds": [
             {
-                "name": count.kind.name,
-                "severity": count.kind.severity,
-                "title": count.kind.title,
+                **{name: getattr(count.kind, name) for name in ("name", "severity", "title")},
                 "findings": count.findings,
                 "userRecords": count.user_records,
             }
             for count in report.kinds
         ],
-        "kclLosses": [camel_keys(asdict(loss)) for loss in report.kcl_losses],
-        "causes": [camel_keys(asdict(count)) for count in report.causes],
+        "kclLosses": [camel_keys(loss._asdict()) for loss in report.kcl_losses],
+        "causes": [camel_keys(count._asdict()) for count in report.causes],
         "shards": [_shard_facts(shard) for shard in report.shards],
         "omitted": dict(report.omitted),
     }

@@ -1,9 +1,4 @@
-"""The data of the summary and the page: plain values of limited size.
-
-`Tally` (counters.py) counts the records, `build_report` (build.py) makes a `Report` from it and a shard map,
-and `summary_text` and `render_page` show it. Nothing here holds record data or keys: evidence is a place
-(file, shard, sequence number, byte), never its contents.
-"""
+"""The data of the summary and the page: plain values of limited size, without record data or keys."""
 
 from __future__ import annotations
 
@@ -20,8 +15,7 @@ NOT_JUDGED = "not-judged"
 NO_SHARD = "(no shard)"
 
 
-@dataclass(frozen=True, slots=True)
-class KindCount:
+class KindCount(NamedTuple):
     """How many findings of one kind there are, and how many user records they are about."""
 
     kind: Kind
@@ -31,12 +25,10 @@ class KindCount:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts over everything read.
+    """``kinesis_records``: the three that follow; of these ``broken_frames`` could not be opened.
 
-    ``kinesis_records`` = ``plain_records`` + ``aggregated_records`` + ``broken_frames``; a broken frame
-    could not be opened at all. ``misplaced``: user records outside the range of their shard although
-    their hash key is certain. ``kcl``: user records by what a KCL consumer gets: delivered, dropped,
-    altered, raw. ``bytes``: of the user records' data.
+    ``misplaced``: user records outside the range of their shard although their hash key is certain. ``kcl``:
+    user records by what a KCL consumer gets: delivered, dropped, altered, raw. ``bytes``: of their data.
     """
 
     kinesis_records: int = 0
@@ -57,8 +49,7 @@ class Totals:
         return self.kcl.get("dropped", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class KclLoss:
+class KclLoss(NamedTuple):
     """User records that the KCL drops for one reason (see `kcl.Outcome`), in how many aggregates."""
 
     reason: str
@@ -66,8 +57,7 @@ class KclLoss:
     user_records: int
 
 
-@dataclass(frozen=True, slots=True)
-class CauseCount:
+class CauseCount(NamedTuple):
     """Aggregates with user records outside their shard's range that have one cause, a key of
     `shards.misplacement_causes.CAUSES`, all user records in them, and those that the KCL drops."""
 
@@ -79,13 +69,11 @@ class CauseCount:
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """One shard: its data in the map, and its counts.
+    """``start``, ``end``: its hash key range, both inclusive, None for a shard the map does not have.
 
-    ``start`` and ``end`` are its hash key range, both inclusive, None for a shard the map does not have.
-    ``opened`` and ``closed``: when, as far as sequence numbers hint at it or arrivals bound it;
-    ``generation``: how many reshards lie between it and the oldest shard listed. ``user_records`` and
-    the like lie on it; ``share``: of the user records whose hash key belongs to this open shard now, over
-    all such (None for closed shards).
+    ``opened``, ``closed``: when, as far as sequence numbers hint at it. ``generation``: reshards since the
+    oldest shard listed. ``user_records`` and the like lie on it; ``belonging``: those whose hash key belongs
+    to it now; ``share``: of all such (None for closed shards).
     """
 
     shard_id: str
@@ -115,8 +103,7 @@ class ShardFacts:
         return (self.end - self.start + 1) / 2**128
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
+class Landing(NamedTuple):
     """User records that lie on ``shard_id`` and whose hash key belongs to ``expected_shard_id`` now."""
 
     shard_id: str | None
@@ -125,8 +112,7 @@ class Landing:
     user_records: int
 
 
-@dataclass(frozen=True, slots=True)
-class RateCell:
+class RateCell(NamedTuple):
     """What arrived on one shard in one bucket of time."""
 
     start: datetime
@@ -168,11 +154,9 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a report is about. ``generated``: when it was made, with a time zone; ``version``: kpl_codec's.
-
-    ``source``: one line on where the records came from; ``inputs``: files or shards read. ``complete``: False
-    while a job is still running (--follow) or ended early. ``sample``: where not all was read.
-    """
+    """``generated``: when it was made, with a time zone; ``version``: kpl_codec's. ``source``: one line on
+    where the records came from; ``inputs``: files or shards read. ``complete``: False while a job is still
+    running (--follow) or ended early. ``sample``: where not all was read."""
 
     generated: datetime
     version: str
@@ -186,13 +170,9 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One validation of one stream or capture.
-
-    ``distribution``: that of the shard map, None without one. ``key_space``: user records, and of them
-    misplaced, per 1/256 of the hash key space. ``skew``: what lies on the fullest open shard against the mean
-    of those that have any (1.0 is even), None where fewer than two have any. ``audit``: what an audit has
-    found, by shard and time. ``omitted``: what was left out
-    to keep this bounded, by name ("shards", "findings", "inputs", ...).
+    """``distribution``: that of the shard map, None without one. ``key_space``: user records, and of them
+    misplaced, per 1/256 of the hash key space. ``skew``: see `whole.skew`. ``omitted``: what was left out to
+    keep this bounded, by name ("shards", "findings", "inputs", ...).
     """
 
     about: About

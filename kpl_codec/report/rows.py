@@ -4,6 +4,7 @@ each Kinesis record."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
+from ..pictures.labels import camel
 from .counters import SLOTS
 
 Array = np.ndarray[Any, Any]
@@ -37,23 +39,16 @@ COUNTS = (
     "user_records", "known", "outside", "dropped", "repaired", "delivered", "raw", "aggregated", "defective",
 )  # fmt: skip
 #: Columns of few different texts.
-_TEXTS = ("streamName", "shardId", "expectedShardId", "placement", "kcl")
+_TEXTS = ("streamName", "shardId", "expectedShardId", "placement", "kcl", "error")
 _CODED = pa.dictionary(pa.int32(), pa.string())
-#: What `Rows.load` makes values of.
-_EVIDENCE = (
-    "shardId",
-    "expectedShardId",
-    "sequenceNumber",
-    "file",
-    "line",
-    "position",
-    "kcl",
-    "error",
-    "errorOffset",
-    "errorRecordIndex",
-    "errorRequirement",
-    "errorText",
-)
+#: Fields of `Finding` that say where it is; all that come from columns.
+PLACE = ("shard_id", "sequence_number", "file", "line", "position", "approximate_arrival_timestamp")
+EVIDENCE = (*PLACE, "expected_shard_id", "kcl", "offset", "record_index", "requirement", "detail")
+#: Columns that are not named after the field.
+_COLUMNS = {
+    "offset": "errorOffset", "record_index": "errorRecordIndex", "requirement": "errorRequirement",
+    "detail": "errorText",
+}  # fmt: skip
 #: The years 1 to 9999.
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 #: In place of a time that is not known.
@@ -92,13 +87,14 @@ class Rows:
         self._names = set(batch.schema.names)
         sub = _numpy(pc.fill_null(self._column("subSequenceNumber", pa.int64()), -2))
         aggregated = self._flags("aggregated", default=False)
-        defective = _numpy(pc.is_valid(self._column("error", pa.string())))
         first = self._flags("firstOfRecord", default=True)
         outside = ~self._flags("inRange", default=True)
         hash_keys = self._column("hashKey", pa.binary())
         known = _numpy(pc.is_valid(hash_keys))
         times = self._arrivals()
         coded = {name: _coded(self._column(name, _CODED)) for name in _TEXTS}
+        errors, codes_of_errors = coded["error"]
+        defective = codes_of_errors < len(errors)
 
         alone = defective | (sub < 0) | ~aggregated
         starts = first | alone
@@ -136,8 +132,6 @@ class Rows:
         _, offsets, keys = hash_keys.buffers()
         keys = np.frombuffer(keys, np.uint8)[np.frombuffer(offsets, np.int32)[hash_keys.offset] :]
         self._keys: Array = keys[: 16 * batch.num_rows].reshape(-1, 16)
-        self._loaded: dict[int, int] = {}
-        self._lists: dict[str, list[Any]] = {}
 
     def _column(self, name: str, kind: pa.DataType) -> pa.Array:
         if name not in self._names:
@@ -157,24 +151,24 @@ class Rows:
             return self._batch[name]
         return pa.nulls(self._batch.num_rows, pa.timestamp("us", "UTC"))
 
-    def load(self, stretches: Array) -> None:
-        """Make the values of the first rows of these at once; `value` is slow for others."""
-        self._loaded = {int(stretch): at for at, stretch in enumerate(stretches)}
-        if self._loaded:
-            where = pa.array(self.at[stretches])
-            taken = {name: self._batch[name].take(where) for name in _EVIDENCE if name in self._names}
-            self._lists = {name: values_of(column) for name, column in taken.items()}
-            self._lists["time"] = self._times.take(pa.array(stretches)).to_pylist()
+    def evidence(self, stretches: Array, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """What is in the first row of each, as fields of `Finding`."""
+        where = pa.array(self.at[stretches])
+        columns = []
+        for item in fields:
+            name = _COLUMNS.get(item, camel(item))
+            if item == "approximate_arrival_timestamp":
+                columns.append(self._times.take(pa.array(stretches)).to_pylist())
+            elif name in self._names:
+                columns.append(values_of(self._batch[name].take(where)))
+            else:
+                columns.append([None] * len(stretches))
+        return (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
 
-    def value(self, name: str, stretch: int) -> Any:
-        """What is in the first row of the stretch."""
-        at = self._loaded.get(stretch)
-        if at is not None:
-            values = self._lists.get(name)
-            return values[at] if values is not None else None
-        if name == "time":
-            return self._times[stretch].as_py()
-        return self._batch[name][int(self.at[stretch])].as_py() if name in self._names else None
+    def text(self, name: str, stretch: int) -> str | None:
+        """What all rows of the stretch have in a column of few texts."""
+        value: str | None = self.texts[name][self.codes[name][stretch]]
+        return value
 
     def _is(self, name: str, text: str) -> Array:
         return np.array([one == text for one in self.texts[name]])[self.codes[name]]
@@ -208,20 +202,6 @@ class Rows:
         starts = self._first | (self.sub < -1)
         starts[1:] |= self.sub[:-1] < -1
         return starts
-
-    def place(self, stretch: int) -> dict[str, Any]:
-        """Where the first row of a stretch is, as fields of `Finding`."""
-        return {
-            "shard_id": self.value("shardId", stretch),
-            "sequence_number": self.value("sequenceNumber", stretch),
-            "file": self.value("file", stretch),
-            "line": self.value("line", stretch),
-            "position": self.value("position", stretch),
-            "approximate_arrival_timestamp": self.value("time", stretch),
-        }
-
-    def run(self, first: int) -> Run:
-        return Run(self.place(first), started=bool(self.sub[first] <= 0))
 
 
 def _numpy(array: pa.Array) -> Array:

@@ -33,7 +33,7 @@ from ..shards.placement import aggregate_kind
 from ..shards.shard_map import ShardMap
 from .counters import MAX_STREAMS, Tally
 from .model import NOT_JUDGED
-from .rows import Array, Rows, Run, Sums
+from .rows import EVIDENCE, PLACE, Array, Rows, Run, Sums
 
 _TYPES = {
     "str | None": pa.string(),
@@ -116,19 +116,16 @@ class Scan:
         )
         for row in sums.to_pylist():
             shard, expected, verdict, kcl = (rows.texts[name][row[name]] for name in keys)
-            self.tally.add_group(
-                *(shard, expected, verdict or NOT_JUDGED, kcl),
-                *(row["rows_sum"], row["size_sum"], row["number_min"]),
-            )
+            key = shard, expected, verdict or NOT_JUDGED, kcl
+            self.tally.add("groups", key, row["rows_sum"], row["size_sum"], row["number_min"])
         streams = {rows.texts["streamName"][code] for code in np.unique(rows.codes["streamName"])}
         self.tally.streams = set(sorted(self.tally.streams | (streams - {None}))[:MAX_STREAMS])
         self._count_times(rows, counted)
         valid = counted & rows.known
         if valid.any():
             astray = rows.slots(valid & rows.is_placed("stray"))
-            for slot, count, misplaced in zip(self.tally.slots, rows.slots(valid), astray, strict=True):
-                slot[0] += count
-                slot[1] += misplaced
+            for slot, counts in enumerate(zip(rows.slots(valid), astray, strict=True)):
+                self.tally.add("slots", slot, *counts)
 
     def _count_times(self, rows: Rows, counted: Array) -> None:
         timed = np.flatnonzero(counted & rows.timed)
@@ -151,42 +148,28 @@ class Scan:
         for row in table.group_by(["start", "shard"], use_threads=False).aggregate(sums).to_pylist():
             shard_id = rows.texts["shardId"][row["shard"]]
             cell = row["rows_sum"], row["size_sum"], row["dropped_sum"]
-            self.tally.add_cell(row["start"], shard_id, *cell)
-            self.tally.add_arrivals(shard_id, row["second_min"], row["second_max"])
+            self.tally.add("cells", (row["start"], shard_id), *cell)
+            self.tally.add("shards", shard_id, 0, 0, row["second_min"], row["second_max"])
 
     # -- rows with a defect ---------------------------------------------------------------------
 
     def _defects(self, rows: Rows) -> Iterator[Finding]:
         defective = np.flatnonzero(rows.defective)
-        rows.load(defective)
-        for row in defective.tolist():
+        for row, evidence in zip(defective.tolist(), rows.evidence(defective, EVIDENCE), strict=True):
             captured = rows.sub[row] < -1
-            code = rows.value("error", row)
+            code = rows.text("error", row) or ""
             of_capture = captured and not code.startswith("capture") and code not in KINDS
             yield Finding(
                 kind=f"capture-{code}" if of_capture else code,
                 sub_sequence_number=None if captured else int(rows.sub[row]),
-                expected_shard_id=rows.value("expectedShardId", row),
                 user_records=1 if rows.sub[row] >= 0 else 0,
-                kcl=rows.value("kcl", row),
-                offset=rows.value("errorOffset", row),
-                record_index=rows.value("errorRecordIndex", row),
-                requirement=rows.value("errorRequirement", row),
-                detail=rows.value("errorText", row),
-                **rows.place(row),
+                **evidence,
             )
         # A plain record whose explicit hash key is in the capture; those of aggregates count as a whole.
         astray = np.flatnonzero(rows.is_placed("stray") & ~rows.aggregated)
-        rows.load(astray)
-        for row in astray.tolist():
-            yield Finding(
-                "stray",
-                sub_sequence_number=int(rows.sub[row]),
-                expected_shard_id=rows.value("expectedShardId", row),
-                user_records=1,
-                kcl=rows.value("kcl", row),
-                **rows.place(row),
-            )
+        fields = (*PLACE, "expected_shard_id", "kcl")
+        for row, evidence in zip(astray.tolist(), rows.evidence(astray, fields), strict=True):
+            yield Finding("stray", sub_sequence_number=int(rows.sub[row]), user_records=1, **evidence)
 
     # -- Kinesis records as a whole -------------------------------------------------------------
 
@@ -209,18 +192,17 @@ class Scan:
             of_shard = whole & (shards == code)
             kinesis_records = int(of_shard.sum())
             aggregated = int((of_shard & (runs.of["aggregated"] > 0)).sum())
-            self.tally.kinesis_records += kinesis_records
-            self.tally.plain_records += kinesis_records - aggregated
-            self.tally.aggregates[""] += aggregated
-            self.tally.add_kinesis_records(rows.texts["shardId"][code], kinesis_records, aggregated)
+            plain = kinesis_records - aggregated
+            self.tally.records.update(kinesis=kinesis_records, plain=plain, aggregated=aggregated)
+            self.tally.add("shards", rows.texts["shardId"][code], kinesis_records, aggregated, None, None)
         ends = np.append(firsts[1:], len(rows.sub))
         unusual = np.flatnonzero(~usual & (rows.sub[firsts] >= -1))
-        rows.load(firsts[unusual])
-        for number in unusual.tolist():
+        places = rows.evidence(firsts[unusual], PLACE)
+        for number, place in zip(unusual.tolist(), places, strict=True):
             first, end = int(firsts[number]), int(ends[number])
             run = self._open if number == 0 and continued else None
             if run is None:
-                run = rows.run(first)
+                run = Run(place, started=bool(rows.sub[first] <= 0))
             self._extend(run, rows, first, end, runs)
             self._open = run if number == len(firsts) - 1 else None
             if self._open is None:
@@ -228,9 +210,9 @@ class Scan:
 
     def _extend(self, run: Run, rows: Rows, first: int, end: int, runs: Sums) -> None:
         at = int(np.searchsorted(runs.firsts, first))
-        run.empty = run.empty or rows.value("error", first) == "no-user-records"
+        run.empty = run.empty or rows.text("error", first) == "no-user-records"
         if runs.of["dropped"][at] and not run.counts["dropped"]:
-            run.drop_error = rows.value("error", first + int(np.argmax(rows.dropped[first:end])))
+            run.drop_error = rows.text("error", first + int(np.argmax(rows.dropped[first:end])))
         run.counts.update({name: int(sums[at]) for name, sums in runs.of.items()})
         if self._map is not None and run.counts["aggregated"]:
             keys = rows.keys(first, end)
@@ -241,17 +223,14 @@ class Scan:
         tally, counts = self.tally, run.counts
         aggregated, broken = counts["aggregated"] > 0, counts["defective"] > 0
         if run.started:
-            tally.kinesis_records += 1
-            tally.add_kinesis_records(run.place["shard_id"], 1, int(aggregated))
-            tally.aggregates[""] += int(aggregated)
-            tally.broken_frames += int(not aggregated and broken)
-            tally.plain_records += int(not aggregated and not broken)
+            tally.records.update(["kinesis", "aggregated" if aggregated else "broken" if broken else "plain"])
+            tally.add("shards", run.place["shard_id"], 1, int(aggregated), None, None)
         if not aggregated:
             return
         inside, outside = counts["known"] - counts["outside"], counts["outside"]
         raw = counts["raw"] and not counts["dropped"]  # the KCL does not open it, so it cannot drop it
         if counts["dropped"] or run.empty:
-            tally.add_loss(_reason(run), counts["dropped"])
+            tally.add("losses", _reason(run), 1, counts["dropped"])
         repaired = counts["repaired"]
         if repaired and not counts["dropped"]:
             detail = f"copies of {repaired} user records that the KCL drops were put and are delivered"
@@ -261,10 +240,10 @@ class Scan:
         if raw or (kind != "mixed" and kind != "foreign"):
             return
         if run.started:
-            tally.aggregates[kind] += 1
+            tally.records[kind] += 1
         cause = self._cause(run)
         if cause is not None:
-            tally.add_cause(cause.name, counts["user_records"], counts["dropped"])
+            tally.add("causes", cause.name, 1, counts["user_records"], counts["dropped"])
         held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
         are = "is" if outside == 1 else "are"
         yield Finding(

@@ -1,10 +1,9 @@
-"""Findings about the whole input: a naive aggregator, verdicts on whole shards, skew, shards that are not in
-the map, empty input."""
+"""Findings that only the whole input can show: a naive aggregator, verdicts on shards, skew, empty input."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, get_args
 
 from ..errors import KplError
@@ -22,10 +21,7 @@ _SHARD_VERDICTS = {*get_args(Verdict)} - {"expected", "stray", "distribution-aut
 
 
 def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> list[Finding]:
-    """Findings about the whole input: causes, verdicts on whole shards, skew, odd lineage, empty input.
-
-    `build_report` adds them; call this only to write findings elsewhere, too.
-    """
+    """All of them. `build_report` adds them; call this only to write findings elsewhere, too."""
     loads = Loads(tally)
     found = list(_of_the_whole(tally, loads, shard_map))
     if shard_map is not None:
@@ -35,27 +31,18 @@ def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> li
 
 
 def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Iterable[Finding]:
-    if not tally.kinesis_records:
-        yield Finding(
-            kind="no-records",
-            detail="there is not one Kinesis record in the input",
-        )
+    if not tally.records["kinesis"]:
+        yield Finding("no-records", detail="there is not one Kinesis record in the input")
     aggregates, user_records, _ = tally.causes.get(ACROSS_SHARDS, (0, 0, 0))
     if aggregates:
         many = plural(aggregates, "aggregate holds", "aggregates hold")
-        example = next(
-            (
-                finding
-                for kind in ("mixed-aggregate", "foreign-aggregate")
-                for finding in sorted(tally.examples.get(kind, []), key=order_of)
-                if finding.cause == ACROSS_SHARDS
-            ),
-            None,
-        )
+        misplaced = ("mixed-aggregate", "foreign-aggregate")
+        examples = [one for kind in misplaced for one in sorted(tally.examples.get(kind, []), key=order_of)]
+        example = next((one for one in examples if one.cause == ACROSS_SHARDS), Finding("naive-aggregator"))
         yield Finding(
-            kind="naive-aggregator",
-            shard_id=example.shard_id if example else None,
-            sequence_number=example.sequence_number if example else None,
+            "naive-aggregator",
+            example.shard_id,
+            example.sequence_number,
             user_records=user_records,
             aggregates=aggregates,
             detail=f"{many} {plural(user_records, 'user record')} of several shards; the KCL drops them all",
@@ -66,13 +53,8 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
         if verdict == "unknown-shard" and shard_map is not None and shard_id in shard_map:
             continue  # the shard is known, the hash key is not: a finding of its own says why
         if verdict in _SHARD_VERDICTS:
-            yield Finding(
-                kind=verdict,
-                shard_id=shard_id,
-                sequence_number=number,
-                user_records=count,
-                detail=None if shard_id is not None else "the capture does not say which shard",
-            )
+            detail = None if shard_id is not None else "the capture does not say which shard"
+            yield Finding(verdict, shard_id, number, user_records=count, detail=detail)
     if shard_map is not None and shard_map.distribution == "AUTO":
         dropped = sum(loads.dropped.values())
         yield Finding(
@@ -85,31 +67,19 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
 
 def _of_the_shards(shard_map: ShardMap) -> Iterable[Finding]:
     for shard_id, parents in sorted(shard_map.unknown_parents.items()):
-        yield Finding(
-            kind="unknown-parent",
-            shard_id=shard_id,
-            detail=f"parent {', '.join(parents)} is not listed",
-        )
+        yield Finding("unknown-parent", shard_id, detail=f"parent {', '.join(parents)} is not listed")
     try:
-        defects = shard_map.defects()
+        for defect in shard_map.defects():
+            detail = f"{defect.code}: {', '.join(defect.shard_ids)}"
+            yield Finding("lineage", defect.shard_ids[0], detail=detail)
     except KplError as error:
-        yield Finding(kind="lineage", requirement=error.requirement, detail=error.describe())
-        return
-    for defect in defects:
-        yield Finding(
-            kind="lineage",
-            shard_id=defect.shard_ids[0],
-            detail=f"{defect.code}: {', '.join(defect.shard_ids)}",
-        )
+        yield Finding("lineage", requirement=error.requirement, detail=error.describe())
 
 
 def skew(loads: Loads, shard_map: ShardMap | None) -> float | None:
     """How many times the mean lies on the fullest open shard. The mean is over the open shards with records
     on them: one that was not captured cannot be told from an idle one. None for fewer than two."""
-    return _skew(_on_open_shards(loads.user_records, shard_map))
-
-
-def _skew(counts: Mapping[str, int]) -> float | None:
+    counts = _on_open_shards(loads.user_records, shard_map)
     return max(counts.values()) * len(counts) / sum(counts.values()) if len(counts) > 1 else None
 
 
@@ -124,9 +94,5 @@ def _of_skew(loads: Loads, shard_map: ShardMap) -> Iterable[Finding]:
     """By the shards that hash keys belong to now: a shard that was split lately has little on it yet."""
     counts = _on_open_shards(loads.belonging, shard_map)
     for shard_id, times in skewed(counts, sum(counts.values())):
-        yield Finding(
-            kind="skewed-shard",
-            shard_id=shard_id,
-            user_records=counts[shard_id],
-            detail=f"{times:.1f} times the mean of {len(counts)} open shards",
-        )
+        detail = f"{times:.1f} times the mean of {len(counts)} open shards"
+        yield Finding("skewed-shard", shard_id, user_records=counts[shard_id], detail=detail)

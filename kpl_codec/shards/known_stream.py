@@ -13,18 +13,19 @@ Specification: spec/08-live-shard-map.md, MAP-11, MAP-16, MAP-18, MAP-20 and MAP
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 from ..errors import ShardMapError
 from .lineage import Lineage, agreed, distinct_shards
-from .listing import Listing, StreamSummary, shard_number, superseded_shards
-from .map_events import NO_SHARDS, KnownShards, MapChanged
+from .refresh import Listing, StreamSummary
 from .routes import NO_ROUTES, Routes, undisputed
-from .sequence_numbers import SequenceNumberError, sequence_hint
-from .shard import Shard
-from .shard_map import first_hole
+from .sequence_numbers import sequence_hint
+from .shard import Distribution, Shard
+from .shard_map import ShardMap, first_hole
 
 #: After so many contradicting listings in a row, they are believed.
 _CONTRADICTIONS: Final = 4
@@ -32,8 +33,61 @@ _CONTRADICTIONS: Final = 4
 _CLOSED_TTL: Final = 60.0
 #: The longest retention of a stream, in seconds.
 _LONGEST_RETENTION: Final = 8760 * 3600.0
+_NUMBERED: Final = re.compile(r"shardId-([0-9]{1,20})\Z")
 #: When a shard closed that was closed already when it was first listed.
 _LONG_AGO: Final = float("-inf")
+
+
+class KnownShards:
+    """The shards known after a listing. Never changes. ``all``: every shard of this life that is not
+    forgotten, by id. ``listed``: those of the last sound listing. What takes long (50 ms for 10,000 shards)
+    is made when it is first read: the producer never does."""
+
+    def __init__(
+        self, all: Mapping[str, Shard], listed: Mapping[str, Shard], distribution: Distribution
+    ) -> None:
+        self.all = all
+        self.listed = listed
+        self.distribution: Distribution = distribution
+        # Threads share it, and cached_property asks for its __dict__. On CPython 3.11 two threads that are
+        # the first to do so can get two, which corrupts memory.
+        vars(self)
+
+    @cached_property
+    def open_ids(self) -> frozenset[str]:
+        """The ids of the open shards of the last sound listing."""
+        return frozenset(shard_id for shard_id, shard in self.listed.items() if shard.open)
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """Every known shard."""
+        return Lineage(self.all.values())
+
+    @cached_property
+    def shard_map(self) -> ShardMap | None:
+        """Of the last sound listing; None before the first."""
+        return ShardMap(self.listed.values(), self.distribution) if self.listed else None
+
+
+#: Before the first listing.
+NO_SHARDS: Final = KnownShards({}, {}, "USER_PARTITION_KEY")
+
+
+class MapChanged(NamedTuple):
+    """A refresh has given a map, perhaps the same as before. ``opened``, ``closed``: shard ids, compared with
+    the map before. ``recreated``: it is another stream of that name."""
+
+    shards: KnownShards
+    opened: tuple[str, ...]
+    closed: tuple[str, ...]
+    recreated: bool
+
+    @property
+    def shard_map(self) -> ShardMap:
+        """The new map. Made when it is first read."""
+        shard_map = self.shards.shard_map
+        assert shard_map is not None
+        return shard_map
 
 
 class Known(NamedTuple):
@@ -43,10 +97,8 @@ class Known(NamedTuple):
     ``listed_at``: when the refresh that gave the map began; None before the first map. ``closed``: by id of a
     closed shard when this was noticed.
 
-    For the next listing: ``whole``: the last one had neither gap nor overlap; ``newest``: the highest shard
-    number; ``in_order``: every parent has a lower id than its children, so there is no cycle; ``created`` and
-    ``retention``: of the stream, in seconds; ``contradictions``: refused listings in a row; ``hints_hold``:
-    sequence numbers tell shards of two lives apart.
+    For the next listing: ``whole``: the last one had neither gap nor overlap; ``created`` and ``retention``:
+    of the stream, in seconds; ``contradictions``: refused listings in a row.
     """
 
     shards: KnownShards = NO_SHARDS
@@ -55,12 +107,9 @@ class Known(NamedTuple):
     listed_at: float | None = None
     closed: Mapping[str, float] = {}
     whole: bool = False
-    newest: int = -1
-    in_order: bool = True
     created: datetime | None = None
     retention: float = _LONGEST_RETENTION
     contradictions: int = 0
-    hints_hold: bool = True
 
     def is_open(self, shard_id: str) -> bool:
         """Whether the shard is known, and not known to be closed."""
@@ -116,12 +165,13 @@ def _begins_life(
         return False
     if dated and created != known.created:
         return True
-    strangers = [shard.shard_id for shard in changed if _is_strange(known, shard)]
+    newest = max(_number(shard_id) for shard_id in known.shards.all) if changed else -1
+    strangers = [shard.shard_id for shard in changed if _is_strange(known, shard, newest)]
     # A closed shard is listed as open, and without its children: this listing is older than the last one.
     reopened = [i for i in known.closed if i in listed and listed[i].open and i not in strangers]
     if reopened:
-        with_heirs = {parent for shard in listed.values() for parent in shard.parent_shard_ids}
-        reopened = [shard_id for shard_id in reopened if shard_id not in with_heirs]
+        with_children = _parents(listed)
+        reopened = [shard_id for shard_id in reopened if shard_id not in with_children]
     if not reopened and not (strangers and dated):
         return bool(strangers)
     # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
@@ -132,14 +182,26 @@ def _begins_life(
     raise ShardMapError(code="contradiction", reason=reason, shard_ids=(*reopened, *strangers))
 
 
-def _is_strange(known: Known, shard: Shard) -> bool:
-    """Whether a listed shard is none of this life."""
+def _parents(listed: Mapping[str, Shard]) -> set[str]:
+    """The ids of the parents of the listed shards."""
+    parents = {shard.parent_shard_id for shard in listed.values()}
+    parents |= {shard.adjacent_parent_shard_id for shard in listed.values()}
+    return {parent for parent in parents if parent is not None}
+
+
+def _number(shard_id: str) -> int:
+    """The number in the id that AWS gives a shard; -1 in another id."""
+    match = _NUMBERED.match(shard_id)
+    return int(match[1]) if match else -1
+
+
+def _is_strange(known: Known, shard: Shard, newest: int) -> bool:
+    """Whether a listed shard is none of this life. ``newest``: the highest number of a known shard."""
     before = known.shards.all.get(shard.shard_id)
     if before is not None:
         return before.contradicts(shard)
-    number = shard_number(shard.shard_id)
     # Ids only grow, so a new shard with an old number and no known parent belongs to another stream.
-    old_number = shard.open and number is not None and number <= known.newest
+    old_number = shard.open and 0 <= _number(shard.shard_id) <= newest
     return old_number and not any(parent in known.shards.all for parent in shard.parent_shard_ids)
 
 
@@ -159,7 +221,8 @@ def _learn(
     keep = _CLOSED_TTL if listing.has_closed else dated.retention
     if same_shards and life.whole and distribution == last.distribution:
         return _without_expired(dated, listed, now, keep)
-    superseded = superseded_shards(listed.values())
+    # MAP-12: "A shard listed as open together with a child of it MUST be taken for closed."
+    superseded = {shard_id for shard_id in _parents(listed) if shard_id in listed and listed[shard_id].open}
     opened = sorted(
         (shard for shard in listed.values() if shard.open and shard.shard_id not in superseded),
         key=lambda shard: shard.hash_key_range,
@@ -167,7 +230,7 @@ def _learn(
     everything = _everything(life, changed)
     hole = first_hole(opened)
     if hole is not None:
-        predicted, disputed = undisputed(opened, everything)
+        predicted, disputed = undisputed(opened)
         # Nothing is learnt of shards that may be wrong.
         sound = [shard for shard in changed if shard.shard_id not in disputed]
         shards = KnownShards(_everything(life, sound), last.listed, distribution)
@@ -207,35 +270,29 @@ def _everything(life: Known, changed: Sequence[Shard]) -> dict[str, Shard]:
             everything[shard.shard_id] = shard
         elif before.open or not shard.open:  # (what is known to be closed may be listed as open: MAP-12)
             everything[shard.shard_id] = agreed(before, shard)
-    if not (life.in_order and _in_order(changed)):
-        Lineage(everything.values())  # refuses a cycle
+    if any(
+        max(shard.parent_shard_id or "", shard.adjacent_parent_shard_id or "") >= shard.shard_id
+        for shard in everything.values()
+    ):
+        Lineage(everything.values())  # refuses a cycle, in which a parent has a higher id than its child
     return everything
 
 
-def _in_order(shards: Sequence[Shard]) -> bool:
-    """Whether every parent has a lower id than its children: then there is no cycle."""
-    return all(parent < shard.shard_id for shard in shards for parent in shard.parent_shard_ids)
-
-
 def _noted(life: Known, changed: Sequence[Shard], no_longer_open: Collection[str], now: float) -> Known:
-    """With the shards that have closed, and the highest number."""
+    """With the shards that have closed."""
     closed = dict(life.closed)
     for shard_id in no_longer_open:
         closed.setdefault(shard_id, now)
     for shard in changed:
         if not shard.open:
             closed.setdefault(shard.shard_id, now if shard.shard_id in life.shards.all else _LONG_AGO)
-    numbers = (shard_number(shard.shard_id) for shard in changed)
-    newest = max((number for number in numbers if number is not None), default=-1)
-    in_order = life.in_order and _in_order(changed)
-    return life._replace(closed=closed, newest=max(life.newest, newest), in_order=in_order)
+    return life._replace(closed=closed)
 
 
 def shard_of_record(
     known: Known, shard_id: str, sequence_number: str, generation: int, answered_at: float
-) -> tuple[Known, Shard | Literal["unknown", "gone"]]:
-    """The shard on which a record was stored; ``answered_at`` is when its put was answered. And what is known
-    afterwards.
+) -> Shard | Literal["unknown", "gone"]:
+    """The shard on which a record was stored; ``answered_at`` is when its put was answered.
 
     ``generation``: of the map when the record was put. The stream may have been deleted and made again since
     the map was listed; a shard of another life has the same id and another range.
@@ -255,23 +312,19 @@ def shard_of_record(
     # stored it. A hint in its sequence number may delay the verdict until the stream was listed again,
     # and tell which of two lives stored it. It decides nothing else."
     shard = known.shards.all.get(shard_id)
-    of_this_shard = _made_on(shard, sequence_number) if shard and known.hints_hold else None
+    of_this_shard = _made_on(shard, sequence_number) if shard else None
     if known.generation != generation and not of_this_shard:
-        return known, "gone"
+        return "gone"
     # Equal times do not count: on a coarse clock the listing may have begun before the answer.
     listed_since = known.listed_at is not None and known.listed_at > answered_at
     if shard is None or (of_this_shard is False and not listed_since):
-        return known, "unknown"
-    # Where a hint is wrong, hints have another meaning on this stream.
-    return (known._replace(hints_hold=False) if of_this_shard is False else known), shard
+        return "unknown"
+    return shard
 
 
 def _made_on(shard: Shard, sequence_number: str) -> bool | None:
     """Whether this shard gave out the number; None where the numbers give no hint."""
-    try:
-        first, number = sequence_hint(shard.starting_sequence_number or ""), sequence_hint(sequence_number)
-    except SequenceNumberError:
-        return None
+    first, number = sequence_hint(shard.starting_sequence_number), sequence_hint(sequence_number)
     if first is None or number is None or first.shard_id != shard.shard_id:
         return None  # kinesis-local gives the child of a merge the start of its second parent
     return (number.shard_index, number.shard_created) == (first.shard_index, first.shard_created)

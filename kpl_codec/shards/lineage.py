@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
-from ..format.hash_keys import HashKeyRange
 from ..limits import MAX_HASH_KEY
-from .sequence_numbers import SequenceHint, SequenceNumberError, parse_sequence_number, sequence_hint
+from .sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
 from .shard import Distribution, Shard
 
 
@@ -34,21 +35,6 @@ class LineageDefect(NamedTuple):
 
     code: str
     shard_ids: tuple[str, ...]
-
-
-def _start(shard: Shard) -> int | None:
-    """The starting sequence number, None where it is missing or not a number."""
-    try:
-        return parse_sequence_number(shard.starting_sequence_number or "")
-    except SequenceNumberError:
-        return None
-
-
-def _hint(sequence_number: str | None) -> SequenceHint | None:
-    try:
-        return sequence_hint(sequence_number or "")
-    except SequenceNumberError:
-        return None
 
 
 class Lineage(Mapping[str, Shard]):
@@ -70,32 +56,31 @@ class Lineage(Mapping[str, Shard]):
                 self._children.setdefault(parent, []).append(shard.shard_id)
         self._by_id = self._ordered(by_id)
         self._place = {shard_id: place for place, shard_id in enumerate(self._by_id)}
-        self._starts = {shard_id: _start(shard) for shard_id, shard in self._by_id.items()}
         self._generations: dict[str, int] = {}
         for shard in self._by_id.values():
             above = (self._generations[p] for p in shard.parent_shard_ids if p in self._generations)
             self._generations[shard.shard_id] = 1 + max(above, default=-1)
 
     def _ordered(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
-        """Parents before children, otherwise by id (Kahn's algorithm over a heap)."""
-        waiting = {
-            shard_id: len({p for p in shard.parent_shard_ids if p in by_id})
-            for shard_id, shard in by_id.items()
-        }
+        """Parents before children, otherwise by id."""
+        above = {i: [p for p in shard.parent_shard_ids if p in by_id] for i, shard in by_id.items()}
+        sorter = TopologicalSorter(above)
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            # SHD-6: "A listing in which a shard descends from itself MUST be refused."
+            cycle = tuple(sorted({*error.args[1]}))
+            raise ShardMapError(
+                code="cycle", reason=f"{cycle[0]} descends from itself", shard_ids=cycle
+            ) from None
         ordered: dict[str, Shard] = {}
-        frontier = [shard_id for shard_id, count in waiting.items() if not count]
-        heapify(frontier)
-        while frontier:
+        frontier: list[str] = []
+        while sorter:
+            for shard_id in sorter.get_ready():
+                heappush(frontier, shard_id)
             shard_id = heappop(frontier)
             ordered[shard_id] = by_id[shard_id]
-            for child in self._children.get(shard_id, ()):
-                waiting[child] -= 1
-                if not waiting[child]:
-                    heappush(frontier, child)
-        if len(ordered) < len(by_id):
-            # SHD-6: "A listing in which a shard descends from itself MUST be refused."
-            cycle = _cycle({key: by_id[key] for key in sorted(by_id) if key not in ordered})
-            raise ShardMapError(code="cycle", reason=f"{cycle[0]} descends from itself", shard_ids=cycle)
+            sorter.done(shard_id)
         return ordered
 
     # -- looking up ---------------------------------------------------------------------------
@@ -131,11 +116,6 @@ class Lineage(Mapping[str, Shard]):
         from ..lazy import shown
 
         return shown(self)
-
-    def hash_key_range(self, shard_id: str) -> HashKeyRange | None:
-        """The range of a known shard, expired or not; None if it is not known."""
-        shard = self._by_id.get(shard_id)
-        return shard.hash_key_range if shard else None
 
     def parents(self, shard_id: str) -> tuple[Shard, ...]:
         """The known parents. Raises UnknownShard."""
@@ -192,7 +172,7 @@ class Lineage(Mapping[str, Shard]):
 
     def created(self, shard_id: str) -> datetime | None:
         """When the shard was created, by the hint in its starting sequence number. Raises UnknownShard."""
-        hint = _hint(self[shard_id].starting_sequence_number)
+        hint = sequence_hint(self[shard_id].starting_sequence_number)
         return hint.shard_created if hint else None
 
     def closed_at(self, shard_id: str) -> datetime | None:
@@ -203,7 +183,7 @@ class Lineage(Mapping[str, Shard]):
             return None
         made = [self.created(child.shard_id) for child in self.children(shard_id)]
         known = [moment for moment in made if moment is not None]
-        hint = _hint(shard.ending_sequence_number)
+        hint = sequence_hint(shard.ending_sequence_number)
         return min(known) if known else hint.time if hint else None
 
     # -- soundness ----------------------------------------------------------------------------
@@ -213,56 +193,42 @@ class Lineage(Mapping[str, Shard]):
 
         Meaningful for a listing FROM_TRIM_HORIZON: only that names the ends of closed shards.
         """
-        defects: list[LineageDefect] = []
-        for shard in self.values():
-            children = self.children(shard.shard_id)
-            ids = (shard.shard_id, *(child.shard_id for child in children))
-            # LIN-10: "A child MUST NOT be listed while its parent is open, MUST start after it, and
-            # MUST lie within its parents; the two children of a split MUST tile their parent."
-            if children and shard.open:
-                defects.append(LineageDefect("parent-open", ids))
-            if len(children) > 2:
-                defects.append(LineageDefect("too-many-children", ids))
-            if len(children) == 2:
-                low, high = sorted(child.hash_key_range for child in children)
-                whole = shard.hash_key_range
-                if (
-                    low.starting_hash_key != whole.starting_hash_key
-                    or low.ending_hash_key + 1 != high.starting_hash_key
-                    or high.ending_hash_key != whole.ending_hash_key
-                ):
-                    defects.append(LineageDefect("children-do-not-tile", ids))
-            defects.extend(self._against_parents(shard))
-        return tuple(defects)
+        # LIN-10: "A child MUST NOT be listed while its parent is open, MUST start after it, and MUST lie
+        # within its parents; the two children of a split MUST tile their parent."
+        return tuple(
+            LineageDefect(code, ids)
+            for shard in self.values()
+            for code, ids in (*self._against_children(shard), *self._against_parents(shard))
+        )
 
-    def _against_parents(self, shard: Shard) -> Iterator[LineageDefect]:
+    def _against_children(self, shard: Shard) -> Iterator[tuple[str, tuple[str, ...]]]:
+        children = self.children(shard.shard_id)
+        ids = (shard.shard_id, *(child.shard_id for child in children))
+        if children and shard.open:
+            yield "parent-open", ids
+        if len(children) > 2:
+            yield "too-many-children", ids
+        if len(children) == 2:
+            low, high = sorted(child.hash_key_range for child in children)
+            if low[1] + 1 != high[0] or (low[0], high[1]) != shard.hash_key_range:
+                yield "children-do-not-tile", ids
+
+    def _against_parents(self, shard: Shard) -> Iterator[tuple[str, tuple[str, ...]]]:
         parents = self.parents(shard.shard_id)
-        ids = (*(parent.shard_id for parent in parents), shard.shard_id)
         if parents and len(parents) == len(shard.parent_shard_ids):
-            inside = shard.hash_key_range
             low = min(parent.hash_key_range.starting_hash_key for parent in parents)
             high = max(parent.hash_key_range.ending_hash_key for parent in parents)
-            exact = len(parents) == 2  # a merge: the child has exactly the ranges of its parents
-            if not (low <= inside.starting_hash_key and inside.ending_hash_key <= high) or (
-                exact and (low, high) != (inside.starting_hash_key, inside.ending_hash_key)
-            ):
-                yield LineageDefect("child-outside-parents", ids)
-        start = self._starts[shard.shard_id]
+            first, last = shard.hash_key_range
+            # A merge: the child has exactly the ranges of its parents.
+            if not low <= first <= last <= high or (len(parents) == 2 and (low, high) != (first, last)):
+                yield "child-outside-parents", (*(parent.shard_id for parent in parents), shard.shard_id)
         for parent in parents:
-            before = self._starts[parent.shard_id]
-            if start is not None and before is not None and start <= before:
-                yield LineageDefect("child-not-newer", (parent.shard_id, shard.shard_id))
-
-
-def _cycle(shards: Mapping[str, Shard]) -> tuple[str, ...]:
-    """A cycle among ``shards``, each of which has a parent among them."""
-    path: dict[str, None] = {}
-    at = next(iter(shards))
-    while at not in path:
-        path[at] = None
-        at = next(parent for parent in shards[at].parent_shard_ids if parent in shards)
-    visited = list(path)
-    return tuple(sorted(visited[visited.index(at) :]))
+            with suppress(SequenceNumberError):
+                before, start = (
+                    parse_sequence_number(one.starting_sequence_number or "") for one in (parent, shard)
+                )
+                if start <= before:
+                    yield "child-not-newer", (parent.shard_id, shard.shard_id)
 
 
 def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:

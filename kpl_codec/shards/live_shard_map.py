@@ -32,13 +32,11 @@ from typing import Any, Literal
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..errors import ShardMapError
-from .known_stream import Known, Refused, learn, shard_of_record
+from .known_stream import Known, KnownShards, MapChanged, Refused, learn, shard_of_record
 from .lineage import Lineage
-from .listing import Listing
-from .map_events import KnownShards, MapChanged, RefreshFailed, StreamUnavailable
-from .refresh import Failure, Refresh, Request, ShardFilterType
+from .refresh import Failure, Listing, Refresh, RefreshFailed, Request, ShardFilterType, StreamUnavailable
 from .routes import NO_ROUTES
-from .shard import Distribution, Shard
+from .shard import Shard
 from .shard_map import ShardMap
 from .stream import stream_of
 from .trust import Trust
@@ -87,7 +85,8 @@ class LiveShardMap:
         self._describe = describe
         self._max_results = max_results
         self._trust = Trust(_BACKOFF)
-        self._known = Known()
+        #: Trusted or not. Replaced as a whole.
+        self.known = Known()
         #: Those of the known stream without the shards that are in doubt: what `predict` asks. Replaced as a
         #: whole: other threads predict.
         self.routes = NO_ROUTES
@@ -116,32 +115,16 @@ class LiveShardMap:
     @property
     def shard_map(self) -> ShardMap | None:
         """The last sound map, trusted or not; None before the first. Made when it is first read."""
-        return self._known.shards.shard_map
+        return self.known.shards.shard_map
 
     @property
     def lineage(self) -> Lineage:
-        """Every shard of this life of the stream that is not forgotten (MAP-20). Made when it is first
-        read."""
-        return self._known.shards.lineage
-
-    @property
-    def distribution(self) -> Distribution:
-        """How the stream distributes records, as far as known."""
-        return self._known.shards.distribution
-
-    @property
-    def predicted_shards(self) -> tuple[str, ...]:
-        """The open shards by hash key range, without those that dispute a range with another."""
-        return self._known.routes.shard_ids
+        """Every shard of this life of the stream that is not forgotten (MAP-20). Made when first read."""
+        return self.known.shards.lineage
 
     def shard(self, shard_id: str) -> Shard | None:
         """A known shard, open or closed; None if it is not known, or forgotten."""
-        return self._known.shards.all.get(shard_id)
-
-    @property
-    def generation(self) -> int:
-        """How many times the stream was deleted and created again, as far as seen."""
-        return self._known.generation
+        return self.known.shards.all.get(shard_id)
 
     @property
     def permanent_error(self) -> StreamUnavailable | None:
@@ -157,10 +140,8 @@ class LiveShardMap:
         )
 
     def predict(self, hash_key: int) -> str | None:
-        """The open shard that takes ``hash_key``; None while it is doubted, and on an AUTO stream.
-
-        O(log n). Raises HashKeyError outside 0 to 2^128 - 1.
-        """
+        """The open shard that takes ``hash_key``; None while it is doubted, and on an AUTO stream. O(log n).
+        Raises HashKeyError outside 0 to 2^128 - 1."""
         return self.routes.predict(hash_key)
 
     def _reroute(self) -> None:
@@ -169,10 +150,10 @@ class LiveShardMap:
         # MAP-1: "A prediction MUST come from a map that is trusted for its shard; otherwise the answer is
         # that none can be made."
         # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
-        if in_doubt is None or self.distribution == "AUTO":
+        if in_doubt is None or self.known.shards.distribution == "AUTO":
             self.routes = NO_ROUTES
         else:
-            self.routes = self._known.routes.without(in_doubt)
+            self.routes = self.known.routes.without(in_doubt)
 
     def trusts(self, shard_id: str) -> bool:
         """Whether this shard may be predicted."""
@@ -181,23 +162,17 @@ class LiveShardMap:
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
     ) -> Shard | Literal["unknown", "gone"]:
-        """The shard on which a record was stored; ``answered_at`` is when its put was answered.
-
-        ``generation``: of this map when the record was put. "unknown": not yet, ask again after the next
-        refresh. "gone": it is in a life of the stream that is over. See `known_stream.shard_of_record`.
-        """
-        self._known, shard = shard_of_record(self._known, shard_id, sequence_number, generation, answered_at)
+        """As `known_stream.shard_of_record`: the shard; "unknown": ask again after the next refresh; "gone":
+        it is in a life of the stream that is over."""
+        shard = shard_of_record(self.known, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
         return "unknown" if self._trust.state == "NONE" and shard != "gone" else shard
 
     # -- asking for a refresh -----------------------------------------------------------------
 
     def refresh(self, now: float) -> bool:
-        """Start a refresh, unless one runs or waits for its backoff to end. Returns whether it did.
-
-        A map that is READY stays READY meanwhile. After a permanent error this does not wait for the backoff:
-        the caller has fixed something.
-        """
+        """Start a refresh, unless one runs or waits for its backoff to end; returns whether it did. After a
+        permanent error it does not wait: the caller has fixed something."""
         # MAP-3: "At most one refresh MUST run at a time, however many callers ask."
         backing_off = self._failures and self._retry_at is not None and not self._failed_for_good
         if self._refresh is not None or backing_off:
@@ -210,20 +185,17 @@ class LiveShardMap:
         return self.error is not None and self.error.permanent
 
     def invalidate(self, seen_at: float, predicted_shard: str | None, now: float) -> bool:
-        """Report that a record sent at ``seen_at`` is on another shard than ``predicted_shard``. Returns
-        whether the report counts: then a refresh starts, and until it is done that shard is not predicted.
-
-        ``predicted_shard``: None to doubt all shards. Give the shard that was predicted, not the one on which
-        the record is: after a split the map does not know that one.
-        """
-        listed_at = self._known.listed_at
+        """Report that a record sent at ``seen_at`` is on another shard than was predicted;
+        ``predicted_shard``: None to doubt all. Returns whether the report counts: then a refresh starts, and
+        until it is done that shard is not predicted."""
+        listed_at = self.known.listed_at
         # MAP-4: "A report MUST be ignored if the map's refresh began at or after the record was sent: it
         # covers what the record saw."
         if listed_at is not None and seen_at <= listed_at:
             return False
         # MAP-5: "A report MUST be ignored if the predicted shard is not open in the map: the map has
         # learnt that already."
-        if predicted_shard is not None and not self._known.is_open(predicted_shard):
+        if predicted_shard is not None and not self.known.is_open(predicted_shard):
             return False
         if not self._trust.report(predicted_shard, seen_at, now):
             return False
@@ -281,7 +253,7 @@ class LiveShardMap:
             refresh.described(answer)
             return None
         try:
-            listing = refresh.listed(answer, self._known.shards.all)
+            listing = refresh.listed(answer, self.known.shards.all)
         except ShardMapError as error:
             return self._failed("ListShards", error.code, error.describe(), now)
         return None if listing is None else self._listed(listing, refresh, now)
@@ -295,8 +267,6 @@ class LiveShardMap:
             # Many roles may not call it, and an account has only 20 calls a second. The map works without it
             # and keeps the last known summary.
             refresh.described(None)
-            return None
-        if failure.code == "ExpiredNextTokenException" and refresh.restart(now):
             return None
         return self._failed(request.operation, failure.code, failure.reason, now)
 
@@ -326,18 +296,18 @@ class LiveShardMap:
 
     def _listed(self, listing: Listing, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
         """Ends the refresh."""
-        before, outcome = self._known, learn(self._known, listing, now)
+        before, outcome = self.known, learn(self.known, listing, now)
         begun = float("-inf") if refresh.outdated else listing.begun
         # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
         # MUST NOT become the map; the refresh has failed and is tried again."
         if isinstance(outcome, Refused):
-            self._known, error = outcome.known, outcome.error
+            self.known, error = outcome.known, outcome.error
             if outcome.disputed is not None:
                 self._trust.disputed(begun, outcome.disputed)
                 self._reroute()
             learnt = outcome.disputed is not None
             return self._failed("ListShards", error.code, error.describe(), now, learnt=learnt)
-        self._known = outcome
+        self.known = outcome
         changed = outcome.changes_since(before)
         self._refresh = self.error = None
         self._failures = 0

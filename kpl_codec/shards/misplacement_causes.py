@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from .sequence_numbers import SequenceNumberError, sequence_hint
+from .sequence_numbers import sequence_hint
 from .shard import Shard
 from .shard_map import ShardMap
 
@@ -36,10 +36,7 @@ class Cause(NamedTuple):
 
 def hinted_time(sequence_number: str | None) -> datetime | None:
     """When a record was written, by the hint in its sequence number."""
-    try:
-        hint = sequence_hint(sequence_number) if sequence_number else None
-    except SequenceNumberError:
-        return None
+    hint = sequence_hint(sequence_number)
     return hint.time if hint else None
 
 
@@ -48,12 +45,11 @@ class Causes:
 
     def __init__(self, shard_map: ShardMap) -> None:
         self._map = shard_map
-        self._lineage = shard_map
-        self._ancestors = lru_cache(maxsize=4096)(self._lineage.ancestors)
+        self._ancestors = lru_cache(maxsize=4096)(shard_map.ancestors)
 
     def _closed_lately(self, shard: Shard, at: datetime | None) -> bool | None:
         """Whether the shard was closed within the window before ``at``; None if unknown."""
-        closed_at = self._lineage.closed_at(shard.shard_id)
+        closed_at = self._map.closed_at(shard.shard_id)
         return None if at is None or closed_at is None else closed_at > at - RESHARD_WINDOW
 
     def of(self, shard_id: str, lowest: int, highest: int, at: datetime | None) -> Cause:

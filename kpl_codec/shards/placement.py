@@ -17,11 +17,11 @@ Specification: spec/04-shards-and-placement.md, PLC-1 to PLC-5.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
-from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes, partition_key_hash
+from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
 from .lineage import Lineage
 from .shard import Shard
 from .shard_map import ShardMap
@@ -30,8 +30,6 @@ AggregateKind = Literal["whole", "mixed", "foreign"]
 """How many user records of an aggregate are in its shard's range: all, some, none."""
 
 _MOST_SHARDS = 10_000
-_MOST_HASHES = 10_000
-
 
 Verdict = Literal[
     "expected",
@@ -85,22 +83,9 @@ def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
     return "foreign" if outside else "whole" if inside else None
 
 
-class _Hashes(dict[str, int]):
-    """The hash keys of partition keys, of the first some thousand kept."""
-
-    def __missing__(self, partition_key: str) -> int:
-        hash_key = partition_key_hash(partition_key)
-        if len(self) < _MOST_HASHES:
-            self[partition_key] = hash_key
-        return hash_key
-
-
 class Judge:
-    """Judges hash keys on the shards of a map, or on the one shard of a hash key range.
-
-    A shard that is in the map is judged by the map, not by the range. `on` gives the judge of one shard, made
-    once.
-    """
+    """Judges hash keys on the shards of a map, or on the one shard of a hash key range. A shard that is in
+    the map is judged by the map."""
 
     def __init__(self, shard_map: ShardMap | None, hash_key_range: HashKeyRange | None = None) -> None:
         self.shard_map = shard_map
@@ -111,10 +96,7 @@ class Judge:
         self.endings: list[int] = []
         if shard_map is not None and shard_map.distribution != "AUTO":
             self.open_shards, self.endings = shard_map.open_shards, shard_map.endings
-        #: `partition_key_hash` of keys that many aggregates share.
-        self.hashes = _Hashes()
         self._shards: dict[str | None, ShardJudge] = {}
-        self._coded: tuple[tuple[str | None, ...], CodedShards] | None = None
 
     @cached_property
     def packed_endings(self) -> bytes:
@@ -129,13 +111,6 @@ class Judge:
                 self._shards.clear()
             judge = self._shards[shard_id] = ShardJudge(self, shard_id)
         return judge
-
-    def coded(self, shard_ids: Sequence[str | None]) -> CodedShards:
-        """The same for compiled code, for records on these shards."""
-        key = tuple(shard_ids)
-        if self._coded is None or self._coded[0] != key:
-            self._coded = key, CodedShards(self, key)
-        return self._coded[1]
 
 
 class CodedShards:
@@ -169,21 +144,15 @@ class CodedShards:
 class ShardJudge:
     """Judges hash keys on one shard. ``hash_key_range`` is None where it is not known."""
 
-    __slots__ = ("_endings", "_facts", "_home", "_judge", "_shard", "hash_key_range", "hashes", "shard_id")
+    __slots__ = ("_endings", "_facts", "_judge", "_shard", "hash_key_range", "shard_id")
 
     def __init__(self, judge: Judge, shard_id: str | None) -> None:
         shard_map = judge.shard_map
-        known = shard_map is not None and shard_id is not None and shard_id in shard_map
         self.shard_id = shard_id
-        self.hashes = judge.hashes
         self._judge = judge
         self._endings = judge.endings
-        self._shard: Shard | None = shard_map[shard_id] if known else None  # type: ignore[index]
+        self._shard = None if shard_map is None or shard_id is None else shard_map.get(shard_id)
         self.hash_key_range = judge.hash_key_range if self._shard is None else self._shard.hash_key_range
-        #: The number of this shard among the open ones, if it is open.
-        self._home: int | None = None
-        if self._shard is not None and self._shard.open and judge.open_shards:
-            self._home = bisect_left(self._endings, self._shard.hash_key_range.ending_hash_key)
         self._facts: dict[tuple[int, bool | None, bool], Facts] = {}
 
     def in_range(self, hash_key: int | None) -> bool | None:
@@ -196,43 +165,26 @@ class ShardJudge:
     def place(self, hash_key: int | None, *, certain: bool) -> Placement:
         """The verdict on one hash key. ``certain``: the record has no other hash key, as every one from an
         aggregate."""
-        verdict, expected_id, in_range = self._judge_one(hash_key, certain)
+        in_range = self.in_range(hash_key)
+        expected = len(self._endings) if hash_key is None else bisect_left(self._endings, hash_key)
+        verdict, expected_id, _ = self.facts(expected, in_range, certain=certain)
+        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
         return _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, in_range, None))
 
     def place_aggregate(
-        self, hash_keys: Sequence[int], used: Sequence[int]
+        self, hash_keys: Iterable[int | None], used: Sequence[int]
     ) -> tuple[AggregateKind | None, list[Placement]]:
-        """The kind of a sound aggregate and the placement of each user record. ``used``: of each, the number
-        of its own among ``hash_keys``."""
-        kind: AggregateKind | None = "whole"
-        if self._home is not None and self.in_range(min(hash_keys)) and self.in_range(max(hash_keys)):
-            facts = [self.facts(self._home, True, certain=True)] * len(hash_keys)
-        else:
-            facts = [self._judge_one(hash_key, True) for hash_key in hash_keys]
-            in_range = [facts[number][2] for number in used]
-            kind = aggregate_kind(in_range.count(True), in_range.count(False))
-        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
-        placements = [
-            _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, inside, kind))
-            for (verdict, expected_id, inside), hash_key in zip(facts, hash_keys, strict=True)
-        ]
-        return kind, list(map(placements.__getitem__, used))
-
-    def _judge_one(self, hash_key: int | None, certain: bool) -> Facts:
-        in_range = self.in_range(hash_key)
-        if hash_key is None:
-            expected = len(self._endings)
-        elif in_range and self._home is not None:
-            expected = self._home
-        else:
-            expected = bisect_left(self._endings, hash_key)
-        return self.facts(expected, in_range, certain=certain)
+        """The kind of an aggregate and the placement of each user record. ``used``: of each, the number of
+        its own among ``hash_keys``."""
+        placements = [self.place(hash_key, certain=True) for hash_key in hash_keys]
+        in_range = [placements[number].in_range for number in used]
+        kind = aggregate_kind(in_range.count(True), in_range.count(False))
+        placements = [_NEW(Placement, (*placement[:-1], kind)) for placement in placements]
+        return kind, [placements[number] for number in used]
 
     def facts(self, expected: int, in_range: bool | None, *, certain: bool) -> Facts:
-        """The same for all hash keys with one expected shard, in or out of range.
-
-        ``expected``: its number among the open shards of the `Judge`, or how many there are for "none".
-        """
+        """The same for all hash keys with one expected shard, in or out of range. ``expected``: its number
+        among the open shards of the `Judge`, or how many there are for "none"."""
         facts = self._facts.get((expected, in_range, certain))
         if facts is None:
             opens = self._judge.open_shards
@@ -252,11 +204,8 @@ def verdict_of(
     *,
     certain: bool,
 ) -> Verdict:
-    """The table of this module: every verdict comes from here.
-
-    ``shard``: the known shard that the record is on. ``expected``: the shard that is, or was, open for its
-    hash key. ``certain``: the record has no other hash key.
-    """
+    """The table of this module: every verdict comes from here. ``expected``: the shard that is, or was, open
+    for the hash key. ``certain``: the record has no other hash key."""
     # LIN-4: "A hint MUST NOT change a verdict." No sequence number is looked at.
     # PLC-1: "On a stream whose record distribution strategy is AUTO no record MUST be called
     # misplaced: the service ignores its keys."

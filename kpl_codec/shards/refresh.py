@@ -1,17 +1,20 @@
 """One refresh of a live shard map: DescribeStreamSummary if wanted, then every page of ListShards.
 
-Requests out, answers in, one at a time.
-Specification: spec/08-live-shard-map.md, MAP-6, MAP-9 and MAP-14.
+Requests out, answers in, one at a time. A listing does not show one moment. It may list parents together with
+their children, be older than the listing before it, or show another stream, created under the name of a
+deleted one.
+Specification: spec/08-live-shard-map.md, MAP-6, MAP-8, MAP-14 and MAP-19.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from ..errors import ShardMapError
-from .listing import Listing, StreamSummary, parse_page, parse_summary
-from .shard import Shard
+from ..aws_errors import what_to_check
+from ..errors import KplError, ShardMapError
+from .shard import Distribution, Shard, listed_shards
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
 #: More shards than any stream has. A listing with more pages never ends.
@@ -34,11 +37,88 @@ class Failure(NamedTuple):
     reason: str = ""
 
 
-class Refresh:
-    """A refresh under way. ``begun``: the listing shows everything that happened before.
+class StreamUnavailable(KplError):
+    """A refresh failed. ``stream``, ``operation``, ``code`` (AWS's name of the error, or a ShardMapError
+    code), ``reason``; ``permanent``: a retry cannot solve it, somebody has to change something."""
 
-    ``outdated``: the stream may be another one since then.
-    """
+    code: str
+    requirement = "MAP-8"
+    stream: str
+    operation: str
+    reason: str
+    permanent: bool = False
+    text = "{operation} failed for stream {stream}: {code}: {reason}"
+    concerns = "Whoever needs the shard map now. A map read before stays in use."
+    todo = (
+        "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
+        "allow kinesis:ListShards and kinesis:DescribeStreamSummary. LimitExceededException: wait."
+    )
+    codes = ("ResourceNotFoundException", "AccessDeniedException", "LimitExceededException")
+
+    def describe(self) -> str:
+        """What failed, and what to check."""
+        check = what_to_check(self.code)
+        return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
+
+
+class RefreshFailed(NamedTuple):
+    """A refresh has failed; ``retry_at`` is when the next one starts. ``learnt``: its listing had a gap or an
+    overlap, and what it says of the other shards counts."""
+
+    at: float
+    error: StreamUnavailable
+    retry_at: float
+    learnt: bool = False
+
+
+class StreamSummary(NamedTuple):
+    """What the map needs of DescribeStreamSummary. ``created``: when this life of the stream began.
+    ``retention``: seconds for which records are kept."""
+
+    created: datetime | None
+    distribution: Distribution
+    retention: float | None
+
+
+class Listing(NamedTuple):
+    """All shards of a refresh that began at ``begun``. ``summary``: None if there is none. ``has_closed``: it
+    has every closed shard that still holds records."""
+
+    shards: Sequence[Shard]
+    summary: StreamSummary | None
+    begun: float
+    has_closed: bool
+
+
+def parse_page(answer: Any) -> tuple[list[Shard], str | None]:
+    """The shards of one ListShards answer, and its NextToken. Raises ShardMapError(code="malformed")."""
+    # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
+    shards, _ = listed_shards([answer])
+    token = answer.get("NextToken")
+    if token is not None and not isinstance(token, str):
+        raise ShardMapError(code="malformed", reason="a NextToken that is no string", shard_ids=())
+    return shards, token or None
+
+
+def parse_summary(answer: Any) -> StreamSummary | None:
+    """The summary of a DescribeStreamSummary answer; None for an empty one, which botocore makes of a cut
+    one."""
+    summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
+    if not isinstance(summary, Mapping) or not summary:
+        return None
+    created = summary.get("StreamCreationTimestamp")
+    auto = summary.get("RecordDistributionStrategy") == "AUTO"
+    hours = summary.get("RetentionPeriodHours")
+    return StreamSummary(
+        created if isinstance(created, datetime) else None,
+        "AUTO" if auto else "USER_PARTITION_KEY",
+        hours * 3600.0 if type(hours) is int and hours > 0 else None,
+    )
+
+
+class Refresh:
+    """A refresh under way. ``begun``: the listing shows everything that happened before. ``outdated``: the
+    stream may be another one since then."""
 
     def __init__(
         self,
@@ -59,7 +139,6 @@ class Refresh:
         self._most_pages = 100 + _MOST_SHARDS // max_results
         self._describe = describe
         self._tokens: dict[str, None] = {}
-        self._restarted = False
         self._in_flight: Request | None = None
 
     def next_request(self, number: int) -> Request | None:
@@ -92,11 +171,8 @@ class Refresh:
         self._summary = parse_summary(answer)
 
     def listed(self, answer: Any, known: Mapping[str, Shard]) -> Listing | None:
-        """A page of ListShards. Returns the listing with the last page. Raises
-        ShardMapError(code="malformed").
-
-        ``known``: shards by id; one that is listed as it is known is the same object.
-        """
+        """A page of ListShards; gives the listing with the last one. ``known``: shards by id; one that is
+        listed as it is known is the same object. Raises ShardMapError(code="malformed")."""
         shards, token = parse_page(answer)
         # MAP-19: "A listing that repeats a NextToken, or has pages for more than 1,000,000 shards, MUST be
         # refused: it would never end."
@@ -111,16 +187,3 @@ class Refresh:
             self._tokens[token] = None
             return None
         return Listing(self._shards, self._summary, self.begun, self._filter == "FROM_TRIM_HORIZON")
-
-    def restart(self, now: float) -> bool:
-        """Begin the listing again, because its NextToken has expired. Returns False if that was done
-        before."""
-        # MAP-9: "An expired NextToken MUST start the listing again from its first page, at once the
-        # first time, with backoff after that."
-        if self._restarted:
-            return False
-        self._restarted = True
-        self.begun, self.outdated = now, False
-        self._shards.clear()
-        self._tokens.clear()
-        return True

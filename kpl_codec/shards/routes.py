@@ -80,34 +80,17 @@ class Routes:
 NO_ROUTES: Final = Routes(())
 
 
-def undisputed(
-    open_shards: Sequence[Shard], known: Mapping[str, Shard]
-) -> tuple[list[Shard], frozenset[str]]:
+def undisputed(open_shards: Sequence[Shard]) -> tuple[list[Shard], frozenset[str]]:
     """The shards that may be predicted although a listing has a gap or an overlap, and the ids of the others.
-
-    ``open_shards``: listed as open, in the order of their ranges. ``known``: every known shard, by id. A
-    shard with an open descendant must have closed, so it disputes nothing. Others that overlap dispute each
-    other.
-    """
+    ``open_shards``: in the order of their ranges."""
     # MAP-21: "Of a listing with a gap or an overlap only the open shards that overlap no other MUST be
     # predicted;"
-    closed: set[str] = set()
-    todo = list(open_shards)
-    while todo:
-        for parent in todo.pop().parent_shard_ids:
-            if parent not in closed:
-                closed.add(parent)
-                if parent in known:
-                    todo.append(known[parent])
     disputed: set[str] = set()
     furthest: Shard | None = None  # of the shards so far the one that ends last
     for shard in open_shards:
-        if shard.shard_id in closed:
-            continue
         if furthest is not None and shard.hash_key_range.overlaps(furthest.hash_key_range):
             disputed |= {shard.shard_id, furthest.shard_id}
         ends = shard.hash_key_range.ending_hash_key
         if furthest is None or ends > furthest.hash_key_range.ending_hash_key:
             furthest = shard
-    left_out = disputed | (closed & {shard.shard_id for shard in open_shards})
-    return [shard for shard in open_shards if shard.shard_id not in left_out], frozenset(left_out)
+    return [shard for shard in open_shards if shard.shard_id not in disputed], frozenset(disputed)

@@ -37,10 +37,7 @@ class SequenceNumberError(KplError, ValueError):
 
 
 def parse_sequence_number(text: str) -> int:
-    """The sequence number as an int.
-
-    Raises SequenceNumberError for anything but canonical decimal of at most 129 digits.
-    """
+    """The sequence number as an int. Raises SequenceNumberError."""
     # LIN-1: "A sequence number MUST match ^(0|([1-9]\d{0,128}))$."
     if not isinstance(text, str) or not _CANONICAL.match(text):
         raise SequenceNumberError(reason="not a canonical decimal number of at most 129 digits")
@@ -61,12 +58,12 @@ class SequenceHint(NamedTuple):
         return f"shardId-{self.shard_index:012d}"
 
 
-def sequence_hint(sequence_number: str | int) -> SequenceHint | None:
-    """Read the hint, or None where the number has an unknown layout.
-
-    Raises SequenceNumberError for a text that is not a sequence number.
-    """
-    number = sequence_number if isinstance(sequence_number, int) else parse_sequence_number(sequence_number)
+def sequence_hint(sequence_number: str | None) -> SequenceHint | None:
+    """The hint in a sequence number; None where it has another layout, is no number, or is not known."""
+    try:
+        number = parse_sequence_number(sequence_number or "")
+    except SequenceNumberError:
+        return None
     # LIN-3: "A sequence number carries a hint only if it has 186 bits, of which the highest four and
     # the lowest four are 2; any other number MUST be taken as one without a hint, not as an error."
     if number.bit_length() != 186 or number >> 184 != 2 or number & 0xF != 2:

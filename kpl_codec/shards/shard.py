@@ -99,9 +99,7 @@ class Shard(NamedTuple):
 
 def listed_shards(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool]:
     """The shards of ListShards or DescribeStream answers, and whether the last one announces another page.
-
-    Raises ShardMapError(code="malformed").
-    """
+    Raises ShardMapError(code="malformed")."""
     shards: list[Shard] = []
     more = False
     for page in pages:

@@ -113,10 +113,8 @@ class ShardMap(Lineage):
 
 
 def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
-    """The error for the first gap or overlap; None if the shards cover every hash key once.
-
-    ``open_shards``: in the order of their hash key ranges.
-    """
+    """The error for the first gap or overlap of open shards, in the order of their ranges; None if there is
+    none."""
     # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
     # overlap MUST be refused."
     expected = 0
@@ -138,21 +136,23 @@ def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
     return None
 
 
-def _not_json(text: str | bytes, error: Exception) -> str:
-    path = isinstance(text, str) and text.endswith(".json")
-    return f"not JSON: {error}" + (" (a path? give Path(...).read_text())" if path else "")
-
-
 def _pages(text: str | bytes) -> list[Any]:
     """The pages of a listing in JSON: values one after the other, a list of them, or a list of shards."""
+    import json  # looking up shards does not need it
+
+    pages: list[Any] = []
     try:
         if isinstance(text, bytes):
-            import json
-
             text = text.decode(json.detect_encoding(text))  # PowerShell writes UTF-16
-        pages: list[Any] = _capitalized(_json_values(text.removeprefix("\ufeff")))
+        rest = text.removeprefix("\ufeff").strip()
+        while rest or not pages:  # one page a line
+            page, end = json.JSONDecoder().raw_decode(rest)
+            pages.append(_capitalized(page))
+            rest = rest[end:].lstrip()
     except (ValueError, RecursionError) as error:
-        raise ShardMapError(code="malformed", reason=_not_json(text, error), shard_ids=()) from None
+        path = isinstance(text, str) and text.endswith(".json")
+        hint = " (a path? give Path(...).read_text())" if path else ""
+        raise ShardMapError(code="malformed", reason=f"not JSON: {error}{hint}", shard_ids=()) from None
     if len(pages) == 1 and isinstance(pages[0], list):
         pages = pages[0]
         if pages and all(isinstance(page, Mapping) and "ShardId" in page for page in pages):
@@ -166,19 +166,3 @@ def _capitalized(value: Any) -> Any:
     if isinstance(value, dict):
         return {name[:1].upper() + name[1:]: _capitalized(inner) for name, inner in value.items()}
     return value
-
-
-def _json_values(text: str) -> list[Any]:
-    """One JSON value, or several, one after the other (one page a line)."""
-    import json  # looking up shards does not need it
-
-    decoder = json.JSONDecoder()
-    values: list[Any] = []
-    pos = 0
-    text = text.strip()
-    while pos < len(text) or not values:
-        value, pos = decoder.raw_decode(text, pos)
-        values.append(value)
-        while pos < len(text) and text[pos].isspace():
-            pos += 1
-    return values

@@ -60,10 +60,8 @@ def skewed(loads: Mapping[str, float], user_records: int) -> Iterator[tuple[str,
 
 
 def skew_of(hash_keys: Iterable[int] | Iterable[tuple[int, int]], ranges: Iterable[HashKeyRange]) -> Skew:
-    """Count ``hash_keys``, or ``(hash key, weight)`` pairs, on ``ranges``. O(log n) a key.
-
-    Raises HashKeyError if there are no ranges, if ranges overlap, or for a hash key in no range.
-    """
+    """Count ``hash_keys``, or ``(hash key, weight)`` pairs, on ``ranges``. O(log n) a key. Raises
+    HashKeyError if there are no ranges, if ranges overlap, or for a hash key in no range."""
     ordered = tuple(sorted(ranges))
     if not ordered:
         raise HashKeyError(code="outside", reason="no ranges")

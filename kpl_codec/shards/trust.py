@@ -52,10 +52,8 @@ class Trust:
         return None if self.state == "NONE" else self._in_doubt
 
     def report(self, shard_id: str | None, seen_at: float, now: float) -> bool:
-        """Take a report of something seen at ``seen_at``. Returns whether it needs a refresh.
-
-        ``shard_id``: the shard that was predicted, None to doubt all shards.
-        """
+        """Take a report of something seen at ``seen_at``; gives whether it needs a refresh. ``shard_id``: the
+        shard that was predicted, None to doubt all."""
         # MAP-15: "After a report whose refresh changed nothing, reports MUST be ignored for a time that
         # grows as the backoff does, until a refresh changes the map."
         if self.state == "NONE" or now < self._reports_count_from:
@@ -76,10 +74,8 @@ class Trust:
         self.state, self._since, self._in_doubt = "NONE", now, set()
 
     def disputed(self, begun: float, shard_ids: Collection[str]) -> None:
-        """Take a listing with a gap or an overlap, of a refresh that began at ``begun``.
-
-        ``shard_ids``: those that cannot be predicted because of it.
-        """
+        """Take a listing with a gap or an overlap, of a refresh that began at ``begun``, and the shards that
+        cannot be predicted because of it."""
         if self.state == "TRUSTED" or begun >= self._since:
             self.state, self._since, self._in_doubt = "DOUBTED", begun, set(shard_ids)
             self._changed = True
@@ -87,10 +83,8 @@ class Trust:
             self._in_doubt.update(shard_ids)
 
     def listed(self, begun: float, *, changed: bool, now: float) -> bool:
-        """Take a listing of a refresh that began at ``begun``. ``changed``: it changed the map.
-
-        Returns whether another refresh is needed, because this one began before the last report.
-        """
+        """Take a listing of a refresh that began at ``begun``. ``changed``: it changed the map. Gives whether
+        another refresh is needed, because this one began before the last report."""
         self._changed |= changed
         if self.state != "TRUSTED" and begun < self._since:
             return True

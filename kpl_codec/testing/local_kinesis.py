@@ -15,9 +15,8 @@ table):
 
 Neither throttles or fails: put `kpl_codec.testing.faults.FaultProxy` in front.
 
-Both servers would listen on every interface at a port given in advance. A few lines loaded into
-Node before them make every listener take a free port of 127.0.0.1 instead and report it, and end the process
-when its standard input closes, so it ends with this process in every case.
+Both would listen on every interface at a given port. A few lines loaded before them make every listener take
+a free port of 127.0.0.1 and report it, and end the server when its standard input closes, with this process.
 """
 
 from __future__ import annotations
@@ -82,13 +81,9 @@ class LocalKinesis:
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._port = 0
 
-    # -- life ---------------------------------------------------------------------------------
-
     def start(self) -> LocalKinesis:
-        """Install if need be, start, and wait until ListStreams is answered.
-
-        Raises LocalKinesisError with the last lines of the server's log.
-        """
+        """Install if need be, start, and wait until ListStreams is answered. Raises LocalKinesisError with
+        the last lines of the server's log."""
         if self._process is not None:
             return self
         node = find_node()
@@ -144,8 +139,6 @@ class LocalKinesis:
     ) -> None:
         self.stop()
 
-    # -- use ----------------------------------------------------------------------------------
-
     @property
     def running(self) -> bool:
         """Whether the server process is alive (kinesalite can be killed by a bad request)."""
@@ -179,13 +172,10 @@ class LocalKinesis:
             import boto3
         from botocore.config import Config
 
-        settings: dict[str, Any] = {
-            **self.client_settings,
-            "config": Config(
-                retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=50
-            ),
-        }
-        return boto3.client("kinesis", **{**settings, **overrides})
+        once = Config(
+            retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=50
+        )
+        return boto3.client("kinesis", **{**self.client_settings, "config": once, **overrides})
 
     def create_stream(self, name: str, shards: int = 1, *, timeout: float = 10.0) -> None:
         """CreateStream, and wait up to ``timeout`` seconds until it is ACTIVE."""
@@ -202,10 +192,8 @@ class LocalKinesis:
             self._pause(end, f"stream {name} is still there")
 
     def wait_active(self, name: str, *, timeout: float = 10.0, client: Any = None) -> None:
-        """Wait until the stream is ACTIVE: after every split, merge or UpdateShardCount.
-
-        Raises LocalKinesisError(code="not-ready") when it is not in ``timeout`` seconds.
-        """
+        """Wait until the stream is ACTIVE: after every split, merge or UpdateShardCount. Raises
+        LocalKinesisError(code="not-ready") when it is not in ``timeout`` seconds."""
         client = client or self.client()
         end = time.monotonic() + timeout
         while True:
@@ -216,14 +204,8 @@ class LocalKinesis:
 
     def log_tail(self, characters: int = 800) -> str:
         """The end of the server's log."""
-        if not self._scratch:
-            return ""
-        try:
-            return (Path(self._scratch.name) / "log").read_text(errors="replace")[-characters:]
-        except FileNotFoundError:
-            return ""
-
-    # -- inside -------------------------------------------------------------------------------
+        log = Path(self._scratch.name if self._scratch else "") / "log"
+        return log.read_text(errors="replace")[-characters:] if self._scratch and log.exists() else ""
 
     def _arguments(self, package: Path) -> list[str]:
         if self.kind == "kinesis-local":
@@ -267,10 +249,9 @@ class LocalKinesis:
                 self._pause(end, f"ListStreams: {error}")
 
     def _pause(self, end: float, detail: str) -> None:
-        if not self.running:
-            raise LocalKinesisError(code="died", detail=f"{self.kind}: {detail}: {self.log_tail()}")
-        if time.monotonic() > end:
-            raise LocalKinesisError(code="not-ready", detail=f"{self.kind}: {detail}: {self.log_tail()}")
+        if not self.running or time.monotonic() > end:
+            code: Any = "not-ready" if self.running else "died"
+            raise LocalKinesisError(code=code, detail=f"{self.kind}: {detail}: {self.log_tail()}")
         time.sleep(0.01)
 
 

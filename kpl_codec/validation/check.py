@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import reduce
 
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
-from ..captures.shards import shards_found
+from ..captures.shards import with_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
@@ -34,8 +35,6 @@ _IN = pa.schema(
         pa.field("shardIdFrom", pa.string()),  # given, path, sequence-number, map; null if not known
     ]
 )
-
-
 #: Columns that findings and counts do not need.
 _UNREAD = (
     *("partitionKey", "explicitHashKey", "aggregatePlacement"),
@@ -73,51 +72,33 @@ def check(
     if not whole:
         needed = [name for name in deaggregator.schema.names if name not in _UNREAD]
         deaggregator = _deaggregator(shard_map, True, needed)
-    named: set[str] = set()
-    schemas = _Schemas(deaggregator.schema)
-    count = 0
+    schema = deaggregator.schema
+    schemas = _Schemas(schema)
 
     def rows() -> Iterator[pa.RecordBatch]:
-        nonlocal count
+        named: set[str] = set()
+        count = 0
         for batch in captured:
             bad = pc.is_valid(batch["captureError"])
             if pc.any(bad).as_py():
                 unread = batch.filter(bad)
-                texts = unread["captureError"], unread["captureText"]
-                yield _unreadable(unread, *texts, deaggregator.schema)
+                yield _unreadable(unread, unread["captureError"], unread["captureText"], schema)
                 batch = batch.filter(pc.invert(bad))
-            yield from _told(batch, _disguised(batch), deaggregator.schema)
-            step = 1 if count < _ALL_LOOKED_AT else _ONE_OF
-            yield from _told(
-                batch, _written(batch, range(0, batch.num_rows, step), named), deaggregator.schema
-            )
+            looked_at = range(0, batch.num_rows, 1 if count < _ALL_LOOKED_AT else _ONE_OF)
+            yield from _told(batch, (*_disguised(batch), *_written(batch, looked_at, named)), schema)
             count += batch.num_rows
-            for made in deaggregator.process(_prepared(batch, only_shard(shard_map))):
+            told: list[pa.RecordBatch] = []
+            for made in deaggregator.process(with_shards(batch, shard_map, _IN)):
                 yield made
-                schemas.see(made, batch)
-            yield from schemas.told()
+                told += schemas.see(made)
+            yield from told
         yield from schemas.versions()
 
     return coalesce(rows(), _BATCH_BYTES)
 
 
-def _prepared(batch: pa.RecordBatch, only: str | None) -> pa.RecordBatch:
-    """The batch with shard ids found where they are missing."""
-    columns = shards_found(batch, only)
-    return pa.RecordBatch.from_arrays(
-        [columns.get(f.name, batch[f.name] if f.name in batch.schema.names else None) for f in _IN],
-        schema=_IN,
-    )
-
-
-def only_shard(shard_map: ShardMap) -> str | None:
-    """The id of the map's shard, if it has only one."""
-    return next(iter(shard_map)) if len(shard_map) == 1 else None
-
-
 def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
-    """Every Kinesis record whose data is an aggregated record turned into text, or with a foreign magic; the
-    records themselves stay plain records."""
+    """Every Kinesis record whose data is an aggregated record turned into text, or with a foreign magic."""
     data = batch["data"]
     begins = [pc.starts_with(data, pattern) for pattern in BEGINNINGS]
     tags = pa.array(FIRST_TAGS, data.type)
@@ -144,11 +125,11 @@ def _written(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Ite
     for row in rows:
         data, outer_key = (batch[name][row].as_py() for name in ("data", "partitionKey"))
         sign = fingerprint(data, outer_key, OTHERS) if data and data.startswith(MAGIC) else None
-        if sign is None or sign.name in named:
-            continue
-        named.add(sign.name)
-        # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
-        yield row, "writer" if sign.swaps is None else "swapped-keys", str(sign)
+        if sign is not None and sign.name not in named:
+            named.add(sign.name)
+            # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding,
+            # `swapped-keys`."
+            yield row, "writer" if sign.swaps is None else "swapped-keys", str(sign)
 
 
 class _Schemas:
@@ -156,12 +137,11 @@ class _Schemas:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._told: list[pa.RecordBatch] = []
-        #: By version: how many user records, the first one, and who wrote its aggregate.
-        self._versions: dict[str, tuple[int, pa.RecordBatch, str]] = {}
+        #: By version: how many user records, and the first one.
+        self._counts = Counter[str]()
+        self._first: dict[str, pa.RecordBatch] = {}
 
-    def see(self, rows: pa.RecordBatch, captured: pa.RecordBatch) -> None:
-        """``rows``: user records of the Kinesis records in ``captured``."""
+    def see(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         data = rows["data"]
         begins = pc.is_in(pc.binary_slice(data, 0, 2), pa.array((PLAIN, ZLIB), data.type))
         framed = pc.and_(begins, pc.greater_equal(pc.binary_length(data), HEADER_SIZE))
@@ -171,15 +151,13 @@ class _Schemas:
         ids = pc.binary_slice(data.take(pa.array(at)), 2, HEADER_SIZE).dictionary_encode()
         numbers = ids.indices.to_numpy()
         for number, version in enumerate(map(version_id_text, ids.dictionary.to_pylist())):
-            if version not in self._versions and len(self._versions) < _MOST_VERSIONS:
-                first = rows.slice(int(at[np.argmax(numbers == number)]), 1)
-                self._versions[version] = 0, first, _writer_of(first, captured)
-            if version in self._versions:
-                count, first, writer = self._versions[version]
-                self._versions[version] = count + int((numbers == number).sum()), first, writer
-        self._told += _told(rows, self._found(rows, at, numbers), self._schema)
+            if version in self._first or len(self._first) < _MOST_VERSIONS:
+                self._counts[version] += int((numbers == number).sum())
+                self._first.setdefault(version, rows.slice(int(at[np.argmax(numbers == number)]), 1))
+        yield from _told(rows, self._found(rows, at, numbers), self._schema)
 
-    def _found(self, rows: pa.RecordBatch, at: np.ndarray, numbers: np.ndarray) -> Iterator[_About]:
+    @staticmethod
+    def _found(rows: pa.RecordBatch, at: np.ndarray, numbers: np.ndarray) -> Iterator[_About]:
         # GSR-11: "A check MUST leave frames as they are, and tell each broken one, each aggregate with
         # several schema versions, and each schema version."
         records = np.cumsum(rows["firstOfRecord"].to_numpy(zero_copy_only=False))[at]
@@ -187,12 +165,8 @@ class _Schemas:
         several, counts = np.unique(pairs, return_counts=True)
         for record, count in zip(several.tolist(), counts.tolist(), strict=True):
             if count > 1:
-                row = int(at[np.argmax(records == record)])
-                yield (
-                    row,
-                    "mixed-schema-versions",
-                    f"user records of {count} schema versions in one aggregate",
-                )
+                text = f"user records of {count} schema versions in one aggregate"
+                yield int(at[np.argmax(records == record)]), "mixed-schema-versions", text
         data = rows["data"]
         packed = pc.starts_with(data.take(pa.array(at)), ZLIB).to_numpy(zero_copy_only=False)
         for row in at[packed].tolist():
@@ -201,29 +175,13 @@ class _Schemas:
             except SchemaFrameError as error:
                 yield row, error.code, error.describe()
 
-    def told(self) -> Iterator[pa.RecordBatch]:
-        """Rows about what was seen since the last call."""
-        told, self._told = self._told, []
-        yield from told
-
     def versions(self) -> Iterator[pa.RecordBatch]:
-        """A row for each version."""
-        for version, (count, first, writer) in self._versions.items():
-            text = f"{count} user records of schema version {version}{writer}"
+        for version, first in self._first.items():
+            text = f"{self._counts[version]} user records of schema version {version}"
             yield from _told(first, [(0, "schema-version", text)], self._schema)
 
 
-def _writer_of(user_record: pa.RecordBatch, captured: pa.RecordBatch) -> str:
-    """Who wrote its aggregate, as a part of a sentence."""
-    number = user_record["sequenceNumber"][0].as_py()
-    row = pc.index(captured["sequenceNumber"], number).as_py() if number is not None else -1
-    data = captured["data"][row].as_py() if row >= 0 else b""
-    sign = fingerprint(data, captured["partitionKey"][row].as_py()) if data.startswith(MAGIC) else None
-    return f", the first in an aggregate by {' or '.join(sign.writers)}" if sign is not None else ""
-
-
 def _told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """One row for each."""
     found = list(about)
     if found:
         rows, codes, texts = (pa.array(column) for column in zip(*found, strict=True))
@@ -231,7 +189,6 @@ def _told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> 
 
 
 def _unreadable(batch: pa.RecordBatch, codes: pa.Array, texts: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows about the capture: no sub-sequence number, ``codes`` as error."""
     count = batch.num_rows
     names = ("shardId", "sequenceNumber", "file", "position", "line", "recordIndex")
     values = {name: batch[name] for name in names if name in batch.schema.names}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..captures import Location, plan
@@ -12,7 +11,7 @@ from ..findings import Finding
 from ..shards.shard_map import ShardMap
 from .repaired import read_copied
 from .results import Validation, finish, prepare_output
-from .stream import findings_of_channels, only_parts, shard_parts
+from .stream import only_parts, shard_parts
 from .task import Job, clear, discard, gather, pack, work_folder
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ def validate(
     output: str | Location,
     *,
     engine: Engine,
-    title: str | None = None,
     task_bytes: int | None = None,
     user_records: bool = True,
 ) -> Validation:
@@ -51,12 +49,10 @@ def validate(
     ``output`` is as empty as before. Errors inside the input are never raised; they become findings.
     """
     pieces = plan(inputs)
-    if task_bytes is None:
-        # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
-        total = sum(piece.weight for piece in pieces)
-        task_bytes = max(2 << 20, min(64 << 20, total // (4 * engine.cores)))
-    tasks = pack(pieces, task_bytes=task_bytes)
-    return _run(Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs, title)
+    # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
+    each = sum(piece.weight for piece in pieces) // (4 * engine.cores)
+    tasks = pack(pieces, task_bytes=task_bytes or max(2 << 20, min(64 << 20, each)))
+    return _run(Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs=inputs)
 
 
 def validate_stream(
@@ -68,7 +64,6 @@ def validate_stream(
     engine: Engine,
     start: Start = "TRIM_HORIZON",
     only: Sequence[Place] | None = None,
-    title: str | None = None,
     user_records: bool = True,
 ) -> Validation:
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
@@ -84,17 +79,24 @@ def validate_stream(
         parts = only_parts(parts[0], only)
     source = f"Kinesis stream {stream}" + ("" if only is None else f", {len(only)} records of it")
     job = Job([[part] for part in parts], shard_map, Location(output), user_records=user_records)
-    more = partial(findings_of_channels, connection, stream)
-    return _run(job, engine, [stream], title, source, more)
+
+    def of_channels(aggregated_records: int) -> Iterable[Finding]:
+        from ..aws.channels import channel_findings, subscribers_of
+        from ..aws.client import kinesis_client
+
+        client = kinesis_client(**connection)
+        return (
+            channel_findings(subscribers_of(client, stream), aggregated_records) if aggregated_records else ()
+        )
+
+    return _run(job, engine, of_channels, inputs=[stream], source=source)
 
 
 def _run(
     job: Job,
     engine: Engine,
-    inputs: Sequence[str],
-    title: str | None,
-    source: str | None = None,
     more: Callable[[int], Iterable[Finding]] = lambda aggregated_records: (),
+    **about: Any,
 ) -> Validation:
     output = job.output
     prepare_output(output)
@@ -110,4 +112,4 @@ def _run(
     except BaseException:
         discard(output)
         raise
-    return finish(output, job.shard_map, inputs=inputs, title=title, source=source, more=more)
+    return finish(output, job.shard_map, more, **about)

@@ -1,8 +1,4 @@
-"""Runs tasks on this machine: small jobs in this process, others in several.
-
-Worker processes (`worker`) read task numbers from standard input and end when it is closed, so they end with
-this process, even if it is killed. Needs neither Java nor pyspark.
-"""
+"""Runs tasks on this machine, without Java: small jobs in this process, others in several (`worker`)."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections import deque
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from ..errors import KplError
@@ -51,11 +47,12 @@ class LocalEngine:
     default three quarters of the machine's memory."""
 
     def __init__(self, *, cores: int | None = None, memory_bytes: int | None = None) -> None:
-        self.cores = cores or _cores()
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         # SPK-41: "The local engine MUST hold at most 768 MiB in each worker process, whatever it reads, and
         # start no more of them than fit in the memory it is given."
-        allowed = memory_bytes if memory_bytes is not None else _physical_memory() * 3 // 4
-        self.cores = max(1, min(self.cores, allowed // WORKER_MEMORY))
+        if memory_bytes is None:
+            memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
+        self.cores = max(1, min(cores or usable, memory_bytes // WORKER_MEMORY))
         self._done = self._total = 0
         self._counting = threading.Lock()
 
@@ -77,45 +74,35 @@ class LocalEngine:
                 work.run(number)
                 self._done += 1
             return
-        numbers = deque(range(count))
         started = [_Worker(work) for _ in range(workers)]
-        with ThreadPoolExecutor(workers) as pool:
-            try:
-                fed = [pool.submit(self._feed, worker, numbers) for worker in started]
-                for finished in wait(fed, return_when=FIRST_EXCEPTION).done:
-                    finished.result()
-            finally:
-                # Needed at Ctrl-C, too: the pool waits for its threads, and these for their workers.
-                numbers.clear()
-                for worker in started:
-                    worker.kill()
+        idle = SimpleQueue[_Worker]()
+        for worker in started:
+            idle.put(worker)
 
-    def _feed(self, worker: _Worker, numbers: deque[int]) -> None:
-        """Gives a worker tasks as long as there are any."""
-        while True:
+        def do(number: int) -> None:
+            worker = idle.get()
             try:
-                number = numbers.popleft()
-            except IndexError:
-                return
-            worker.do(number)
+                worker.do(number)
+            finally:
+                idle.put(worker)
             with self._counting:
                 self._done += 1
 
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _physical_memory() -> int:
-    """Bytes of memory that the machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                done = [pool.submit(do, number) for number in range(count)]
+                for finished in wait(done, return_when=FIRST_EXCEPTION).done:
+                    finished.result()
+            finally:
+                # Needed at Ctrl-C, too: the pool waits for its threads, and these for their workers.
+                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in started:
+                    worker.kill()
 
 
 class _Worker:
-    """A process that does tasks."""
+    """A process that does tasks. It ends when its input is closed, so with this process, however that
+    ends."""
 
     def __init__(self, work: Work) -> None:
         # The worker can import the same modules as this process.
@@ -136,7 +123,6 @@ class _Worker:
             self._process.stdin.flush()
 
     def do(self, number: int) -> None:
-        """Does a task; raises what it raises, and WorkerLost."""
         assert self._process.stdout is not None
         self._send(number)
         try:

@@ -1,47 +1,39 @@
-"""Puts the user records again that the KCL drops: first a plan, then the puts with a log.
-
-    plan_repair("out/")                                       # out/ as `validate` left it; nothing is put
-    apply_repair("out/", {"region": "eu-west-1"}, "orders")
-
-The plan has a decision for every user record that the KCL drops:
+"""Puts the user records again that the KCL drops: first a plan, then the puts with a log. The plan's
+decisions:
 
     put                   it is put again, aggregated per shard
     already-delivered     an equal user record (keys and data) is delivered: its producer sent it again when
                           a shard was split. Looked for only where a reshard explains the drop
     cannot                its partition key is not known, or may not be written
 
-Each copy has a tag that names its original (`validation.repaired`). By it the next `validate` reports the
-originals as repaired, and no plan has them again.
-
-Applying logs each delivery (old place, new place) and skips user records in the log, so a second run after a
-failure puts the rest. If a process is killed, at most 2 * LOG_EVERY (500) user records were put without a log
-entry; the next run puts them again. A new `validate` and a new plan do not: they know the copies by their
-tags.
+Each copy has a tag that names its original (`repaired`). By it the next `validate` reports the originals as
+repaired, and no plan has them again. If a process is killed, at most 2 * LOG_EVERY user records were put
+without a log entry; the next run puts them again.
 
     out/repair/plan/      Parquet, with the user records themselves, one file for some shards
     out/repair/log/       JSON Lines: one per user record put, or given up with its error
-    out/repair/record.json   the sums
-Memory of a plan: the lost user records of some shards, and about 300 bytes for each of their Kinesis records.
-Specification: spec/07-spark.md, SPK-30 to SPK-33 and SPK-46.
+    out/repair/record.json   the stream, and the sums
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..captures import Location
-from ..errors import EncodeError, KplError
+from ..errors import EncodeError, HashKeyError, KplError
+from ..format.hash_keys import explicit_hash_key_value
 from ..format.records import Tag
 from ..producer import DeliveryError, ProducerConfig
 from ..shards.lineage import Lineage
 from ..shards.stream import stream_of
 from . import repaired
-from .repair_files import IDENTITY, LOG_EVERY, Log, planned, recorded_stream, write_record
+from .repair_files import IDENTITY, LOG_EVERY, Log, planned
 from .repair_plan import streams_of, write_plan
 from .results import read_shard_map
 
@@ -75,7 +67,6 @@ class RepairError(KplError, ValueError):
     todo = "First kpl-codec validate, then repair, then repair with --apply."
 
     def describe(self) -> str:
-        """The text without the requirement."""
         return f"cannot repair from {self.path}: {self._WHY.get(self.code, self.code)}"
 
 
@@ -107,14 +98,10 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
 
 
 def plan_repair(output: str | Location) -> dict[str, int]:
-    """Write the plan. Returns the number of user records by decision. Raises RepairError (no-results,
-    planned, several-streams).
-
-    An incomplete plan that a killed process left is replaced.
-    """
+    """Write the plan, in place of one that a killed process left. Returns the number of user records by
+    decision. Raises RepairError (no-results, planned, several-streams)."""
     folder = Location(output)
     check_results(folder, planned=False)
-    # A plan is applied to one stream; it must not contain records of another.
     if len(streams_of(folder)) > 1:
         raise RepairError(code="several-streams", path=folder.path)
     return write_plan(folder)
@@ -130,10 +117,10 @@ def apply_repair(
     """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
     this run), put-before, failed, already-delivered, cannot.
 
-    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client` (region, profile, role_arn ...).
-    ``stream``: a name or an ARN. If ``output`` is a local folder, two runs at once share the plan files;
-    elsewhere only one run is allowed. ``on_file``: called with the plan files that are done, and all.
-    Raises RepairError (no-plan, other-stream).
+    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. If
+    ``output`` is a local folder, two runs at once share the plan files; elsewhere only one run is allowed.
+    ``on_file``: called with the plan files that are done, and all. Raises RepairError (no-plan,
+    other-stream).
     """
     folder = Location(output)
     check_results(folder, planned=True)
@@ -141,11 +128,15 @@ def apply_repair(
     # becomes of it."
     files = [file for file in (folder / "repair/plan").files() if file.name.endswith(".parquet")]
     (folder / "repair/log").make_folder()
-    record = folder / "repair/record.json"
-    if recorded_stream(record) not in (None, stream):
+    record, counts = folder / "repair/record.json", Counter[str]()
+    begins = json.dumps({"stream": stream})[:-1]
+    if record.kind() is not None and not record.read().startswith(begins.encode()):
         raise RepairError(code="other-stream", path=folder.path)
-    write_record(record, stream, {})
-    counts: Counter[str] = Counter()
+
+    def write_record() -> None:
+        record.write(json.dumps({"stream": stream, "user_records": dict(sorted(counts.items()))}).encode())
+
+    write_record()
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         work = [pool.submit(_put_file, file, folder, n, connection, stream) for n, file in enumerate(files)]
         try:
@@ -155,7 +146,7 @@ def apply_repair(
         finally:
             for one in work:
                 one.cancel()
-    write_record(record, stream, counts)
+    write_record()
     return dict(counts)
 
 
@@ -166,29 +157,36 @@ def _put_file(
     from ..aws.producer import Producer
 
     log = Log(output / "repair/log", number)
-    lock = output / f"repair/log/{number:05d}.lock"
     with (
-        _turn(lock.path) if output.is_local else nullcontext(),
+        _turn(output / f"repair/log/{number:05d}.lock"),
         Producer(stream, config=CONFIG, client=kinesis_client(**connection)) as producer,
     ):
         return put_rows(planned(file), log, producer)
 
 
 @contextmanager
-def _turn(path: str) -> Iterator[None]:
-    """Wait until no other process holds the lock ``path``. It ends with the process that holds it."""
-    with open(path, "ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def _turn(lock: Location) -> Iterator[None]:
+    """Waits until no other process of this machine holds the lock. It ends with the process that holds it."""
+    if not lock.is_local:
+        yield
+        return
+    with open(lock.path, "ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         yield
 
 
 def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Counter[str]:
     """Put the rows of a plan file (see `planned`) that the log does not have; the number by outcome, as of
-    `apply_repair`. Raises InputError for a log that cannot be read."""
+    `apply_repair`. Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
     done = log.done()
     counts: Counter[str] = Counter()
-    waiting: deque[tuple[tuple[Any, ...], Any]] = deque()
+    waiting: deque[tuple[tuple[Any, ...], DeliveryFuture]] = deque()
+
+    def failed(old: tuple[Any, ...], error: KplError, *, stored: bool) -> None:
+        # SPK-33: "A user record that cannot be put MUST be named with the reason."
+        log.add({"old": old, "outcome": "failed", "error": str(error), "stored": stored})
+        counts["failed"] += 1
 
     def settle(keep: int) -> None:
         while len(waiting) > keep:
@@ -196,9 +194,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Co
             try:
                 delivery = future.result()
             except DeliveryError as error:
-                # SPK-33: "A user record that cannot be put MUST be named with the reason."
-                log.add({"old": old, "outcome": "failed", "error": str(error), "stored": error.may_be_stored})
-                counts["failed"] += 1
+                failed(old, error, stored=error.may_be_stored)
             else:
                 new = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
                 log.add({"old": old, "outcome": "put", "new": new})
@@ -207,30 +203,26 @@ def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Co
 
     try:
         for number, row in enumerate(rows, 1):
-            old = tuple(row[name] for name in IDENTITY)
+            old = shard_id, sequence_number, index = tuple(row[name] for name in IDENTITY)
             if row["decision"] != "put":
                 counts[row["decision"]] += 1
             elif old in done:
                 counts["put-before"] += 1
             else:
+                # A copy without the tag, which names the original, would be planned again.
+                tags = [Tag(tag["key"], tag["value"]) for tag in row["tags"] or ()]
+                tags.append(Tag(repaired.TAG, repaired.tag_value((shard_id, sequence_number, index))))
+                key = row["explicitHashKey"]
                 try:
-                    future = _put(producer, row, old)
-                except EncodeError as error:  # larger than the producer may put, with its tag
-                    log.add({"old": old, "outcome": "failed", "error": str(error), "stored": False})
-                    counts["failed"] += 1
-                else:
+                    # "007" may be read, but is written as "7".
+                    key = key and explicit_hash_key_value(key)
+                    future = producer.put(row["partitionKey"], row["data"], key, tuple(tags))
                     waiting.append((old, future))
+                except (EncodeError, HashKeyError) as error:  # too large with its tag, perhaps
+                    failed(old, error, stored=False)
             if number % LOG_EVERY == 0:
                 settle(keep=LOG_EVERY)
     finally:  # also what was put before a row that cannot be read
         producer.flush()
         settle(keep=0)
     return counts
-
-
-def _put(producer: Producer, row: dict[str, Any], old: tuple[Any, ...]) -> DeliveryFuture:
-    """Puts a copy of the user record, with a tag that names the original: a copy without it would be planned
-    again. Raises EncodeError, also where only the tag makes it too large."""
-    tags = [Tag(tag["key"], tag["value"]) for tag in row["tags"] or ()]
-    tags.append(Tag(repaired.TAG, repaired.tag_value(old)))
-    return producer.put(row["partitionKey"], row["data"], row["explicitHashKey"], tuple(tags))

@@ -1,13 +1,10 @@
-"""The files of a repair: the plan, the log, and the record of which stream it was applied to.
-
-They may have been changed, cut off or copied since they were written: every reader here raises InputError
-(unreadable) for a file that no repair wrote.
-"""
+"""The plan and the log of a repair. They may have been changed, cut off or copied since they were written:
+readers raise InputError (unreadable) for what no repair wrote."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 from uuid import uuid4
 
@@ -15,14 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, readable
-from ..errors import KplError
-from ..format.hash_keys import explicit_hash_key_value
-from . import repaired
+from .repaired import Place
 
 #: Deliveries between two writes of the log; equally many more may be under way.
 LOG_EVERY = 250
 IDENTITY: Final = ("shardId", "sequenceNumber", "subSequenceNumber")
-DECISIONS: Final = ("put", "already-delivered", "cannot")
+#: Every aggregate has fewer user records.
+_MOST_USER_RECORDS: Final = 1_000_000
 _TEXT = pa.string()
 #: What putting needs to know of a user record.
 _PLAN: Final = {
@@ -38,8 +34,7 @@ _PLAN: Final = {
 
 
 def planned(plan: Location) -> Iterator[dict[str, Any]]:
-    """The rows of a plan file: `_PLAN`. A row to put has a key, data and a place, and its explicit hash key
-    as it may be written: "007" may be read, but is written as "7". Raises InputError."""
+    """The rows of a plan file: `_PLAN`. A row to put has a place, a key and data. Raises InputError."""
     system, inner = plan.opened()
     with readable(plan.path), pq.ParquetFile(inner, filesystem=system) as file:
         number = 0
@@ -47,51 +42,26 @@ def planned(plan: Location) -> Iterator[dict[str, Any]]:
             columns = [batch[name].cast(kind).to_pylist() for name, kind in _PLAN.items()]
             for values in zip(*columns, strict=True):
                 row = dict(zip(_PLAN, values, strict=True))
-                if (wrong := _wrong(row)) is not None:
-                    raise InputError(code="unreadable", path=plan.path, reason=f"row {number}: {wrong}")
+                if not _sound(row):
+                    raise InputError(code="unreadable", path=plan.path, reason=f"row {number} is of no plan")
                 yield row
                 number += 1
 
 
-def _wrong(row: dict[str, Any]) -> str | None:
-    """What is wrong with a row; None if nothing is. Writes its explicit hash key as `planned` says."""
-    if row["decision"] not in DECISIONS:
-        return f"no decision: {row['decision']!r}"
+def _sound(row: dict[str, Any]) -> bool:
     if row["decision"] != "put":
-        return None
-    for name in ("partitionKey", "data", *IDENTITY):
-        if row[name] is None:
-            return f"no {name}"
-    if not repaired.may_be_sub_sequence_number(row["subSequenceNumber"]):
-        return f"sub-sequence number {row['subSequenceNumber']}"
-    if any(tag is None or tag["key"] is None for tag in row["tags"] or ()):
-        return "a tag without a key"
-    if row["explicitHashKey"] is not None:
-        try:
-            row["explicitHashKey"] = str(explicit_hash_key_value(row["explicitHashKey"]))
-        except KplError as error:
-            return str(error)
-    return None
+        return row["decision"] in ("already-delivered", "cannot")
+    tags = row["tags"] or ()
+    complete = all(row[name] is not None for name in ("partitionKey", "data", *IDENTITY))
+    return (
+        complete
+        and _may_be_sub_sequence_number(row["subSequenceNumber"])
+        and all(tag is not None and tag["key"] is not None for tag in tags)
+    )
 
 
-def write_record(record: Location, stream: str, counts: Mapping[str, int]) -> None:
-    """Write the stream that a plan was applied to, and the user records by outcome."""
-    told = {"stream": stream, "user_records": dict(sorted(counts.items()))}
-    record.write(json.dumps(told).encode())
-
-
-def recorded_stream(record: Location) -> str | None:
-    """The stream that the plan was applied to before; None if it was not. Raises InputError."""
-    if record.kind() is None:
-        return None
-    try:
-        stream = json.loads(record.read())["stream"]
-        if not isinstance(stream, str):
-            raise TypeError("the stream has no name")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise InputError(code="unreadable", path=record.path, reason=reason) from None
-    return stream
+def _may_be_sub_sequence_number(value: object) -> bool:
+    return type(value) is int and -1 <= value < _MOST_USER_RECORDS
 
 
 class Log:
@@ -103,21 +73,35 @@ class Log:
         self._lines: list[str] = []
 
     def done(self) -> set[tuple[Any, ...]]:
-        """Identities that earlier attempts have put. Raises InputError (unreadable)."""
-        return {
-            place
-            for file in self._folder.files()
-            if file.name.startswith(self._prefix) and file.name.endswith(".jsonl")
-            for place in repaired.read_log(file)
-        }
+        """Identities that earlier attempts have put. Raises InputError."""
+        files = [file for file in self._folder.files() if file.name.startswith(self._prefix)]
+        return {old for file in files if file.name.endswith(".jsonl") for old, _ in read_copies(file)}
 
     def add(self, entry: dict[str, Any]) -> None:
-        """Another line, for the next `write`."""
-        self._lines.append(json.dumps(entry))
+        self._lines.append(json.dumps(entry) + "\n")
 
     def write(self) -> None:
-        """Write the lines added since the last time."""
         if self._lines:
             segment = self._folder / f"{self._prefix}{self._attempt}.{self._segment:06d}.jsonl"
-            segment.write("".join(line + "\n" for line in self._lines).encode())
+            segment.write("".join(self._lines).encode())
             self._segment, self._lines = self._segment + 1, []
+
+
+def read_copies(file: Location) -> Iterator[tuple[tuple[str | None, str | None, int], Place]]:
+    """The name of each user record that was put, as a log says, and that of its copy. Raises InputError for a
+    line that cannot be read: what it says could be put twice."""
+    for number, line in enumerate(file.read().splitlines(), 1):
+        try:
+            entry = json.loads(line)
+            if entry["outcome"] != "put":
+                continue
+            (shard_id, sequence_number, index), new = entry["old"], entry["new"]
+            if not all(isinstance(text, str | None) for text in (shard_id, sequence_number)):
+                raise TypeError("a name is no text")
+            if not _may_be_sub_sequence_number(index):
+                raise ValueError(f"sub-sequence number {index}")
+            copy = str(new[0]), str(new[1]), int(new[2])
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            reason = f"line {number}: {type(error).__name__}: {error}"
+            raise InputError(code="unreadable", path=file.path, reason=reason) from None
+        yield (shard_id, sequence_number, index), copy

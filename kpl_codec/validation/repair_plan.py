@@ -1,8 +1,6 @@
 """The plan of a repair, from the user records and findings of a validate job.
 
-    lost user records -> decisions -> one bucket for some shards -> sorted by shard and sequence number
-
-Buckets are files in a temporary folder until they are sorted: memory is that of the largest.
+lost user records -> decisions -> one bucket for some shards -> sorted by shard and sequence number
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from ..arrow.layout import values_of
 from ..captures import Location, readable
@@ -26,8 +23,8 @@ from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.misplacement_causes import ACROSS_SHARDS
 from . import repaired
 
-#: The columns of a plan, in order.
-_SCHEMA = pa.schema(
+#: The columns of a plan, in order, and the file of it that they go to.
+_BUCKETED = pa.schema(
     [
         ("shardId", pa.string()),
         ("sequenceNumber", pa.string()),
@@ -39,6 +36,7 @@ _SCHEMA = pa.schema(
         ("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))),
         ("decision", pa.string()),
         ("cause", pa.string()),
+        ("bucket", pa.int32()),
     ]
 )
 #: What is lost: the KCL drops it, or by an audit a consumer has not handled it.
@@ -49,8 +47,11 @@ _BUCKETS = 64
 _Contents = tuple[str | None, str | None, bytes]
 
 
+_KEYS = ["shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "explicitHashKey"]
+
+
 class _Row(NamedTuple):
-    """A user record as far as a decision needs it."""
+    """The values of `_KEYS`."""
 
     shard_id: str | None
     sequence_number: str | None
@@ -58,14 +59,9 @@ class _Row(NamedTuple):
     partition_key: str | None
     explicit_hash_key: str | None
 
-    @property
     def order(self) -> tuple[int, str, int]:
-        """Where it lies in its shard."""
         number = self.sequence_number or ""
         return len(number), number, self.sub_sequence_number
-
-
-_KEYS = ["shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "explicitHashKey"]
 
 
 def streams_of(output: Location) -> set[str]:
@@ -81,25 +77,25 @@ def streams_of(output: Location) -> set[str]:
 def write_plan(output: Location) -> dict[str, int]:
     """Write ``output``/repair/plan; gives the number of user records by decision."""
     causes = _causes(output)
-    delivered = _already_delivered(output, {record for record, cause in causes.items() if _sent_again(cause)})
+    # Only a producer that noticed a reshard may have sent the user records again.
+    sent_again = {record for record, cause in causes.items() if cause != ACROSS_SHARDS}
+    delivered = _already_delivered(output, sent_again)
     plan = output / "repair/plan"
     plan.delete()
     plan.make_folder()
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="kpl-codec-repair-") as scratch:
-        _fill_buckets(output, causes, delivered, Path(scratch), counts)
-        for bucket in sorted(Path(scratch).iterdir()):
-            with pa.OSFile(str(bucket)) as source:
-                table = pa.ipc.open_stream(source).read_all()
-            with (plan / f"part-{bucket.name}.parquet").whole_file() as out:
-                pq.write_table(_sorted(table), out)
+        decided = _decided(output, causes, delivered, counts)
+        ds.write_dataset(decided, scratch, schema=_BUCKETED, format="ipc", partitioning=["bucket"])
+        for number, bucket in enumerate(sorted(Path(scratch).iterdir())):
+            rows = ds.dataset(bucket, format="ipc").to_table()
+            keyed = rows.append_column("length", pc.utf8_length(rows["sequenceNumber"]))
+            # By shard, then in the order of the stream.
+            names = ("expectedShardId", "length", "sequenceNumber", "subSequenceNumber")
+            ordered = keyed.sort_by([(name, "ascending") for name in names]).drop_columns("length")
+            (plan / f"part-{number:05d}.parquet").write_table(ordered)
     (plan / "_SUCCESS").write(b"")
     return dict(counts)
-
-
-def _sent_again(cause: str) -> bool:
-    """Whether a producer that noticed may have sent the user records again."""
-    return cause != ACROSS_SHARDS
 
 
 def _batches(folder: Location, columns: list[str], wanted: ds.Expression) -> Iterator[pa.RecordBatch]:
@@ -130,8 +126,7 @@ def _contents(row: _Row, data: Any) -> _Contents:
 
 
 def _already_delivered(output: Location, sent_again: set[tuple[str | None, str | None]]) -> set[_Row]:
-    """The lost user records of these Kinesis records of which an equal one is delivered: as many as are, the
-    last ones."""
+    """The lost user records of these Kinesis records of which equal ones are delivered: as many, the last."""
     if not sent_again:
         return set()
     lost: dict[_Contents, set[_Row]] = defaultdict(set)
@@ -154,58 +149,38 @@ def _already_delivered(output: Location, sent_again: set[tuple[str | None, str |
     return {
         row
         for contents, rows in lost.items()
-        for row in sorted(rows, key=lambda row: row.order, reverse=True)[: len(copies[contents])]
+        for row in sorted(rows, key=_Row.order, reverse=True)[: len(copies[contents])]
     }
 
 
-def _fill_buckets(
+def _decided(
     output: Location,
     causes: dict[tuple[str | None, str | None], str],
     delivered: set[_Row],
-    scratch: Path,
     counts: Counter[str],
-) -> None:
-    """Write the lost user records with their decisions to files in ``scratch``, each once."""
+) -> Iterator[pa.RecordBatch]:
+    """The lost user records with their decisions, each once; ``counts`` are kept."""
     seen = repaired.Repaired()
-    columns = [name for name in _SCHEMA.names if name not in ("decision", "cause")]
-    writers: dict[int, pa.RecordBatchWriter] = {}
-    try:
-        for batch in _batches(output / "user-records", [*columns, "error"], LOST):
-            usable = pc.is_null(batch["error"]).to_pylist()
-            rows = list(_rows(batch))
-            first = [seen.add(row[:3]) for row in rows]
-            decisions = [
-                "already-delivered" if row in delivered else "put" if ok and _may_be_put(row) else "cannot"
-                for row, ok in zip(rows, usable, strict=True)
+    columns = [name for name in _BUCKETED.names if name not in ("decision", "cause", "bucket")]
+    for batch in _batches(output / "user-records", [*columns, "error"], LOST):
+        rows = list(_rows(batch))
+        values = {name: batch[name] for name in columns}
+        values["decision"] = pa.array(
+            [
+                "already-delivered" if row in delivered else "put" if sound and _may_be_put(row) else "cannot"
+                for row, sound in zip(rows, pc.is_null(batch["error"]).to_pylist(), strict=True)
             ]
-            counts.update(decision for decision, new in zip(decisions, first, strict=True) if new)
-            values = {name: batch[name] for name in columns}
-            values["decision"] = pa.array(decisions)
-            values["cause"] = pa.array([causes.get(row[:2]) for row in rows], pa.string())
-            made = pa.RecordBatch.from_arrays(
-                [values[field.name].cast(field.type) for field in _SCHEMA], schema=_SCHEMA
-            )
-            shards = values_of(made["expectedShardId"])
-            places = [crc32((shard or "").encode()) % _BUCKETS for shard in shards]
-            for place in set(places):
-                chosen = [new and other == place for new, other in zip(first, places, strict=True)]
-                if any(chosen):
-                    if place not in writers:
-                        writers[place] = pa.ipc.new_stream(str(scratch / f"{place:05d}"), _SCHEMA)
-                    writers[place].write_batch(made.filter(pa.array(chosen)))
-    finally:
-        for writer in writers.values():
-            writer.close()
+        )
+        values["cause"] = pa.array([causes.get(row[:2]) for row in rows], pa.string())
+        shards = values_of(batch["expectedShardId"])
+        values["bucket"] = pa.array([crc32((shard or "").encode()) % _BUCKETS for shard in shards])
+        arrays = [values[field.name].cast(field.type) for field in _BUCKETED]
+        made = pa.RecordBatch.from_arrays(arrays, schema=_BUCKETED)
+        made = made.filter(pa.array([seen.add(row[:3]) for row in rows]))
+        counts.update(made["decision"].to_pylist())
+        yield made
 
 
 def _may_be_put(row: _Row) -> bool:
     key = row.partition_key
     return key is not None and 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH and row.sequence_number is not None
-
-
-def _sorted(table: pa.Table) -> pa.Table:
-    """By shard, then in the order of the stream."""
-    lengths = pc.utf8_length(table["sequenceNumber"])
-    names = ["expectedShardId", "length", "sequenceNumber", "subSequenceNumber"]
-    keys = pa.table([table[names[0]], lengths, table[names[2]], table[names[3]]], names=names)
-    return table.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names]))

@@ -7,27 +7,22 @@ with equal contents are not confused.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
-from ..captures import InputError, Location
+from ..captures import Location
 
 #: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
 TAG = "kpl_codec.repair"
 #: What `mark` writes in place of "dropped".
 REPAIRED = "repaired"
 Place = tuple[str, str, int]
-#: Every aggregate has fewer user records; a number from the input must not exhaust the memory.
-_MOST_USER_RECORDS = 1_000_000
-
-
-def may_be_sub_sequence_number(value: object) -> bool:
-    """Whether a log or plan may say so: -1 for a Kinesis record as a whole, or the number in it."""
-    return type(value) is int and -1 <= value < _MOST_USER_RECORDS
+#: Every aggregate has fewer than a million user records; a number from the input must not exhaust the memory.
+_PLACE = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,6})")
 
 
 def tag_value(place: Place) -> str:
@@ -41,9 +36,8 @@ class Repaired:
 
     def __init__(self, places: Iterable[Place] = ()) -> None:
         self._bits: dict[tuple[str, str], int] = {}
-        for shard_id, number, index in places:
-            key = shard_id, number
-            self._bits[key] = self._bits.get(key, 0) | 1 << index
+        for place in places:
+            self.add(place)
 
     def __bool__(self) -> bool:
         return bool(self._bits)
@@ -57,11 +51,11 @@ class Repaired:
     def add(self, place: tuple[str | None, str | None, int]) -> bool:
         """Add a place; gives whether it is new. One without a shard or a number always is."""
         shard_id, number, index = place
-        if shard_id is None or number is None or index < 0:
-            return True
-        before = self._bits.get((shard_id, number), 0)
-        self._bits[shard_id, number] = before | 1 << index
-        return not before >> index & 1
+        if place in self:
+            return False
+        if shard_id is not None and number is not None and index >= 0:
+            self._bits[shard_id, number] = self._bits.get((shard_id, number), 0) | 1 << index
+        return True
 
     def mark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of `check` with "repaired" as ``kcl`` where it says "dropped" and a copy was put."""
@@ -94,56 +88,13 @@ def copied_places(batch: pa.RecordBatch) -> Iterator[str]:
             yield value
 
 
-def write_copied(values: Sequence[str], file: Location) -> None:
-    """Write the copies that a task found, for `read_copied`."""
-    file.write(json.dumps(list(values)).encode())
-
-
 def read_copied(folder: Location) -> Repaired:
-    """Read the copies that all tasks found, in ``folder``."""
+    """The copies whose tag values the tasks wrote to files of ``folder``."""
     places = (_place(value) for file in folder.files() for value in json.loads(file.read()))
     return Repaired(place for place in places if place is not None)
 
 
 def _place(value: str) -> Place | None:
     """The place in a tag's value; None if it has another form."""
-    shard_id, _, rest = value.partition("/")
-    number, _, index = rest.partition("/")
-    if (
-        shard_id
-        and number
-        and index.isascii()
-        and index.isdigit()
-        and len(index) < 9
-        and int(index) < _MOST_USER_RECORDS
-    ):
-        return shard_id, number, int(index)
-    return None
-
-
-def read_log(file: Location) -> Iterator[tuple[str | None, str | None, int]]:
-    """Shard id, sequence number and sub-sequence number of each user record that was put, as the log of a
-    repair says. Raises InputError (unreadable): a user record that is missed could be put twice."""
-    return (old for old, _ in read_copies(file))
-
-
-def read_copies(file: Location) -> Iterator[tuple[tuple[str | None, str | None, int], Place]]:
-    """The same, each with the name of its copy."""
-    for number, line in enumerate(file.read().split(b"\n"), 1):
-        try:
-            if not line.strip():
-                continue
-            entry: Any = json.loads(line)
-            if entry["outcome"] != "put":
-                continue
-            shard_id, sequence_number, index = entry["old"]
-            new = entry.get("new") or ["", "", 0]  # (an old log may lack it)
-            if not may_be_sub_sequence_number(index):
-                raise ValueError(f"sub-sequence number {index}")
-            for text in (shard_id, sequence_number):
-                if not isinstance(text, str | None):
-                    raise TypeError(f"{text!r} is no text")
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            reason = f"line {number}: {type(error).__name__}: {error}"
-            raise InputError(code="unreadable", path=file.path, reason=reason) from None
-        yield (shard_id, sequence_number, index), (str(new[0]), str(new[1]), int(new[2]))
+    found = _PLACE.fullmatch(value)
+    return (found[1], found[2], int(found[3])) if found else None

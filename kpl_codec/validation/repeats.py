@@ -1,8 +1,5 @@
-"""Kinesis records that were captured more than once.
-
-Tasks leave a row for every Kinesis record; the rows are grouped by stream, shard and sequence number, part
-by part where there are many. Memory: the rows of one part.
-"""
+"""Kinesis records that were captured more than once: the rows that tasks leave of each are grouped, part by
+part where there are many. Memory: the rows of one part."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 
 from ..captures import Location
 from ..findings import Finding
@@ -28,13 +25,13 @@ MAX_GROUPED = 1_000_000
 def repeated(work: Location) -> list[Finding]:
     """A finding for each of MAX_LISTED Kinesis records that tasks saw more than once, and one for all
     others."""
-    system, _ = work.opened()
-    files = [file.opened()[1] for file in (work / "kinesis-records").files()]
-    count = -(-sum(pq.read_metadata(file, filesystem=system).num_rows for file in files) // MAX_GROUPED)
+    system, inner = (work / "kinesis-records").opened()
+    seen = ds.dataset(inner, RECORDS_SCHEMA, "parquet", system)
+    count = -(-seen.count_rows() // MAX_GROUPED)
     listed: list[Finding] = []
     records = times = 0
     for part in range(count):
-        rows = pa.Table.from_batches(_rows(system, files, part, count), RECORDS_SCHEMA)
+        rows = pa.Table.from_batches(_rows(seen, part, count), RECORDS_SCHEMA)
         # The last place is told, one with a line before one without: nulls come at the end.
         rows = rows.sort_by([("file", "descending"), ("line", "descending")])
         whole = pc.ScalarAggregateOptions(skip_nulls=False)  # both of one row
@@ -57,16 +54,13 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return finding.shard_id or "", finding.sequence_number, finding.file or "", finding.line or 0
 
 
-def _rows(system: Any, files: list[str], part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """The rows of one of so many parts of equal size."""
-    for path in files:
-        with pq.ParquetFile(path, filesystem=system) as file:
-            for batch in file.iter_batches():
-                if parts > 1:
-                    numbers = batch["sequenceNumber"].to_pylist()
-                    ours = [crc32(text.encode()) % parts == part for text in numbers]
-                    batch = batch.filter(pa.array(ours))
-                yield batch
+def _rows(seen: ds.Dataset, part: int, parts: int) -> Iterator[pa.RecordBatch]:
+    for batch in seen.to_batches():
+        if parts > 1:
+            numbers = batch["sequenceNumber"].to_pylist()
+            ours = [crc32(text.encode()) % parts == part for text in numbers]
+            batch = batch.filter(pa.array(ours, pa.bool_()))
+        yield batch
 
 
 def _finding(group: dict[str, Any]) -> Finding:

@@ -19,7 +19,6 @@ from html import escape
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from .. import __version__
 from ..captures import Location
@@ -42,8 +41,8 @@ LOG = "spark.log"
 
 
 class OutputError(KplError, ValueError):
-    """The output folder cannot be used. ``code``: not-empty, not-writable, or other-state (what `--follow`
-    keeps there was written by another version, or is damaged); ``path``."""
+    """The output folder ``path`` cannot be used. ``code``: not-empty, not-writable, or other-state (what
+    `--follow` keeps there was written by another version, or is damaged)."""
 
     code: Literal["not-empty", "not-writable", "other-state"]
     requirement = "SPK-20"
@@ -103,63 +102,36 @@ def prepare_output(output: Location) -> None:
 
 
 def finish(
-    output: Location,
-    shard_map: ShardMap,
-    *,
-    inputs: Sequence[str],
-    title: str | None = None,
-    source: str | None = None,
-    more: Callable[[int], Iterable[Finding]] = lambda aggregated_records: (),
+    output: Location, shard_map: ShardMap, more: Callable[[int], Iterable[Finding]], **about: Any
 ) -> Validation:
     """Add up the tasks' counts, move their files to their final place, and write the report. ``more``:
-    findings about the stream, by the number of its aggregated records."""
+    findings about the stream, by the number of its aggregated records; ``about``: fields of `About`."""
     work = work_folder(output)
     tally = gather(work)
-    found = [*repeated(work), *more(tally.aggregates[""])]
-    report = write_report(output, tally, shard_map, inputs=inputs, title=title, source=source, findings=found)
+    found = [*repeated(work), *more(tally.records["aggregated"])]
+    report = write_report(output, tally, shard_map, found, **about)
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
     whole = [*found, *findings_of_the_whole(tally, shard_map)]
     if whole:
-        with (work / "findings/part-whole.parquet").whole_file() as out:
-            pq.write_table(pa.Table.from_batches([findings_batch(whole)]), out)
+        (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
     # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
     # worker that is lost MUST be an error, and none outlives the job."
     for name in ("user-records", "findings"):
-        for written in (work / name, output / name):
-            if written.kind() is not None:
-                written.sweep()
-        if (work / name).kind() is not None:
-            (work / name).move_to(output / name)
+        (work / name).move_to(output / name)
+        (output / name).sweep()
     work.delete()
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 
 
 def write_report(
-    output: Location,
-    tally: Tally,
-    shard_map: ShardMap,
-    *,
-    inputs: Sequence[str] = (),
-    title: str | None = None,
-    stream_name: str | None = None,
-    source: str | None = None,
-    complete: bool = True,
-    findings: Sequence[Finding] = (),
+    output: Location, tally: Tally, shard_map: ShardMap, findings: Sequence[Finding] = (), **about: Any
 ) -> Report:
-    """The report of ``tally``; it is written to ``output`` as text and as a page."""
+    """Writes the report of ``tally`` to ``output``. ``about``: fields of `About`."""
     from ..report.layout import summary_text  # rich, which workers need not
 
-    about = About(
-        datetime.now(timezone.utc),
-        __version__,
-        title=title or "Kinesis stream validation",
-        stream_name=stream_name,
-        source=source,
-        inputs=inputs,
-        complete=complete,
-    )
-    report = build_report(tally, shard_map, about, findings)
+    made = About(datetime.now(timezone.utc), __version__, **about)
+    report = build_report(tally, shard_map, made, findings)
     (output / "summary.txt").write(summary_text(report).encode())
     (output / "summary.json").write(report_json(report).encode())
     (output / "report.html").write(render_page(report).encode())

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from ..captures.rows import Rows
-from ..findings import Finding
 from ..format.records import answered_record
 from ..shards.stream import stream_of
 
 if TYPE_CHECKING:
     from ..aws.only import Place
     from ..aws.reading import Start
-
-#: Nobody knows how many bytes a shard holds. One is read in this process, several in processes of their own.
-_BYTES: Final = 5 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +32,8 @@ class ShardPart:
     until: datetime
     #: If given, just these records of it.
     only: tuple[Place, ...] | None = None
-
-    @property
-    def weight(self) -> int:
-        """Bytes to read, as a guess."""
-        return _BYTES
+    #: Nobody knows how many bytes it holds. One is read in this process, several in processes of their own.
+    weight: ClassVar = 5 * 1024 * 1024
 
 
 def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> list[ShardPart]:
@@ -57,22 +51,10 @@ def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> lis
 
 def only_parts(of: ShardPart, places: Iterable[Place]) -> list[ShardPart]:
     """A part with each shard's places of those. ``of``: any part of the stream."""
-    shards: dict[str, list[Place]] = {}
+    shards: defaultdict[str, list[Place]] = defaultdict(list)
     for place in places:
-        shards.setdefault(place.shard_id or "", []).append(place)
+        shards[place.shard_id or ""].append(place)
     return [replace(of, shard_id=shard_id, only=tuple(some)) for shard_id, some in shards.items()]
-
-
-def findings_of_channels(
-    connection: Mapping[str, Any], stream: str, aggregated_records: int
-) -> Iterable[Finding]:
-    """See `kpl_codec.aws.channels`."""
-    from ..aws.channels import channel_findings, subscribers_of
-    from ..aws.client import kinesis_client
-
-    if not aggregated_records:
-        return ()
-    return channel_findings(subscribers_of(kinesis_client(**connection), stream), aggregated_records)
 
 
 def _date_of(answer: Mapping[str, Any]) -> datetime:
@@ -83,7 +65,6 @@ def _date_of(answer: Mapping[str, Any]) -> datetime:
 
 
 def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA. Raises StreamUnavailable."""
     from ..aws.client import kinesis_client
     from ..aws.cursor import Pace, ShardCursor
     from ..aws.reading import PATIENCE, POLL_INTERVAL, place_of

@@ -1,7 +1,7 @@
-"""The tasks of a validate job on every engine: captured records in; user records, findings, counts out.
+"""The tasks of a validate job: captured records in; user records, findings, counts out.
 
-Each task writes its own files, whose names depend only on its number. A task that runs twice writes the same
-files twice, so nothing is counted twice.
+Each task writes its own files, whose names depend only on its number: one that runs twice writes the same
+files twice.
 
     WORK/user-records/part-00007.parquet    the columns of `checked_schema`
     WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
@@ -12,8 +12,11 @@ files twice, so nothing is counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +27,7 @@ from ..report.counters import Tally
 from ..report.scan import FINDINGS_SCHEMA, Scan
 from ..shards.shard_map import ShardMap
 from .check import check, checked_schema
-from .repaired import Repaired, copied_places, write_copied
+from .repaired import Repaired, copied_places
 from .repeats import RECORDS_SCHEMA
 from .stream import ShardPart, read_shard
 
@@ -39,34 +42,26 @@ _AT_ONCE = 32 * 1024
 _GROUP_BYTES = 32 * 1024 * 1024
 
 
-class _RowGroups:
+@contextmanager
+def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Writes batches as row groups of about `_GROUP_BYTES`: one for each batch would take longer."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    with file.whole_file() as out, pq.ParquetWriter(out, schema, **options) as writer:
 
-    def __init__(self, writer: pq.ParquetWriter) -> None:
-        self._writer = writer
-        self._held: list[pa.RecordBatch] = []
-        self._size = 0
+        def write(batch: pa.RecordBatch | None) -> None:
+            nonlocal size
+            if batch is not None and batch.num_rows:
+                held.append(batch)
+                size += batch.nbytes
+            if held and (batch is None or size >= _GROUP_BYTES):
+                # Codes of dictionary arrays are taken over where all batches have the same dictionary.
+                writer.write_table(pa.Table.from_batches(held).unify_dictionaries())
+                held.clear()
+                size = 0
 
-    def __enter__(self) -> _RowGroups:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._flush()
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        self._held.append(batch)
-        self._size += batch.nbytes
-        if self._size >= _GROUP_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._held:
-            # The writer takes over the codes of dictionary arrays where all batches have the same dictionary.
-            self._writer.write_table(pa.Table.from_batches(self._held).unify_dictionaries())
-        self._held, self._size = [], 0
+        yield write
+        write(None)
 
 
 def pack(
@@ -98,14 +93,16 @@ class Job:
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The user records of a task, in batches of `check`; after the last one its findings and counts are
         written."""
-        captured = (batch for part in self.tasks[number] for batch in _read(part))
-        checked = check(captured, self.shard_map, whole=self.user_records)
-        yield from judged(
-            checked, self.shard_map, work_folder(self.output), part_name(number), repaired=self.repaired
+        captured = (
+            batch
+            for part in self.tasks[number]
+            for batch in (read_shard(part) if isinstance(part, ShardPart) else read_piece(part))
         )
+        checked = check(captured, self.shard_map, whole=self.user_records)
+        work = work_folder(self.output)
+        yield from judged(checked, self.shard_map, work, part_name(number), self.repaired)
 
     def run(self, number: int) -> int:
-        """Does a task: writes its files; gives the number of user records."""
         rows = self.rows(number)
         # SPK-94: "Where the caller wants no user records, the findings, counts, summary and report MUST be
         # the same without them."
@@ -114,13 +111,7 @@ class Job:
         return write_users(rows, self.shard_map, users_folder(self.output), part_name(number))
 
 
-def _read(part: Part) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA."""
-    return read_shard(part) if isinstance(part, ShardPart) else read_piece(part)
-
-
 def part_name(number: int) -> str:
-    """What the files of a task are called."""
     return f"part-{number:05d}"
 
 
@@ -136,7 +127,6 @@ def users_folder(output: Location) -> Location:
 
 
 def make_folders(work: Location) -> None:
-    """The folders that `judged` writes to."""
     for name in ("findings", "kinesis-records", "copies", "tally"):
         (work / name).make_folder()
 
@@ -145,30 +135,21 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Loc
     """Writes ``rows`` (batches of `check`) to a file in ``folder``, even if there are none; gives how many
     there were."""
     count = 0
-    with (
-        (folder.make_folder() / f"{name}.parquet").whole_file() as out,
-        pq.ParquetWriter(
-            out,
-            checked_schema(shard_map, dictionaries=True),
-            write_statistics=_FILTERED,
-            write_batch_size=_AT_ONCE,
-            store_schema=False,  # the columns are plain text to readers
-        ) as writer,
-        _RowGroups(writer) as users,
-    ):
+    with _parquet(
+        folder.make_folder() / f"{name}.parquet",
+        checked_schema(shard_map, dictionaries=True),
+        write_statistics=_FILTERED,
+        write_batch_size=_AT_ONCE,
+        store_schema=False,  # the columns are plain text to readers
+    ) as write:
         for batch in rows:
-            users.write(batch)
+            write(batch)
             count += batch.num_rows
     return count
 
 
 def judged(
-    checked: Iterable[pa.RecordBatch],
-    shard_map: ShardMap,
-    work: Location,
-    name: str,
-    *,
-    repaired: Repaired,
+    checked: Iterable[pa.RecordBatch], shard_map: ShardMap, work: Location, name: str, repaired: Repaired
 ) -> Iterator[pa.RecordBatch]:
     """The user records in ``checked`` (batches of `check`); once they are through, the findings, Kinesis
     records, copies that repair put, and counts stand under ``work``."""
@@ -176,17 +157,13 @@ def judged(
     copies: list[str] = []
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
     with (
-        (work / f"findings/{name}.parquet").whole_file() as findings_file,
-        pq.ParquetWriter(findings_file, FINDINGS_SCHEMA) as findings_writer,
-        _RowGroups(findings_writer) as findings,
-        (work / f"kinesis-records/{name}.parquet").whole_file() as records_file,
-        pq.ParquetWriter(records_file, RECORDS_SCHEMA) as records_writer,
-        _RowGroups(records_writer) as records,
+        _parquet(work / f"findings/{name}.parquet", FINDINGS_SCHEMA) as write_findings,
+        _parquet(work / f"kinesis-records/{name}.parquet", RECORDS_SCHEMA) as write_records,
     ):
         for batch in map(repaired.mark, checked):
             # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or
             # its shard and sequence number."
-            findings.write(scan.process(batch))
+            write_findings(scan.process(batch))
             # SPK-17: "Every user record that the input holds MUST be in the output, once, with its verdict."
             # A row that is no user record (sub-sequence number null or -1, or no data) is a finding only.
             users = pc.and_(pc.greater_equal(batch["subSequenceNumber"], 0), pc.is_valid(batch["data"]))
@@ -194,17 +171,16 @@ def judged(
             kept = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
             if kept.num_rows:
                 firsts = pc.and_(pc.equal(kept["subSequenceNumber"], 0), pc.is_valid(kept["sequenceNumber"]))
-                records.write(kept.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
+                write_records(kept.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
                 copies += copied_places(kept)
                 yield kept
-        findings.write(scan.finish())
+        write_findings(scan.finish())
     if copies:
-        write_copied(copies, work / f"copies/{name}.json")
+        (work / f"copies/{name}.json").write(json.dumps(copies).encode())
     (work / f"tally/{name}.json").write(scan.tally.to_bytes())
 
 
 def discard(output: Location) -> None:
-    """Delete what tasks have written."""
     work_folder(output).delete()
     users_folder(output).delete()
 

@@ -15,8 +15,9 @@ Specification: spec/10-watch.md.
 from .budget import Cost, Limits
 from .estimates import Estimate, seconds_to_find
 from .findings import WatchFinding
+from .judging import Look
 from .kept import Kept, KeptStateError
-from .last_hour import LastHour, Look
+from .last_hour import LastHour
 from .reading import Call
 from .watch import Watch
 

@@ -49,10 +49,6 @@ class Estimate(NamedTuple):
     high: int
     confidence: float = CONFIDENCE
 
-    def to_json(self) -> dict[str, float]:
-        """As one JSON object."""
-        return self._asdict()
-
     def __str__(self) -> str:
         if self.low == self.high:
             return f"{self.estimate:,}"

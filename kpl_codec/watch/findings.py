@@ -68,7 +68,7 @@ class WatchFinding(Finding):
             "firstSeen": _iso(self.first_seen),
             "detail": self.detail,
             "text": self.text,
-            "lostUserRecords": self.lost.to_json() if self.lost is not None else None,
+            "lostUserRecords": self.lost._asdict() if self.lost is not None else None,
         }
         return {name: value for name, value in row.items() if value is not None}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..deaggregation.fingerprints import fingerprint
 from ..deaggregation.policies import deaggregate
@@ -29,6 +29,21 @@ ENCODED: Final = "capture-encoded-frame"
 REMEMBERED = 20_000
 
 
+class Look(NamedTuple):
+    """Where some records come from. ``number``: the same for all answers of one look.
+
+    ``scale``: slots in a period, of which this look reads one; 1 where all of the shard's time is read.
+    ``end_ms``: the end of the slot; what arrived later is past it. ``rereads``: our own reading may bring
+    records of earlier looks again; else a record seen again is a duplicate.
+    """
+
+    shard_id: str | None
+    number: int
+    scale: float = 1.0
+    end_ms: float = float("inf")
+    rereads: bool = False
+
+
 @dataclass(slots=True)
 class Fault:
     """Kinesis records with one `Wrong`. ``lost``: user records that the KCL drops, in the slot looked at;
@@ -43,14 +58,16 @@ class Fault:
 
 @dataclass(slots=True)
 class Judged:
-    """Some Kinesis records of one shard: their ``counts``, their ``faults``, and the user records in the slot
-    by partition key."""
+    """Some Kinesis records of one shard: their ``faults``, and the user records in the slot by partition
+    key. ``read``: kinesis_records, user_records, bytes, and those reread. ``newest``: arrival in seconds."""
 
-    counts: Minute = field(default_factory=Minute)
     faults: dict[Wrong, Fault] = field(default_factory=dict)
     keys: Counter[str] = field(default_factory=Counter)
+    read: Counter[str] = field(default_factory=Counter)
+    writers: Counter[str] = field(default_factory=Counter)
+    newest: float = 0.0
 
-    def add(self, wrong: Wrong, sequence_number: str | None, lost: int, *, inside: bool) -> Fault:
+    def add(self, wrong: Wrong, sequence_number: str | None, lost: int = 0, *, inside: bool) -> Fault:
         """Count one Kinesis record with a fault; ``inside`` the slot looked at or past it."""
         fault = self.faults.setdefault(wrong, Fault())
         fault.kinesis_records += 1
@@ -86,30 +103,22 @@ class Judge:
         """``read_to``: by shard the sequence number up to which an earlier run read."""
         self._read_before = {shard_id: int(number) for shard_id, number in read_to.items() if number}
 
-    def judge(
-        self,
-        records: Sequence[KinesisRecord],
-        *,
-        look: int,
-        rereads: bool,
-        end_ms: float = float("inf"),
-    ) -> Judged:
-        """Judge records of one shard. ``look``: the number of the look they come from. ``rereads``: our
-        own reading may bring records of earlier looks again; else a record seen again is a duplicate.
-        ``end_ms``: the end of the slot; what arrived later is past it."""
+    def judge(self, records: Sequence[KinesisRecord], look: Look, minute: Minute) -> Judged:
+        """Judge records of one shard, which ``minute`` counts."""
         judged = Judged()
-        for record in self._fresh(records, judged, look, rereads):
-            self._one(record, list(deaggregate([record], "report", shard_map=self.shard_map)), judged, end_ms)
+        for record in self._fresh(records, judged, look):
+            self._one(record, judged, look, minute)
+        minute.kinesis_records += judged.read["kinesis_records"]
+        minute.newest = max(minute.newest, judged.newest)
+        minute.writers.update(judged.writers)
         return judged
 
-    def _fresh(
-        self, records: Iterable[KinesisRecord], judged: Judged, look: int, rereads: bool
-    ) -> Iterator[KinesisRecord]:
+    def _fresh(self, records: Iterable[KinesisRecord], judged: Judged, look: Look) -> Iterator[KinesisRecord]:
         for record in records:
             # WCH-33: "A Kinesis record that an earlier run read MUST NOT be counted again."
             earlier = self._read_before.get(record.shard_id, -1)
             if earlier >= 0 and record.sequence_number and int(record.sequence_number) <= earlier:
-                judged.counts.reread += 1
+                judged.read["reread"] += 1
                 continue
             key = record.shard_id, record.sequence_number, record.sub_sequence_number or 0
             before = self._seen.get(key) if record.sequence_number is not None else None
@@ -117,35 +126,32 @@ class Judge:
             # seen MUST NOT be counted again; it is a duplicate unless the watch itself read it twice."
             if before is not None:
                 self._seen.move_to_end(key)
-                if before == look or not rereads:
-                    judged.add(Wrong("duplicate"), record.sequence_number, 0, inside=True)
+                if before == look.number or not look.rereads:
+                    judged.add(Wrong("duplicate"), record.sequence_number, inside=True)
                 else:
-                    judged.counts.reread += 1
+                    judged.read["reread"] += 1
                 continue
-            self._seen[key] = look
+            self._seen[key] = look.number
             if len(self._seen) > REMEMBERED:
                 self._seen.popitem(last=False)
             yield record
 
-    def _one(
-        self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord], judged: Judged, end_ms: float
-    ) -> None:
+    def _one(self, record: KinesisRecord, judged: Judged, look: Look, minute: Minute) -> None:
+        rows = list(deaggregate([record], "report", shard_map=self.shard_map))
         arrival = record.approximate_arrival_timestamp
         seconds = arrival.timestamp() if arrival is not None else 0.0
-        inside = seconds * 1000 < end_ms
+        inside = seconds * 1000 < look.end_ms
         sign = fingerprint(record.data, record.partition_key)
         writer = writer_of(record, rows, sign)
-        counts = judged.counts
-        counts.newest = max(counts.newest, seconds)
-        counts.kinesis_records += 1
-        counts.user_records += sum(row.sub_sequence_number >= 0 for row in rows)
-        counts.bytes += len(record.data)
-        counts.writers[writer] += 1
-        self._count_fates(rows, counts)
+        user_records = sum(row.sub_sequence_number >= 0 for row in rows)
+        judged.newest = max(judged.newest, seconds)
+        judged.read.update(kinesis_records=1, user_records=user_records, bytes=len(record.data))
+        judged.writers[writer] += 1
+        _count_fates(rows, minute)
         if inside:
-            counts.slot_records += 1
-            counts.slot_user_records += sum(row.sub_sequence_number >= 0 for row in rows)
-            counts.slot_bytes += len(record.data)
+            minute.slot_records += 1
+            minute.slot_user_records += user_records
+            minute.slot_bytes += len(record.data)
             judged.keys.update(row.partition_key for row in rows if row.partition_key is not None)
         # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
@@ -154,10 +160,10 @@ class Judge:
             # WCH-38: "A Kinesis record that is an aggregated record turned into text MUST be a finding here,
             # as in a validation."
             name = sign.name if sign is not None else writer
-            judged.add(Wrong(ENCODED, name, None), record.sequence_number, 0, inside=inside)
+            judged.add(Wrong(ENCODED, name, None), record.sequence_number, inside=inside)
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
         if sign is not None and sign.swaps is not None:
-            judged.add(Wrong("swapped-keys", writer, None), record.sequence_number, 0, inside=inside)
+            judged.add(Wrong("swapped-keys", writer, None), record.sequence_number, inside=inside)
         defects = [row.defects[0] for row in rows if row.defects]
         # The warning stands first; what loses user records is told before it.
         defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
@@ -169,20 +175,6 @@ class Judge:
             fault = judged.add(Wrong(kind, writer, why), record.sequence_number, lost, inside=inside)
             if cause is not None:
                 fault.expected_shard_id = fault.expected_shard_id or cause.shard_id
-
-    @staticmethod
-    def _count_fates(rows: Sequence[DeaggregatedRecord], counts: Minute) -> None:
-        broken = any(row.defects for row in rows)
-        counts.broken_frames += bool(rows) and broken and not rows[0].aggregated
-        users = [row for row in rows if row.sub_sequence_number >= 0]
-        kinds = {row.placement.aggregate for row in users if row.placement is not None}
-        unopened = any(row.kcl == "raw" for row in rows) and not any(row.kcl == "dropped" for row in rows)
-        if not unopened:
-            counts.aggregates.update(kind for kind in kinds if kind in ("mixed", "foreign"))
-        for row in users:
-            fate = str(row.placement.verdict) if row.placement is not None else None, row.kcl
-            counts.fates[fate] += 1
-            counts.fate_bytes[fate] += len(row.data)
 
     def _misplaced(
         self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]
@@ -199,3 +191,17 @@ class Judge:
         if cause.name == ACROSS_SHARDS:
             return "naive-aggregator", cause
         return f"{placements[0].aggregate}-aggregate", cause
+
+
+def _count_fates(rows: Sequence[DeaggregatedRecord], minute: Minute) -> None:
+    broken = any(row.defects for row in rows)
+    minute.broken_frames += bool(rows) and broken and not rows[0].aggregated
+    users = [row for row in rows if row.sub_sequence_number >= 0]
+    kinds = {row.placement.aggregate for row in users if row.placement is not None}
+    unopened = any(row.kcl == "raw" for row in rows) and not any(row.kcl == "dropped" for row in rows)
+    if not unopened:
+        minute.aggregates.update(kind for kind in kinds if kind in ("mixed", "foreign"))
+    for row in users:
+        fate = str(row.placement.verdict) if row.placement is not None else None, row.kcl
+        minute.fates[fate] += 1
+        minute.fate_bytes[fate] += len(row.data)

@@ -10,21 +10,21 @@ Specification: spec/10-watch.md, WCH-29.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import astuple
-from functools import cache
-from itertools import takewhile
-from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
+from hashlib import sha256
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from ..errors import KplError
-from ..shards.sequence_numbers import parse_sequence_number
 from .minutes import FindingKey, Losses, Minute, OpenFinding, Wrong
 
-_VERSION: Final = 2
-#: Above every number that is kept: sums of squares.
-_MOST: Final = 2**120
-_YEAR_9999_MS: Final = 253_370_764_800_000
-_Made = TypeVar("_Made")
+_VERSION: Final = 3
+#: What is kept of a minute besides its losses: its first fields.
+_NUMBERS: Final = attrgetter(
+    "slot_records", "slot_user_records", "slot_bytes", "looks", "read_ms", "looked_ms", "stands_for_ms"
+)
 
 
 class KeptStateError(KplError, ValueError):
@@ -36,10 +36,6 @@ class KeptStateError(KplError, ValueError):
     text = "the state that was kept cannot be read: {reason}"
     concerns = "The scheduled watch: this run starts without what earlier runs knew, and says so."
     todo = "Nothing, if the version changed: the next run saves a new state. Otherwise look at the table."
-
-
-#: The fields before the losses are kept of a minute.
-_MINUTE_NUMBERS: Final = tuple(takewhile("losses".__ne__, get_type_hints(Minute)))
 
 
 class KeptShard(NamedTuple):
@@ -67,92 +63,52 @@ class Kept(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON object, without record data."""
-        return {
+        state = {
             "version": _VERSION,
             "at": self.at,
             "shards": {shard_id: list(shard) for shard_id, shard in self.shards.items()},
             "ended": sorted(self.ended),
             "minutes": [
-                [shard_id, number, _minute_json(minute)]
+                [
+                    shard_id,
+                    number,
+                    _NUMBERS(minute),
+                    [[*wrong, *astuple(losses)] for wrong, losses in minute.losses.items()],
+                ]
                 for shard_id, minutes in self.minutes.items()
                 for number, minute in minutes.items()
             ],
             "findings": [
-                [shard_id, list(wrong), list(astuple(found))]
-                for (shard_id, wrong), found in self.findings.items()
+                [shard_id, wrong, astuple(found)] for (shard_id, wrong), found in self.findings.items()
             ],
         }
+        return {**state, "seal": _seal(state)}
 
     @classmethod
     def from_json(cls, state: Any) -> Kept:
         """The inverse of `to_json`. Raises KeptStateError."""
-        try:
-            if state["version"] != _VERSION:
-                raise KeptStateError(reason=f"version {state['version']!r:.40}, not {_VERSION}")
-            minutes: dict[str | None, dict[int, Minute]] = {}
-            for shard_id, number, row in state["minutes"]:
-                minutes.setdefault(_of(str | None, shard_id), {})[_of(int, number)] = _minute(row)
-            return cls(
-                _of(float, state["at"]),
-                {shard_id: _shard(row) for shard_id, row in state["shards"].items()},
-                frozenset(_of(str, shard_id) for shard_id in state["ended"]),
-                minutes,
-                {
-                    (_of(str | None, shard_id), _made(Wrong, wrong)): _made(OpenFinding, row)
-                    for shard_id, wrong, row in state["findings"]
-                },
-            )
-        except KeptStateError:
-            raise
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
-            raise KeptStateError(reason=f"{type(error).__name__}: {error}") from None
+        body = dict(state) if isinstance(state, dict) else {}
+        seal = body.pop("seal", None)
+        if body.get("version") != _VERSION:
+            raise KeptStateError(reason=f"version {body.get('version')!r:.40}, not {_VERSION}")
+        if seal != _seal(body):
+            raise KeptStateError(reason="it is not as it was saved")
+        minutes: dict[str | None, dict[int, Minute]] = {}
+        for shard_id, number, numbers, losses in body["minutes"]:
+            minute = minutes.setdefault(shard_id, {})[number] = Minute(*numbers)
+            minute.losses = {Wrong(*one[:3]): Losses(*one[3:]) for one in losses}
+        return cls(
+            body["at"],
+            {shard_id: KeptShard(*row) for shard_id, row in body["shards"].items()},
+            frozenset(body["ended"]),
+            minutes,
+            {(shard_id, Wrong(*wrong)): OpenFinding(*row) for shard_id, wrong, row in body["findings"]},
+        )
 
 
-def _minute_json(minute: Minute) -> list[Any]:
-    """The numbers in order, then each `Wrong` with its losses."""
-    numbers = [getattr(minute, name) for name in _MINUTE_NUMBERS]
-    return [*numbers, *([*wrong, *astuple(losses)] for wrong, losses in minute.losses.items())]
-
-
-def _minute(row: list[Any]) -> Minute:
-    """The inverse of `_minute_json`."""
-    count = len(_MINUTE_NUMBERS)
-    minute = _made(Minute, row[:count])
-    minute.losses = {_made(Wrong, one[:3]): _made(Losses, one[3:]) for one in row[count:]}
-    return minute
-
-
-def _of(kind: Any, value: Any) -> Any:
-    """``value``, which must be of ``kind``; a time or number is finite and below `_MOST`. Raises TypeError,
-    ValueError."""
-    kinds = kind | int if kind in (float, float | None) else kind
-    if not isinstance(value, kinds) or isinstance(value, bool):
-        raise TypeError(f"{value!r:.40} is no {kind}")
-    # No number is NaN, and none becomes infinite.
-    if isinstance(value, int | float) and not -1 <= value < _MOST:
-        raise ValueError(f"{value!r:.40} is out of range")
-    return value
-
-
-def _made(kind: Callable[..., _Made], row: Any) -> _Made:
-    """A ``kind`` with the values of ``row``, each of the type that its field declares."""
-    types = _types(kind)
-    if not isinstance(row, list) or len(row) > len(types):
-        raise TypeError(f"{row!r:.40} is no {kind}")
-    return kind(*map(_of, types, row))
-
-
-@cache
-def _types(kind: Callable[..., Any]) -> tuple[Any, ...]:
-    """The types of a class's fields, in order. A state of 1,000 shards has 60,000 rows."""
-    return tuple(get_type_hints(kind).values())
-
-
-def _shard(row: Any) -> KeptShard:
-    shard = _made(KeptShard, row)
-    if not 0 <= shard.covered < _YEAR_9999_MS:
-        raise ValueError(f"{shard.covered!r:.40} is no time")
-    for number in (shard.starting_sequence_number, shard.sequence_number, shard.read_to):
-        if number is not None:
-            parse_sequence_number(number)
-    return shard
+def _seal(state: Mapping[str, Any]) -> str:
+    """A digest of ``state``: what has the right one, `to_json` has written."""
+    try:
+        return sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+    except RecursionError:
+        return ""

@@ -13,15 +13,15 @@ Specification: spec/10-watch.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
 
 from ..findings import SEVERITIES
 from ..format.records import KinesisRecord
 from ..shards.shard_map import ShardMap
 from .estimates import Estimate, Sample, estimate
 from .findings import WatchFinding
-from .judging import Fault, Judge
+from .judging import Fault, Judge, Look
 from .kept import Kept
 from .minutes import MINUTE, FindingKey, Load, Losses, Minute, OpenFinding, Wrong, load_of
 from .uneven import HotKeys, skewed_shards
@@ -31,20 +31,6 @@ HOUR: Final = 3600
 #: How many findings are kept separately; later ones count for `OTHERS`.
 MAX_FINDINGS: Final = 2_000
 OTHERS: Final = "(other shards)"
-
-
-class Look(NamedTuple):
-    """Where some records come from. ``number``: the same for all answers of one look.
-
-    ``scale``: slots in a period, of which this look reads one; 1 where all of the shard's time is read.
-    ``end_ms``: the end of the slot. ``rereads``: see `Judge.judge`.
-    """
-
-    shard_id: str | None
-    number: int
-    scale: float = 1.0
-    end_ms: float = float("inf")
-    rereads: bool = False
 
 
 class LastHour:
@@ -63,7 +49,8 @@ class LastHour:
         self.stream = stream
         self._quiet, self._late = quiet, late
         self._judge = Judge()
-        self._minutes: dict[str | None, dict[int, Minute]] = {}
+        #: What was read in the last hour of each shard, by minute since 1970. Read only.
+        self.by_shard: dict[str | None, dict[int, Minute]] = {}
         #: What is open, as `resume` takes it. Read only.
         self.open_findings: dict[FindingKey, OpenFinding] = {}
         self._current: dict[FindingKey, tuple[int, Losses, int]] = {}
@@ -94,34 +81,31 @@ class LastHour:
 
     def forget(self) -> list[WatchFinding]:
         """Begin anew; gives the open findings, which are over."""
-        over = [self._finding(key, "over") for key in self.open_findings]
-        for known in (self._minutes, self.open_findings, self._current, self.lags, self._keys):
+        over = [self._over(key) for key in list(self.open_findings)]
+        for known in (self.by_shard, self._current, self.lags, self._keys):
             known.clear()
         return over
 
     def resume(self, kept: Kept) -> None:
         """Go on with what an earlier run knew; call it before all else."""
-        self._minutes = {shard_id: dict(numbered) for shard_id, numbered in kept.minutes.items()}
+        self.by_shard = {shard_id: dict(numbered) for shard_id, numbered in kept.minutes.items()}
         self.open_findings = dict(kept.findings)
         self._judge.resume({shard_id: shard.read_to for shard_id, shard in kept.shards.items()})
 
     def observe(self, look: Look, records: Sequence[KinesisRecord], now: float) -> list[WatchFinding]:
         """Judge ``records``, all of one shard; gives the findings to tell of now."""
-        judged = self._judge.judge(records, look=look.number, rereads=look.rereads, end_ms=look.end_ms)
-        counts = judged.counts
         minute = self._minute(look.shard_id, now)
-        minute.add(counts)
-        for name in ("kinesis_records", "user_records", "bytes", "reread"):
-            self.totals[name] += getattr(counts, name)
-        self.writers.update(counts.writers)
+        judged = self._judge.judge(records, look, minute)
+        self.totals.update(judged.read)
+        self.writers.update(judged.writers)
         self._keys.count(look.shard_id, judged.keys, now, stands_for=look.scale)
         findings: list[WatchFinding] = []
         for wrong, fault in judged.faults.items():
             self.totals["lost"] += fault.lost + fault.outside
             self._count_losses(look, wrong, fault, minute)
             findings += self._seen(wrong, look.shard_id, now, fault)
-        if self._late is not None and counts.newest:
-            lag = now - counts.newest
+        if self._late is not None and judged.newest:
+            lag = now - judged.newest
             detail = f"{lag:.0f} s from arrival to now"
             findings += self.lag(look.shard_id, lag, now, allowed=self._late, detail=detail)
         return findings
@@ -147,30 +131,24 @@ class LastHour:
         self, wrong: Wrong, shard_id: str | None, now: float, detail: str | None = None
     ) -> list[WatchFinding]:
         """Report something that is not in the records; reported once, until `settle`."""
-        key = self._known(wrong, shard_id)
-        new = key not in self.open_findings
-        known = self.open_findings.setdefault(key, OpenFinding(now, now))
-        known.last_seen, known.detail = now, detail
+        key, known, new = self._open(wrong, shard_id, now)
+        known.detail = detail
         return [self._finding(key, "open")] if new else []
 
-    def settle(self, wrong: Wrong, shard_id: str | None, now: float) -> list[WatchFinding]:
+    def settle(self, wrong: Wrong, shard_id: str | None) -> list[WatchFinding]:
         """Something from `report` is over."""
-        key = self._known(wrong, shard_id)
-        if key not in self.open_findings:
-            return []
-        finding = self._finding(key, "over")
-        del self.open_findings[key]
-        return [finding]
+        key = self._key(wrong, shard_id)
+        return [self._over(key)] if key in self.open_findings else []
 
     def tick(self, now: float) -> list[WatchFinding]:
         """Call every few seconds: forgets what is older than an hour, looks at skew and hot keys, and gives
         the findings that are new or over."""
         first = int(now // MINUTE) - HOUR // MINUTE + 1
-        for shard_id, minutes in list(self._minutes.items()):
+        for shard_id, minutes in list(self.by_shard.items()):
             for number in [number for number in minutes if number < first]:
                 del minutes[number]
             if not minutes:
-                del self._minutes[shard_id]
+                del self.by_shard[shard_id]
                 self.lags.pop(shard_id, None)
             elif self._late is not None and max(minutes) < int(now // MINUTE) - 1:
                 # In a consumer a shard may be silent, or read by another execution environment.
@@ -178,8 +156,7 @@ class LastHour:
         findings = list(self._uneven(now))
         for key, known in list(self.open_findings.items()):
             if now - known.last_seen > self._quiet:
-                findings.append(self._finding(key, "over"))
-                del self.open_findings[key]
+                findings.append(self._over(key))
         if len(self._current) > MAX_FINDINGS:
             self._current.clear()
         return findings
@@ -200,17 +177,12 @@ class LastHour:
 
     def lost(self, shard_id: str | None = None) -> Estimate:
         """User records that the KCL drops, in the last hour: of one shard, or of the whole stream."""
-        shards = self._minutes if shard_id is None else [shard_id]
+        shards = self.by_shard if shard_id is None else [shard_id]
         return estimate(self._sample(one, None) for one in shards)
 
     def minutes(self, shard_id: str | None) -> dict[int, Minute]:
         """What was read of a shard, by minute since 1970, for at most an hour."""
-        return self._minutes.get(shard_id, {})
-
-    @property
-    def by_shard(self) -> Mapping[str | None, Mapping[int, Minute]]:
-        """The minutes of all shards of which something was read in the last hour. Read only."""
-        return self._minutes
+        return self.by_shard.get(shard_id, {})
 
     def load(self, shard_id: str) -> Load:
         """What comes on a shard in a second."""
@@ -221,7 +193,7 @@ class LastHour:
     def _minute(self, shard_id: str | None, now: float) -> Minute:
         # WCH-20: "What is kept MUST NOT grow with the time that a watch runs: an hour of minutes a shard,
         # 20,000 Kinesis records, 256 keys and 2,000 findings at most."
-        minutes = self._minutes.setdefault(shard_id, {})
+        minutes = self.by_shard.setdefault(shard_id, {})
         number = int(now // MINUTE)
         if number not in minutes:
             minutes[number] = Minute()
@@ -247,17 +219,27 @@ class LastHour:
         into.largest = max(into.largest, count)
         self._current[key] = look.number, into, count
 
-    def _known(self, wrong: Wrong, shard_id: str | None) -> FindingKey:
+    def _key(self, wrong: Wrong, shard_id: str | None) -> FindingKey:
         key = shard_id, wrong
         return key if key in self.open_findings or len(self.open_findings) < MAX_FINDINGS else (OTHERS, wrong)
 
-    def _seen(self, wrong: Wrong, shard_id: str | None, now: float, fault: Fault) -> list[WatchFinding]:
-        key = self._known(wrong, shard_id)
-        # WCH-10: "A loss that was seen MUST be told at once, however small its share, and its finding MUST
-        # stay open until it was not seen for the time said."
+    def _open(self, wrong: Wrong, shard_id: str | None, now: float) -> tuple[FindingKey, OpenFinding, bool]:
+        """The open finding, and whether it is new."""
+        key = self._key(wrong, shard_id)
         new = key not in self.open_findings
         known = self.open_findings.setdefault(key, OpenFinding(now, now))
         known.last_seen = now
+        return key, known, new
+
+    def _over(self, key: FindingKey) -> WatchFinding:
+        finding = self._finding(key, "over")
+        del self.open_findings[key]
+        return finding
+
+    def _seen(self, wrong: Wrong, shard_id: str | None, now: float, fault: Fault) -> list[WatchFinding]:
+        # WCH-10: "A loss that was seen MUST be told at once, however small its share, and its finding MUST
+        # stay open until it was not seen for the time said."
+        key, known, new = self._open(wrong, shard_id, now)
         known.kinesis_records += fault.kinesis_records
         known.sequence_number = known.sequence_number or fault.sequence_number
         known.expected_shard_id = known.expected_shard_id or fault.expected_shard_id

@@ -7,7 +7,7 @@ Specification: spec/10-watch.md, WCH-24.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from ..findings import SEVERITIES
@@ -129,43 +129,30 @@ class Every:
         return True
 
 
-class Deltas:
-    """CloudWatch adds up what it gets, so counters are sent as differences."""
+class Emf:
+    """The measures of a stream in CloudWatch's embedded metric format: objects to write one a line to the log
+    of a Lambda function or a container. CloudWatch adds up what it gets, so a counter is what was added."""
 
-    def __init__(self) -> None:
-        self._before: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._before: dict[tuple[Any, ...], float] = {}
 
-    def of(self, measured: Iterable[Measure]) -> list[Measure]:
-        """``measured`` with counters as what was added since the last call."""
-        values = []
-        for measure in measured:
-            if METRICS[measure.name].kind == "counter":
-                key = measure.name, tuple(sorted(measure.attributes.items()))
-                added = measure.value - self._before.get(key, 0.0)
-                self._before[key] = measure.value
-                measure = measure._replace(value=added)
-            values.append(measure)
-        return values
-
-
-def emf_lines(stream: str, measured: Iterable[Measure], now: float) -> list[dict[str, Any]]:
-    """CloudWatch's embedded metric format: objects to write one a line to the log of a Lambda function or a
-    container. One line for each set of attributes."""
-    by_attributes: dict[tuple[tuple[str, str], ...], list[Measure]] = {}
-    for measure in measured:
-        by_attributes.setdefault(tuple(measure.attributes.items()), []).append(measure)
-    lines = []
-    for attributes, group in by_attributes.items():
-        dimensions = {"StreamName": stream} | {cloudwatch_name(name): value for name, value in attributes}
-        metrics = [
-            {"Name": cloudwatch_name(measure.name), "Unit": METRICS[measure.name].unit} for measure in group
-        ]
-        directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
-        lines.append(
-            {
+    def lines(self, measured: Iterable[Measure], now: float) -> Iterator[dict[str, Any]]:
+        """One object for each set of attributes."""
+        by_attributes: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
+        for name, value, attributes in measured:
+            key = tuple(attributes.items())
+            added = value
+            if METRICS[name].kind == "counter":
+                added -= self._before.get((name, key), 0.0)
+                self._before[name, key] = value
+            by_attributes.setdefault(key, {})[name] = added
+        for key, values in by_attributes.items():
+            dimensions = {"StreamName": self._stream} | {cloudwatch_name(name): value for name, value in key}
+            metrics = [{"Name": cloudwatch_name(name), "Unit": METRICS[name].unit} for name in values]
+            directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
+            yield {
                 "_aws": {"Timestamp": round(now * 1000), "CloudWatchMetrics": [directive]},
                 **dimensions,
-                **{cloudwatch_name(measure.name): measure.value for measure in group},
+                **{cloudwatch_name(name): value for name, value in values.items()},
             }
-        )
-    return lines

@@ -39,11 +39,10 @@ class Minute:
 
     ``slot_records``, ``slot_user_records``, ``slot_bytes``: in the slots looked at. ``looks``: how often;
     ``read_ms``: how much of its time. ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they
-    were drawn from, also those that were missed. ``kinesis_records`` and what follows, which is not kept:
-    all that was read, also past the slots. ``reread``: Kinesis records seen before. ``newest``: the last
-    arrival (seconds). As validation counts them: ``broken_frames``; ``aggregates``: "mixed" and "foreign";
-    ``fates``, ``fate_bytes``: user records, and bytes of their data, by placement verdict and what the KCL
-    does.
+    were drawn from, also those that were missed. What follows the losses is not kept, and of all that was
+    read, also past the slots: ``newest``: the last arrival (seconds). As validation counts them: Kinesis
+    records by ``writers``, ``broken_frames``; ``aggregates``: "mixed" and "foreign"; ``fates``,
+    ``fate_bytes``: user records, and bytes of their data, by placement verdict and what the KCL does.
     """
 
     slot_records: int = 0
@@ -55,37 +54,12 @@ class Minute:
     stands_for_ms: int = 0
     losses: dict[Wrong, Losses] = field(default_factory=dict)
     kinesis_records: int = 0
-    user_records: int = 0
-    bytes: int = 0
-    reread: int = 0
     broken_frames: int = 0
     newest: float = 0.0
     writers: Counter[str] = field(default_factory=Counter)
     aggregates: Counter[str] = field(default_factory=Counter)
     fates: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
     fate_bytes: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
-
-    def add(self, other: Minute) -> None:
-        """Count what ``other`` counted of records, too; not its looks and losses."""
-        for name in _OF_RECORDS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.newest = max(self.newest, other.newest)
-
-
-_OF_RECORDS: Final = (
-    "slot_records",
-    "slot_user_records",
-    "slot_bytes",
-    "kinesis_records",
-    "user_records",
-    "bytes",
-    "reread",
-    "broken_frames",
-    "writers",
-    "aggregates",
-    "fates",
-    "fate_bytes",
-)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ..format.records import KinesisRecord, answered_record
 from ..shards.place import Place, after_record, at_time
-from ..shards.sequence_numbers import SequenceNumberError, sequence_hint
+from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard import Shard
 from .budget import POLL, Budget, Limits
 from .kept import KeptShard
@@ -119,7 +119,13 @@ class WatchedShard:
         """Which shard it is."""
         return self.reader.shard_id
 
-    def _kept(self, shard: Shard, whole_until: float | None) -> KeptShard | None:
+    @property
+    def whole_until(self) -> float | None:
+        """See `KeptShard`."""
+        return None
+
+    def keep(self, shard: Shard) -> KeptShard | None:
+        """How far it was read; None where reading begins with the first record and none was read."""
         place = self.reader.place
         if place.kind == "TRIM_HORIZON":
             return None
@@ -128,7 +134,7 @@ class WatchedShard:
             self.covered,
             self.looked_at,
             place.sequence_number if place.names_record else None,
-            whole_until,
+            self.whole_until,
             self.reader.read_to,
         )
 
@@ -187,10 +193,6 @@ class Sampled(WatchedShard):
         """Whether it was looked at, or has no finished slot left to look at."""
         return bool(self.looks) or self.covered >= sampling.number(now * 1000) * sampling.period_ms
 
-    def keep(self, shard: Shard) -> KeptShard | None:
-        """How far it was read; None where reading begins with the first record and none was read."""
-        return self._kept(shard, None)
-
 
 @dataclass(slots=True)
 class Whole(WatchedShard):
@@ -227,9 +229,10 @@ class Whole(WatchedShard):
         """Whether it was read up to its end, or up to the time that the watch took it up."""
         return bool(self.looks) or self.read_up_to_begin
 
-    def keep(self, shard: Shard) -> KeptShard | None:
-        """How far it was read; None where reading begins with the first record and none was read."""
-        return self._kept(shard, 0.0 if self.until == _NEVER else self.until)
+    @property
+    def whole_until(self) -> float:
+        """See `KeptShard`."""
+        return 0.0 if self.until == _NEVER else self.until
 
     def resume(self, kept: KeptShard) -> None:
         """Go on where ``kept`` left off."""
@@ -251,10 +254,7 @@ def _room(reader: Reader, limits: Limits) -> int:
 
 def made_within(shard: Shard, now: float, seconds: float) -> bool:
     """Whether a shard with parents seems younger than ``seconds``. Only decides what is read."""
-    if not shard.parent_shard_ids or shard.starting_sequence_number is None:
+    if not shard.parent_shard_ids:
         return False
-    try:
-        hint = sequence_hint(shard.starting_sequence_number)
-    except SequenceNumberError:
-        return False
+    hint = sequence_hint(shard.starting_sequence_number)
     return hint is not None and now - hint.shard_created.timestamp() < seconds

@@ -8,9 +8,10 @@ Specification: spec/10-watch.md, WCH-19, WCH-23, WCH-36.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from heapq import nlargest
-from typing import Any, Final, NamedTuple
+from operator import itemgetter
+from typing import Any, Final
 
 from ..format.hash_keys import partition_key_hash
 from ..shards.skew import skewed
@@ -25,47 +26,34 @@ _ENOUGH_FOR_KEYS: Final = 1000
 _ENOUGH_LOOKS: Final = 10
 
 
-class Hitter(NamedTuple):
-    """A key that was counted at least ``at_least`` and at most ``at_most`` times."""
-
-    key: Any
-    at_most: int
-    at_least: int
-
-
 class HeavyHitters:
     """Counts keys; keeps at most ``capacity`` of them: Space-Saving (Metwally, Agrawal, El Abbadi 2005).
 
-    Of ``total`` items counted, every key with more than ``total / capacity`` of them is there, and no count
-    is too high by more than ``total / capacity``."""
+    Of ``n`` items counted, every key with more than ``n / capacity`` of them is there, and no count is too
+    high by more than ``n / capacity``."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._counts: dict[Hashable, int] = {}
-        self._errors: dict[Hashable, int] = {}
-        #: The total count.
-        self.total = 0
+        #: How often a key was counted at most, and how much too high that may be.
+        self._counts: dict[Any, tuple[int, int]] = {}
 
     def add(self, key: Hashable, count: int = 1) -> None:
         """Count ``key`` that many times."""
-        self.total += count
         counts = self._counts
+        most = error = 0
         if key in counts:
-            counts[key] += count
-        elif len(counts) < self._capacity:
-            counts[key], self._errors[key] = count, 0
-        else:
+            most, error = counts[key]
+        elif len(counts) >= self._capacity:
             # WCH-19: "Keys MUST be counted in bounded memory, and a key with more than 1/capacity of
             # everything counted MUST be among those kept."
-            rarest = min(counts, key=counts.__getitem__)
-            error = counts.pop(rarest)
-            del self._errors[rarest]
-            counts[key], self._errors[key] = error + count, error
+            most, _ = counts.pop(min(counts, key=counts.__getitem__))
+            error = most
+        counts[key] = most + count, error
 
-    def top(self, count: int = 10) -> list[Hitter]:
-        """The most frequent keys kept, at most ``count``."""
-        most = nlargest(count, self._counts, key=self._counts.__getitem__)
-        return [Hitter(key, self._counts[key], self._counts[key] - self._errors[key]) for key in most]
+    def top(self, count: int = 10) -> list[tuple[Any, int, int]]:
+        """The most frequent keys kept, at most ``count``; how often each was counted at most, at least."""
+        best = nlargest(count, self._counts.items(), key=itemgetter(1))
+        return [(key, most, most - error) for key, (most, error) in best]
 
 
 class HotKeys:
@@ -78,7 +66,7 @@ class HotKeys:
 
     def clear(self) -> None:
         """Forget all counts."""
-        self._keys: HeavyHitters = HeavyHitters(_KEYS)
+        self._keys = HeavyHitters(_KEYS)
         self._since: float | None = None
         self._counted: Counter[str | None] = Counter()
         self._looks: Counter[str | None] = Counter()
@@ -99,13 +87,12 @@ class HotKeys:
             self._counted[shard_id] += weight
             self._keys.add((shard_id, key), weight)
 
-    def hot(self, minutes: Mapping[str, Iterable[Minute]]) -> Iterator[tuple[str, str]]:
+    def hot(self, minutes: Mapping[str, Collection[Minute]]) -> Iterator[tuple[str, str]]:
         """Shards with hot keys, and what to say of these. ``minutes``: of every open shard."""
-        read = {shard_id: list(some) for shard_id, some in minutes.items()}
         # WCH-36: "The load of a key MUST be its part of its shard, times the shard's rate: that more of one
         # shard was read makes no key hot."
-        rates: Mapping[str | None, float] = {one: load_of(some).user_records for one, some in read.items()}
-        looks: Mapping[str | None, int] = {one: _looks(some) for one, some in read.items()}
+        rates: Mapping[str | None, float] = {one: load_of(some).user_records for one, some in minutes.items()}
+        looks: Mapping[str | None, int] = {one: _looks(some) for one, some in minutes.items()}
         if not any(looks.values()):  # in a consumer, which is given all records of the shards it reads
             rates, looks = self._counted, self._looks
         total = sum(rates.values())
@@ -113,9 +100,8 @@ class HotKeys:
             return
         hot = max(_HOT_OF_SHARD / len(rates), _HOT_OF_ALL)
         said: dict[str, list[str]] = {}
-        for hitter in self._keys.top(5):
-            shard_id, key = hitter.key
-            part = hitter.at_least / self._counted[shard_id] * rates.get(shard_id, 0.0) / total
+        for (shard_id, key), _, at_least in self._keys.top(5):
+            part = at_least / self._counted[shard_id] * rates.get(shard_id, 0.0) / total
             if part > hot and shard_id is not None:
                 # WCH-23: "A finding MUST hold no record data and no credentials; a partition key only where
                 # the caller asked for names."
@@ -129,12 +115,11 @@ def _looks(minutes: Iterable[Minute]) -> int:
     return sum(minute.looks for minute in minutes)
 
 
-def skewed_shards(minutes: Mapping[str, Iterable[Minute]]) -> Iterator[tuple[str, str]]:
+def skewed_shards(minutes: Mapping[str, Collection[Minute]]) -> Iterator[tuple[str, str]]:
     """Shards far above the mean of these, and what to say of each. ``minutes``: of every open shard."""
-    by_shard = {shard_id: list(some) for shard_id, some in minutes.items()}
-    if min(map(_looks, by_shard.values()), default=0) < _ENOUGH_LOOKS:
+    if min(map(_looks, minutes.values()), default=0) < _ENOUGH_LOOKS:
         return
-    seen = sum(minute.slot_user_records for some in by_shard.values() for minute in some)
-    rates = {shard_id: load_of(some).bytes for shard_id, some in by_shard.items()}
+    seen = sum(minute.slot_user_records for some in minutes.values() for minute in some)
+    rates = {shard_id: load_of(some).bytes for shard_id, some in minutes.items()}
     for shard_id, times in skewed(rates, seen):
         yield shard_id, f"{times:.1f} times the mean of the open shards, {rates[shard_id] / 1000:,.0f} kB/s"

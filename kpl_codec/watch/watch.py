@@ -24,8 +24,9 @@ from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
 from .budget import POLL, Budget, Cost, Limits, Measured, planned_period
 from .findings import WatchFinding
+from .judging import Look
 from .kept import Kept, KeptShard
-from .last_hour import LastHour, Look
+from .last_hour import LastHour
 from .minutes import Wrong
 from .reading import Batch, Call, Reader, Sampled, Time, Whole, made_within
 from .sampling import Sampling
@@ -330,7 +331,7 @@ class Watch:
             self.measured.missed += time.stands_for_ms // self._sampling.period_ms
             return []
         self.measured.looks += 1
-        return self.last_hour.settle(Wrong("not-watched"), shard.shard_id, now)
+        return self.last_hour.settle(Wrong("not-watched"), shard.shard_id)
 
     def fail(self, call: Call, failure: Failure, now: float) -> list[WatchFinding]:
         """``call`` failed; gives the findings to tell of."""

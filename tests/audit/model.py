@@ -16,7 +16,8 @@ from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger import Writer
 from kpl_codec.audit.names import NAMED, Name, Names, Run
-from kpl_codec.audit.tally import Tally
+from kpl_codec.audit.sinks import Sink
+from kpl_codec.audit.tally import Batch, Tally
 from kpl_codec.ledger import NO_DIGEST, Kind, Ranges, Row
 
 Place = tuple[str, str]
@@ -56,10 +57,10 @@ class Stored(NamedTuple):
     role: str
 
 
-class MemorySink:
+class MemorySink(Sink):
     """The segments of one writer; blocks of ``lost`` indices are left out, segments of ``lost_segments``."""
 
-    segment_seconds, at_once = 1e9, True
+    segment_seconds = 1e9
 
     def __init__(self, segment_bytes: int) -> None:
         self.segment_bytes = segment_bytes
@@ -70,12 +71,8 @@ class MemorySink:
         assert segment == len(self.segments)
         self.segments.append([])
 
-    def write(self, chunk: bytes, index: int, *, sync: bool) -> None:
-        assert index == len(self.segments[-1])
+    def write(self, chunk: bytes, *, sync: bool) -> None:
         self.segments[-1].append(chunk)
-
-    def end(self) -> None:
-        """Nothing."""
 
 
 @dataclass
@@ -257,10 +254,13 @@ class World:
                 handled.add_file(f"c-0-{number:06d}.kpl-ledger", b"".join(segment))
         return produced, handled
 
-    def digest(self, place: Place) -> bytes | None:
+    def digests(self) -> dict[Place, bytes]:
+        """As the stream would give them."""
         if not self.odds.digests:
-            return None
-        return next(one.digest for one in self.shards[place[0]].records if one.number == place[1])
+            return {}
+        return {
+            (name, one.number): one.digest for name, shard in self.shards.items() for one in shard.records
+        }
 
 
 class Judged(NamedTuple):
@@ -284,12 +284,12 @@ def audited(world: World, *, until: int | None = None) -> Judged:
     for source, table in world.tables.items():
         tally.source(source)
         for start in range(0, len(table), 5000):
-            add(world, tally, table[start : start + 5000])
+            add(tally, table[start : start + 5000])
         seen.update(table)
     tally.source("consumer")
     for _, block in handled.rows("handled"):
         noted = [(row.shard_id, row.sequence_number, row.first) for row in block]
-        add(world, tally, noted)
+        add(tally, noted)
         seen.update(noted)
     holes, handled_holes = produced.holes("produced"), handled.holes("handled")
     audit = judge(
@@ -300,20 +300,21 @@ def audited(world: World, *, until: int | None = None) -> Judged:
         handled_holes=handled_holes,
         until=until,
         repaired=world.copies,
+        digests=world.digests(),
     )
     return Judged(audit, names, rows, holes, handled_holes, seen)
 
 
-def add(world: World, tally: Tally, names: list[Name]) -> None:
+def add(tally: Tally, names: list[Name]) -> None:
     places = list(dict.fromkeys(name[:2] for name in names))
     which = {place: at for at, place in enumerate(places)}
-    # A piece of the batch as runs, as a ledger has them, the rest as rows.
     tally.add(
-        [shard for shard, _ in places],
-        np.array([number.encode() for _, number in places], dtype=bytes),
-        np.array([which[name[:2]] for name in names], np.int64),
-        np.array([name[2] for name in names], np.int64),
-        digests=[world.digest(place) for place in places],
+        Batch(
+            [shard for shard, _ in places],
+            [number.encode() for _, number in places],
+            np.array([which[name[:2]] for name in names], np.int64),
+            np.array([name[2] for name in names], np.int64),
+        )
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.audit.judge import judge
 from kpl_codec.audit.names import Names, runs_of
-from kpl_codec.audit.tally import Tally
+from kpl_codec.audit.tally import Batch, Tally
 from kpl_codec.ledger import Row
 
 from .model import Judged, Odds, World, audited, plain_audit, spelled
@@ -73,15 +73,17 @@ def check(world: World, judged: Judged) -> None:
     # What no ledger names.
     roles = {(shard, one.number): one.role for shard, at in world.shards.items() for one in at.records}
     whole = not judged.holes
-    for one in audit.retries:
-        assert roles[one.shard_id, one.sequence_number] in ("unanswered", "delivered", "again")
-        assert roles[one.shard_id, one.sequence_number] == "unanswered" or not whole
-    for one in audit.foreign:
-        assert roles[one.shard_id, one.sequence_number] == "foreign"
+    for origin, one in audit.unclaimed:
+        role = roles[one.shard_id, one.sequence_number]
+        if origin == "unanswered":
+            assert role == "unanswered" or (role in ("delivered", "again") and not whole)
+        if origin == "foreign":
+            assert role == "foreign"
     if whole:
-        assert sum(audit.refused.values()) == world.refused["refused"]
-        assert sum(audit.left.values()) == world.refused["left"]
-    totals = sum((Counter(vars(sums)) for sums in audit.shards.values()), Counter[str]())
+        for kind in ("refused", "left"):
+            told = sum(count for (fate, _), count in audit.undelivered.items() if fate == kind)
+            assert told == world.refused[kind]
+    totals = sum(map(Counter, audit.shards.values()), Counter[str]())
     fates = ("handled", "repaired", "missing", "unknown", "too_early")
     assert totals["delivered"] == sum(totals[fate] for fate in fates)
 
@@ -132,7 +134,7 @@ def test_after_a_repair_nothing_is_missing(odds: Odds) -> None:
     world.consume(shard_id, 10**6)
     after = audited(world)
     check(world, after)
-    assert after.audit.repaired == len(missing)
+    assert after.audit.total("repaired") == len(missing)
     # What was skipped behind the last handled one was too early, and was not repaired; now it is missing.
     was_early = spelled(runs_of(before.names, before.audit.too_early))
     assert spelled(runs_of(after.names, after.audit.missing)) <= was_early
@@ -144,7 +146,7 @@ def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
     names = Names(rows)
     tally = Tally(names)
     tally.source("sink")
-    tally.add(["s"], np.array([b"7"]), np.zeros(3, np.int64), np.arange(3))
+    tally.add(Batch(["s"], [b"7"], np.zeros(3, np.int64), np.arange(3)))
     audit = judge(names, tally)
     assert audit.total("handled") == audit.total("delivered") == 3
     assert audit.conflicts == 2

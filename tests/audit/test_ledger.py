@@ -20,8 +20,8 @@ from kpl_codec.audit import Ledger
 from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.handled import read_produced
 from kpl_codec.audit.ledger import Writer
-from kpl_codec.audit.sinks import S3Sink
-from kpl_codec.aws import objects
+from kpl_codec.audit.sinks import S3Sink, Sink
+from kpl_codec.aws import client
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.records import DeaggregatedRecord
@@ -56,10 +56,10 @@ def test_a_damaged_block_is_an_error_and_nothing_else(rows: list[Row], data: st.
         assert error.requirement == "AUD-3"
 
 
-class Memory:
+class Memory(Sink):
     """The segments of a writer."""
 
-    segment_seconds, at_once = 1e9, True
+    segment_seconds = 1e9
 
     def __init__(self, segment_bytes: int = 1 << 20) -> None:
         self.segment_bytes = segment_bytes
@@ -68,11 +68,8 @@ class Memory:
     def begin(self, segment: int) -> None:
         self.segments.append([])
 
-    def write(self, chunk: bytes, index: int, *, sync: bool) -> None:
+    def write(self, chunk: bytes, *, sync: bool) -> None:
         self.segments[-1].append(chunk)
-
-    def end(self) -> None:
-        """Nothing."""
 
 
 def written(rows: list[list[Row]], segment_bytes: int, *, closed: bool = True) -> list[bytes]:
@@ -189,10 +186,10 @@ def test_a_full_disk_costs_no_result_and_is_told(caplog: pytest.LogCaptureFixtur
     class Full(Memory):
         full = False
 
-        def write(self, chunk: bytes, index: int, *, sync: bool) -> None:
+        def write(self, chunk: bytes, *, sync: bool) -> None:
             if self.full:
                 raise OSError(errno.ENOSPC, "no space")
-            super().write(chunk, index, sync=sync)
+            super().write(chunk, sync=sync)
 
     sink = Full()
     writer = Writer(sink, "w", "orders", "produced", wait=True, seconds=1)
@@ -317,10 +314,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://{}:{}".format(*server.get_host_and_port()))
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     boto3.client("s3").create_bucket(Bucket="ledgers")
-    objects._client.cache_clear()
+    client._s3.cache_clear()
     yield "s3://ledgers"
     server.stop()
-    objects._client.cache_clear()
+    client._s3.cache_clear()
 
 
 def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]) -> None:

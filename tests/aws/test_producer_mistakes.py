@@ -282,7 +282,7 @@ def test_a_call_that_its_event_loop_has_left_behind_ends_without_a_word() -> Non
     (call,) = producer._calls
     call.get_coro().close()  # type: ignore[union-attr]
     call._log_destroy_pending = False  # type: ignore[attr-defined]
-    assert producer._broken is None
+    assert producer._letters.broken is None
 
 
 def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) -> None:

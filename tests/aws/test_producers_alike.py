@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws import AsyncProducer, Producer, WouldDeadlock, aio_undelivered, producer_owner, undelivered
+from kpl_codec.aws import AsyncProducer, Producer, WouldDeadlock, producer_owner, undelivered
 from kpl_codec.format.records import Tag
 from kpl_codec.producer import (
     Delivery,
@@ -272,7 +272,7 @@ def test_what_it_raises_is_told_without_data(skin: str, caplog: pytest.LogCaptur
 def test_one_that_hangs_holds_up_no_other_user_record_and_is_told(
     skin: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (aio_undelivered, producer_owner, undelivered):
+    for module in (producer_owner, undelivered):
         monkeypatch.setattr(module, "SLOW", 0.1)
     go, begun = threading.Event(), threading.Event()
 
@@ -366,7 +366,7 @@ def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_called(
         producer.refusing = True
         for _ in range(5):
             await producer.put("k", b"x")
-        while not producer.producer._hook.held:
+        while not producer.producer._owner.hook.held:
             await asyncio.sleep(0.01)
         return producer.given
 

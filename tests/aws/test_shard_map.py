@@ -7,16 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from kpl_codec.aws.calls import finished
-from kpl_codec.aws.shard_map import run_refresh
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, partition_key_hash
-from kpl_codec.shards.live_shard_map import LiveShardMap, StreamUnavailable
+from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.testing.faults import (
     cut_answer,
     cut_before,
     error,
-    expired_next_token,
-    has,
     rewrite,
     server_error,
     slow,
@@ -164,27 +160,6 @@ def test_an_auto_stream_is_never_predicted(readers, proxy, faulty, stream):
 
     proxy.on("DescribeStreamSummary", rewrite(auto))
     assert readers.fetch_shard_map(faulty, stream).distribution == "AUTO"
-
-
-@pytest.mark.requirement("MAP-9")
-def test_expired_next_tokens_start_the_listing_again(kinesis_local, proxy, faulty, stream_name):
-    kinesis_local.create_stream(stream_name, shards=7)
-    proxy.on("ListShards", expired_next_token(), when=has("NextToken"), after=1, times=2)
-    live = LiveShardMap(stream_name, max_results=2)
-    live.refresh(0.0)
-    for now in (0.0, 1.0):  # the backoff is over then
-        finished(run_refresh(live, faulty, clock=lambda now=now: now))
-    assert live.shard_map is not None
-    assert len(live.shard_map) == 7
-    calls = listings(proxy)
-    for call in calls:
-        if "NextToken" in call.request:
-            assert set(call.request) == {"NextToken", "MaxResults"}
-        else:
-            assert call.request["ShardFilter"] == {"Type": "AT_LATEST"}
-    # 2 pages, expired, again: 1 page, expired, backoff, then 4 pages
-    assert [c.status for c in calls] == [200, 200, 400, 200, 400, 200, 200, 200, 200]
-    kinesis_local.delete_stream(stream_name)
 
 
 @pytest.mark.requirement("MAP-7")

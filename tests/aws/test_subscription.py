@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.aws.cursor import ShardCursor
-from kpl_codec.aws.shard_event import EventError, shard_event
 from kpl_codec.aws.stream_consumer import StreamConsumers
-from kpl_codec.aws.subscription import SubscriptionCursor
+from kpl_codec.aws.subscription import EventError, SubscriptionCursor, shard_event
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from kpl_codec.testing.faults import (
@@ -226,8 +225,7 @@ END = {"Records": [], "MillisBehindLatest": 0, "ChildShards": [{"ShardId": "shar
 def test_sound_events_are_read() -> None:
     event = shard_event({"SubscribeToShardEvent": EVENT})
     assert (event.records, event.continuation, event.behind) == ([RECORD], "5", 0)
-    assert not event.ended
-    assert shard_event({"SubscribeToShardEvent": END}).ended
+    assert shard_event({"SubscribeToShardEvent": END}).continuation is None
 
 
 @pytest.mark.requirement("EFO-1", "EFO-2")

@@ -154,6 +154,18 @@ def answer_size(answer: dict[str, Any]) -> int:
     return len(json.dumps(answer).encode())
 
 
+class Notes:
+    """A ledger in memory."""
+
+    def __init__(self) -> None:
+        self.names: list[tuple[str | None, int]] = []
+
+    def handled(self, stream: str, records: Any, *, before: bool = False) -> None:
+        assert stream == "orders"
+        assert not before
+        self.names += [(record.sequence_number, record.sub_sequence_number) for record in records]
+
+
 batches = st.lists(
     st.lists(st.integers(0, 3000), min_size=1, max_size=4).map(
         lambda sizes: [kpl.UserRecord("k", b"x" * size) for size in sizes]
@@ -165,7 +177,7 @@ batches = st.lists(
 
 @given(batches, st.integers(600, 12_000), st.sampled_from(["put back", "refused", "nobody"]))
 @settings(max_examples=examples(80))
-@pytest.mark.requirement("LMB-5", "LMB-7")
+@pytest.mark.requirement("LMB-5", "LMB-7", "AUD-7")
 def test_the_answer_fits_and_nothing_is_left_out(
     batch: list[list[kpl.UserRecord]], limit: int, mode: str
 ) -> None:
@@ -173,8 +185,9 @@ def test_the_answer_fits_and_nothing_is_left_out(
         kpl.KinesisRecord("k", kpl.encode(users), str(i), "shardId-000000000000")
         for i, users in enumerate(batch)
     ]
-    event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
+    event = adapters.to_firehose(rows, delivery_stream_arn=STREAM, source_stream_arn=STREAM)
     back: list[kpl.DeaggregatedRecord] = []
+    notes: Any = Notes()
 
     def reingest(records: Any) -> None:
         if mode == "refused":
@@ -182,8 +195,9 @@ def test_the_answer_fits_and_nothing_is_left_out(
         back.extend(records)
 
     answer = transform_user_records(
-        event, same, reingest=None if mode == "nobody" else reingest, max_response_size=limit
+        event, same, reingest=None if mode == "nobody" else reingest, max_response_size=limit, ledger=notes
     )
+    handled: list[tuple[str | None, int]] = []
     assert answer_size(answer) <= limit
     assert [r["recordId"] for r in answer["records"]] == [r["recordId"] for r in event["records"]]
     put = {(row.sequence_number, row.sub_sequence_number) for row in back}
@@ -197,6 +211,24 @@ def test_the_answer_fits_and_nothing_is_left_out(
             # alone too large as one user record, or nobody to take it
             assert result["result"] == "ProcessingFailed"
             assert mode != "put back" or len(users) == 1
+            continue
+        handled += [(row.sequence_number, sub) for sub in range(len(users))]
+    assert notes.names == handled
+
+
+@pytest.mark.requirement("AUD-7")
+def test_a_ledger_has_what_was_dropped_by_the_handler_and_nothing_that_failed() -> None:
+    def handler(record: kpl.DeaggregatedRecord) -> None:
+        if record.sub_sequence_number == 3:
+            raise RuntimeError("no")
+
+    event, notes = load("firehose_kinesis_source.json"), Notes()
+    answer = transform_user_records(event, handler, ledger=notes)  # type: ignore[arg-type]
+    assert [r["result"] for r in answer["records"]] == ["Dropped", "ProcessingFailed", "Dropped"]
+    numbers = [r["kinesisRecordMetadata"]["sequenceNumber"] for r in event["records"]]
+    assert {number for number, _ in notes.names} == {numbers[0], numbers[2]}
+    with pytest.raises(ValueError, match="direct put"):
+        transform_user_records(load("firehose_direct_put.json"), handler, ledger=notes)  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("LMB-7")

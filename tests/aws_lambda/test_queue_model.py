@@ -3,22 +3,27 @@ acknowledged unhandled, and doubles are only where the service doubles.
 
 One run: aggregates are put; consumers come one after the other, each killed at some step (before or after a
 call takes effect, in the middle of the handler, between the handler and the store of ``once``), the last one
-not. Handlers take time, fail for a while, or always. Everything happens in virtual time.
+not. Handlers take time, fail for a while, or always. Everything happens in virtual time. The consumers have a
+ledger: an audit of it never calls handled what was not.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec.audit import Ledger
+from kpl_codec.audit.running import audit
 from kpl_codec.aws.queues import QueueUnavailable
 from kpl_codec.aws_lambda import Poison
 from kpl_codec.aws_lambda.queues import process_queue_records
@@ -50,6 +55,7 @@ class World:
         self.handled: Counter[Name] = Counter()
         self.aside: Counter[Name] = Counter()
         self.store: set[str] = set()
+        self.lines: list[str] = []
         self.steps_left = 10**9
         self.dead = False
         self.killed_after_handling: Counter[Name] = Counter()
@@ -62,6 +68,23 @@ class World:
             self.dead = True
             raise Killed
         self.steps_left -= 1
+
+    def line(self, text: str) -> None:
+        """Takes a line of the consumers' ledgers."""
+        self.step()
+        self.lines.append(text)
+        self.step()
+
+    def audited(self, until: datetime | None) -> Any:
+        """Compare with what was put, of which the producer's ledger has the digests."""
+        with TemporaryDirectory() as scratch:
+            writer = Ledger(f"{scratch}/produced").writer("orders")
+            for number, record in enumerate(self.service.records):
+                writer.put("shardId-000000000000", str(1000 + number), record.partition_key, record.data)
+            writer.close()
+            handled = Path(scratch, "handled.log")
+            handled.write_text("".join(f"{line}\n" for line in self.lines))
+            return audit([f"{scratch}/produced"], [str(handled)], until=until)
 
     def _acknowledged(self, record_id: str) -> None:
         missing = [
@@ -145,6 +168,7 @@ def run(model: Any, plan: dict[str, Any], *, max_receives: int = 8) -> World:
         "once": world.once if plan["once"] else None,
         "on_poison": aside if plan["poison"] else None,
         "poison_after": max_receives - 2,
+        "ledger": Ledger(world.line),
     }
     for steps in plan["kills"]:
         world.steps_left = steps
@@ -176,6 +200,37 @@ def test_nothing_is_lost_whatever_happens(newest_boto3: Path, plan: dict[str, An
             assert world.handled[name] + world.aside[name] <= delivery.deliveries
     if plan["poison"] and not plan["kills"] and not any(plan["rates"]):
         assert all(delivery.acknowledged for delivery in deliveries)
+
+
+#: A dead letter, of which a part was handled.
+DEAD: dict[str, Any] = {
+    "sizes": [3, 3], "rates": Rates(), "seed": 0, "kills": [], "fails": {("r00000", 1): 99}, "slow": {},
+    "once": False, "batch": None, "poison": False, "after_failure": "stop",
+}  # fmt: skip
+
+
+@pytest.mark.requirement("AUD-7", "AUD-11", "AUD-19")
+@settings(deadline=None)
+@example(plan=DEAD)
+@given(plan=worlds())
+def test_an_audit_calls_handled_what_was_handled(newest_boto3: Path, plan: dict[str, Any]) -> None:
+    world = run(model_of(newest_boto3), plan)
+    everything = sum(world.users.values())
+    early = world.audited(None).audit
+    assert len(early.missing) == 0
+    told = world.audited(datetime(2100, 1, 1, tzinfo=timezone.utc)).audit
+    missing = len(told.missing) + len(told.unknown)
+    assert len(early.too_early) == missing
+    assert not told.unclaimed
+    # Which of several with the same keys and data it was, nobody can tell from outside, and nobody needs to.
+    acknowledged = {
+        d.record.record_id for d in world.service.queues[world.queue].deliveries if d.acknowledged
+    }
+    aside = {name for name in world.aside if not world.handled[name]}
+    surely = {(key, n) for key in acknowledged for n in range(world.users[str(key)])} - aside
+    assert len(surely) <= everything - missing <= len(+world.handled)
+    if not plan["kills"]:
+        assert everything - missing == len(+world.handled)
 
 
 @pytest.mark.requirement("QUE-6")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.adapters import from_queue_records
+from kpl_codec.audit import Ledger
 from kpl_codec.aws.queues import (
     DEAD_LETTERS,
     QueuesUnsupported,
@@ -29,8 +31,8 @@ from kpl_codec.aws.queues import (
     restore,
 )
 from kpl_codec.aws_lambda import Poison, idempotency_key
-from kpl_codec.aws_lambda.queue_core import QueueConsumer
 from kpl_codec.aws_lambda.queues import process_queue_records
+from kpl_codec.cli.main import main
 
 from ..queue_model import client_of, model_of
 from ..queue_service import DirectClient, QueueServer, QueueService, Rates, RealClock, VirtualClock
@@ -126,7 +128,6 @@ def test_an_older_client_is_refused_by_name() -> None:
 #: Run with boto3 1.44 itself, which is then the only boto3 there.
 _PROGRAM = """
 import sys, boto3, botocore
-from kpl_codec.aws_lambda.queue_core import QueueConsumer
 from kpl_codec.aws_lambda.queues import process_queue_records
 assert botocore.__version__ == "1.44.5", botocore.__version__
 client = boto3.client("kinesis", endpoint_url=sys.argv[1], region_name="us-east-1")
@@ -431,16 +432,18 @@ def test_an_answer_with_a_record_cut_short_is_a_failed_call(member: str) -> None
 
 @pytest.mark.requirement("QUE-5")
 def test_an_extension_that_was_refused_does_not_count(virtual: Virtual) -> None:
-    service, client, _ = virtual()
+    service, _, clock = virtual()
     queue = service.create()
-    service.put("a", aggregate(0, 1))
-    consumer = QueueConsumer(queue, once=False)
-    (received,) = consumer.take(client.receive_queue_records(QueueARN=queue), 0.0)
-    chosen = consumer.extend(25.0)
-    assert chosen == [received]
-    failed = [{"ReceiptHandle": received.handle, "ErrorCode": "InternalFailureException"}]
-    consumer.extended(chosen, {"Successful": [], "Failed": failed}, 25.0)
-    assert not consumer.may_begin(received, 31.0)
+    for number in range(2):
+        service.put("a", aggregate(number, 1))
+
+    class Refusing(DirectClient):
+        def update_queue_records_visibility(self, **arguments: Any) -> dict[str, Any]:
+            failed = [{**entry, "ErrorCode": "InternalFailureException"} for entry in arguments["Entries"]]
+            return {"Successful": [], "Failed": failed}
+
+    counts = consume(Refusing(service), queue, lambda record: clock.sleep(40), clock)
+    assert counts.gone >= 1
 
 
 @pytest.mark.requirement("QUE-4")
@@ -468,3 +471,36 @@ def test_what_a_queue_gives_twice_is_shown_once(virtual: Virtual) -> None:
     ids = {service.put("a", aggregate(number)) for number in range(15)}
     shown = [record["RecordId"] for some in look_into(client, queue) for record in some]
     assert sorted(shown) == sorted(ids)
+
+
+@pytest.mark.requirement("AUD-7", "AUD-14", "AUD-19")
+def test_what_came_from_a_queue_is_found_by_its_bytes(
+    tmp_path: Path, virtual: Virtual, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, client, clock = virtual()
+    queue = service.create()
+    writer = Ledger(tmp_path / "produced").writer("orders")
+    same = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2")])
+    for number, data in enumerate([same, same, b"plain", b"bad"]):
+        service.put("a", data)
+        writer.put("shardId-000000000000", str(100 + number), "a", data)
+    writer.close()
+    service.put("foreign", b"no ledger has it")
+
+    def handle(record: kpl.DeaggregatedRecord) -> None:
+        if record.data == b"bad":
+            raise OSError
+
+    consume(client, queue, handle, clock, ledger=Ledger(tmp_path / "handled"))
+    sides = ["audit", "--produced", str(tmp_path / "produced"), "--handled", str(tmp_path / "handled")]
+    found = []
+    for until in ([], ["--until", "2100-01-01T00:00:00Z"]):
+        assert main([*sides, *until, "--json"]) == 1
+        answer = json.loads(capsys.readouterr().out)
+        sums = answer["userRecords"]
+        found.append((sums["delivered"], sums["handled"], sums["missing"], sums["tooEarly"]))
+    assert found == [(6, 5, 0, 1), (6, 5, 1, 0)]
+    assert {one["kind"]: one["userRecords"] for one in answer["kinds"]} == {
+        "audit-missing": 1,
+        "audit-unclaimed": 1,
+    }

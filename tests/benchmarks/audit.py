@@ -2,7 +2,8 @@
 
 First 25, 50 and 100 million user records (ledger rows of 500 user records, handled as a Parquet table with a
 row each, of which every 997th is missing): seconds, CPU seconds, and the peak of memory of the whole command.
-Then a producer on a model stream, with and without a ledger, in turns: CPU seconds, bytes of the ledger.
+Then a producer with boto3, whose requests are answered at once instead of sent, with and without a ledger, in
+turns: CPU seconds, bytes of the ledger.
 """
 
 from __future__ import annotations
@@ -19,15 +20,19 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import boto3
+import botocore.endpoint
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from botocore.awsrequest import AWSResponse
 
 from kpl_codec.audit import Ledger, Row
 from kpl_codec.aws import Producer
 from kpl_codec.producer import ProducerConfig
 
-from ..aws.model_client import ModelClient
+from .producer_calls import Calls, Stub
+from .producers import NO_SERVER
 
 ROOT = Path(__file__).parents[2]
 EACH, SHARDS, GROUP = 500, 8, 2000
@@ -103,12 +108,27 @@ def command(folder: Path) -> dict[str, Any]:
     return {"missing": missing, "seconds": time.perf_counter() - started, "cpu": cpu, "MiB": peak}
 
 
+def answer_requests() -> None:
+    """From now on boto3 makes and reads its HTTP messages, but nothing is sent."""
+    stub = Stub(32, Calls())
+
+    def send(endpoint: Any, request: Any) -> AWSResponse:
+        operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
+        answer = json.dumps(stub.answer(operation, json.loads(request.body)))
+        response = AWSResponse(request.url, 200, {}, None)
+        response._content = answer.encode()
+        return response
+
+    botocore.endpoint.Endpoint._send = send
+
+
 def produce(user_records: int, ledger: Ledger | None, size: int, **settings: Any) -> float:
     """CPU seconds of a producer."""
     data = [os.urandom(size) for _ in range(100)]
     before = time.process_time()
     config = ProducerConfig(when_full="block", **settings)
-    with Producer("orders", client=ModelClient(), config=config, ledger=ledger) as producer:
+    client = boto3.client("kinesis", **NO_SERVER)
+    with Producer("orders", client=client, config=config, ledger=ledger) as producer:
         producer.wait_ready()
         for number in range(user_records):
             producer.put(f"key-{number % 1000}", data[number % 100])
@@ -144,6 +164,7 @@ def main() -> None:
             f"{kinesis_records * EACH:>11,} user records: {told['seconds']:.1f} s, {told['cpu']:.1f} s CPU, "
             f"{told['MiB']:,} MiB, {told['missing']:,} missing; {size / kinesis_records:.1f} bytes a row"
         )
+    answer_requests()
     cost(3 if quick else 9, 30_000 if quick else 300_000)
     cost(3 if quick else 5, 10_000 if quick else 100_000, aggregation_enabled=False)
     print(f"(peak of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB)")

@@ -134,7 +134,7 @@ class Run:
 
     def run(self, seconds: float) -> str:
         core, rng, now = self.core, self.rng, 0.0
-        core.start(now)
+        core.live.refresh(now)
         listed: Iterator[dict[str, Any]] = iter(pages(self.stream.model.shards, 1000))
         under_way: list[tuple[float, PutRecordsRequest]] = []
         cpu = time.process_time()

@@ -14,8 +14,7 @@ import pytest
 
 from kpl_codec import conformance
 from kpl_codec.cli.main import main
-from kpl_codec.conformance.publishing import badge
-from kpl_codec.conformance.running import load
+from kpl_codec.conformance.running import badge, load
 
 from ..spec.vectors import VECTORS
 from ..spec.vectors import load as load_vectors

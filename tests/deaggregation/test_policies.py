@@ -273,14 +273,11 @@ def test_a_defect_in_a_report_says_where_it_is() -> None:
     [
         ({"Records": [{"kinesis": {"data": "eA=="}}]}, "kpl_codec.aws_lambda.user_records"),
         ([{"kinesis": {"data": "eA=="}}], "kpl_codec.aws_lambda.user_records"),
-        ({"Records": [{"Data": b"x"}]}, "kpl_codec.adapters.from_get_records"),
-        ([{"Data": b"x"}], "kpl_codec.adapters.from_get_records"),
-        ([{"recordId": "1"}], "kpl_codec.adapters.kinesis_records"),
-        ({}, "kpl_codec.adapters.kinesis_records"),
-        ([b"x"], "kpl_codec.adapters.kinesis_records"),
-        (b"x", "kpl_codec.adapters.kinesis_records"),
+        ([{"Data": b"x"}], "kpl_codec.adapters.kinesis_records"),
+        ([b"x"], "bytes where a list of KinesisRecords"),
+        (b"x", "bytes where a list of KinesisRecords"),
         (7, "kpl_codec.adapters.kinesis_records"),
-        (record(b"x"), "put it into a list"),
+        (record(b"x"), "KinesisRecord where a list of KinesisRecords belongs"),
         ([record("eA==")], "base64.b64decode"),  # type: ignore[arg-type]
         ([record(None)], "NoneType, not bytes"),  # type: ignore[arg-type]
     ],
@@ -289,7 +286,7 @@ def test_a_defect_in_a_report_says_where_it_is() -> None:
 def test_a_mistake_is_told_which_function_to_use(wrong: Any, hint: str, lazily: bool) -> None:
     with pytest.raises(TypeError, match=re.escape(hint)):
         list(kpl.deaggregate(iter(wrong) if lazily and isinstance(wrong, list) else wrong))
-    for function in ("aws_lambda.user_records", "adapters.from_get_records", "adapters.kinesis_records"):
+    for function in ("aws_lambda.user_records", "adapters.kinesis_records"):
         module, _, name = f"kpl_codec.{function}".rpartition(".")
         assert callable(getattr(importlib.import_module(module), name))
 

@@ -184,7 +184,7 @@ def test_the_user_records_before_what_is_no_kinesis_record_come_first(read_ahead
     records: list[Any] = [*source([SOUND, b"plain"]), {"Data": SOUND}, *source()]
     found: list[kpl.DeaggregatedRecord] = []
     for given_ in (records, iter(records)):
-        with pytest.raises(TypeError, match="from_get_records"):
+        with pytest.raises(TypeError, match="kinesis_records"):
             found.extend(kpl.deaggregate(given_, read_ahead=read_ahead))
         assert [record.data for record in found] == [b"in", b"too", b"plain"]
         found.clear()

@@ -24,7 +24,7 @@ class Bench:
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.measured: Counter[str] = Counter()
         self.core = ProducerCore(ProducerConfig(**config), self.live, chance_of(3), self.observe)
-        self.core.start(self.now)
+        self.core.live.refresh(self.now)
         self.results: dict[bytes, Delivery | DeliveryError] = {}
         if ready:
             self.map()

@@ -57,7 +57,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.late: list[PutRecordsRequest] = []
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.core = self.core_class(self.config, self.live, chance_of(7))
-        self.core.start(self.now)
+        self.core.live.refresh(self.now)
         self.calls: list[tuple[PutRecordsRequest | Request, dict[str, Any] | None]] = []
         self.put_count = 0
         self.accepted: dict[bytes, Pending] = {}
@@ -102,7 +102,7 @@ class ProducerMachine(RuleBasedStateMachine):
         for request in self.core.requests(self.now):
             self.calls.append((request, None))
             if isinstance(request, PutRecordsRequest):
-                self.goes_out(self.core._in_flight[request.number].kinesis_records)
+                self.goes_out(self.core._in_flight[request.number])
         self.expires_in_time()
 
     def expires_in_time(self) -> None:
@@ -123,7 +123,9 @@ class ProducerMachine(RuleBasedStateMachine):
         for outgoing in kinesis_records:
             assert all(pending.expires_at > self.now for pending in outgoing.records), "sent after its time"
             if outgoing.shard is not None:
-                assert outgoing.shard in self.live.predicted_shards, "sent for a shard known to be closed"
+                assert outgoing.shard in self.live.known.routes.shard_ids, (
+                    "sent for a shard known to be closed"
+                )
                 known = self.live.shard(outgoing.shard)
                 assert known is not None
                 assert all(pending.hash_key in known.hash_key_range for pending in outgoing.records)
@@ -309,7 +311,7 @@ class ProducerMachine(RuleBasedStateMachine):
         assert len(outstanding) == len(set(outstanding)), "a user record is in two places"
         assert len(outstanding) == self.core.outstanding == len(self.accepted) - len(self.results)
         waiting = [p for place in self.core._places() for p in place]
-        assert self.core._ledger.outstanding_bytes == sum(
+        assert self.core.outstanding_bytes == sum(
             len(p.record.data) + len(p.record.partition_key.encode()) for p in waiting
         )
 

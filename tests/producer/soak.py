@@ -59,7 +59,7 @@ class Soak:
         self.stream = ModelStream.of(4)
         self.live = LiveShardMap("soak", shard_filter="FROM_TRIM_HORIZON")
         self.core = ProducerCore(config, self.live, self.rng.randrange)
-        self.core.start(self.now)
+        self.core.live.refresh(self.now)
         self.under_way: list[tuple[float, PutRecordsRequest | Request]] = []
         self.late: list[tuple[float, PutRecordsRequest]] = []
         self.buckets: dict[str, TokenBucket] = {}

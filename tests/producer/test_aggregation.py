@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.producer import Pending, ProducerConfig, RecordTooLarge
 from kpl_codec.producer.aggregator import Aggregator
-from kpl_codec.producer.kinesis_record import Outgoing
+from kpl_codec.producer.kinesis_record import Outgoing, build_all
 from kpl_codec.producer.pending import Preparation
 from kpl_codec.producer.send_queue import Collector
 from tests.examples import examples
@@ -65,7 +65,7 @@ def test_what_has_expired_leaves_and_all_others_stay_as_if_they_had_been_alone(
     left = [pending for pending in pendings if pending.expires_at == 2.0]
     assert outgoing.records == left
     if left:
-        assert outgoing.data_size == len(outgoing.build()["Data"])
+        assert outgoing.data_size == len(build_all([outgoing])[0]["Data"])
         keys = [pending.hash_key for pending in left]
         assert (outgoing.lowest, outgoing.highest) == (min(keys), max(keys))
         assert outgoing.expires_at == 2.0
@@ -86,7 +86,7 @@ def test_the_same_bytes_keys_and_sizes_as_the_kpl(case: dict) -> None:
     data = written.get("kinesis_record_data", case["data"])
     config = ProducerConfig(aggregation_max_size=10 * 2**20, max_record_size=10 * 2**20)
     (outgoing,) = aggregate(config, user_records)
-    entry = outgoing.build()
+    entry = build_all([outgoing])[0]
     assert entry["Data"].hex() == data
     assert entry["PartitionKey"] == written["outer_partition_key"]
     assert entry["ExplicitHashKey"] == written["outer_explicit_hash_key"]
@@ -113,7 +113,7 @@ def test_limits_hold_sizes_are_exact_and_nothing_is_left_out(
     kinesis_records = aggregate(config, user_records)
     out: list[kpl.UserRecord] = []
     for outgoing in kinesis_records:
-        entry = outgoing.build()
+        entry = build_all([outgoing])[0]
         data = entry["Data"]
         assert outgoing.data_size == len(data)
         assert outgoing.full_size == len(data) + len(entry["PartitionKey"].encode())
@@ -181,7 +181,7 @@ def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
             prepared(config, record)
         assert caught.value.size == wrapped
     else:
-        entry = Aggregator(config).alone(None, prepared(config, record)).build()
+        entry = build_all([Aggregator(config).alone(None, prepared(config, record))])[0]
         assert kpl.is_aggregated(entry["Data"])
         assert len(entry["Data"]) + len(entry["PartitionKey"]) == wrapped
 
@@ -192,7 +192,7 @@ def test_what_must_be_wrapped_is_refused_by_its_wrapped_size(
 )
 def test_a_lone_record_that_looks_like_an_aggregate_is_wrapped(data: bytes) -> None:
     (outgoing,) = aggregate(ProducerConfig(), [kpl.UserRecord("k", data)])
-    assert [r.data for r in kpl.decode(outgoing.build()["Data"])] == [data]
+    assert [r.data for r in kpl.decode(build_all([outgoing])[0]["Data"])] == [data]
 
 
 @pytest.mark.requirement("PRD-19")

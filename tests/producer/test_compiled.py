@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kpl_codec import UserRecord
 from kpl_codec.errors import KplError
 from kpl_codec.limits import MAGIC
-from kpl_codec.producer import Attempt, Pending, ProducerConfig, ledger, pending
+from kpl_codec.producer import Attempt, Pending, ProducerConfig, pending, results
 from kpl_codec.producer.outcomes import NO_HISTORY
 from kpl_codec.producer.pending import PlainPending, Preparation
 
@@ -79,11 +79,11 @@ def test_deliveries_are_equal(failed_before: list[int]) -> None:
             one.history = (one.history or NO_HISTORY).with_attempt(failed)
         records.append(one)
     last = Attempt("delivered", 3.0, 4.0, None, "shardId-000000000000", "17")
-    ledger.deliver(records, last)
+    results.deliver(records, last)
     compiled = [pending.result for pending in records]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger, "speedups", None)
-        ledger.deliver(records, last)
+        patch.setattr(results, "speedups", None)
+        results.deliver(records, last)
     python = [pending.result for pending in records]
     assert python == compiled
     assert list(map(type, compiled)) == list(map(type, python))

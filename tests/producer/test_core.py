@@ -153,7 +153,7 @@ def test_a_record_expires_with_its_time_to_live_and_says_what_was_tried() -> Non
     assert 2 <= len(error.attempts) <= 10
     assert error.attempts[-1].ended_at < 101.0 + 0.001
     assert not error.may_be_stored
-    assert bench.core.outstanding == bench.core._ledger.outstanding_bytes == 0
+    assert bench.core.outstanding == bench.core.outstanding_bytes == 0
 
 
 @pytest.mark.requirement("PRD-37")

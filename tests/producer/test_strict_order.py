@@ -48,7 +48,7 @@ def test_nothing_goes_out_before_an_earlier_user_record_of_its_key_has_ended(
     sent = 0
 
     def in_order(call: PutRecordsRequest) -> None:
-        for outgoing in bench.core._in_flight[call.number].kinesis_records:
+        for outgoing in bench.core._in_flight[call.number]:
             for pending in outgoing.records:
                 for earlier in accepted:
                     if earlier.number < pending.number and earlier.record[0] == pending.record[0]:

@@ -20,14 +20,14 @@ class KplRuleCore(ProducerCore):
     """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
-    def _answered(self, outgoing: Outgoing, entry: Any, flight: Any, now: float) -> Sequence[Pending]:
+    def _answered_one(self, outgoing: Outgoing, entry: Any, now: float) -> Sequence[Pending]:
         if entry.outcome != "delivered":
-            return super()._answered(outgoing, entry, flight, now)
-        attempt = flight.attempt(outgoing, entry, now)
+            return super()._answered_one(outgoing, entry, now)
+        attempt = outgoing.attempt(entry, now)
         known = self.live.lineage.get(entry.shard_id)
         if outgoing.shard is None or entry.shard_id == outgoing.shard:
-            return self._judged(outgoing, attempt, now)
-        self.live.invalidate(flight.started_at, outgoing.shard, now)
+            return self._ended(outgoing, attempt, now)
+        self.live.invalidate(outgoing.sent_at, outgoing.shard, now)
         done = [
             pending
             for pending in outgoing.records
@@ -38,7 +38,7 @@ class KplRuleCore(ProducerCore):
         self._end(done)
         outgoing.records = [pending for pending in outgoing.records if pending not in done]
         misplaced = attempt._replace(outcome="misplaced")
-        return self._failed(outgoing, misplaced, now) if outgoing.records else ()
+        return self._ended(outgoing, misplaced, now) if outgoing.records else ()
 
 
 class KplRuleMachine(ProducerMachine):

@@ -240,13 +240,13 @@ def many_findings(kinds: Iterable[str] = FIFTY_KINDS, each: int = 2000) -> Repor
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(64))]
     tally = Tally()
     for shard in shards:
-        tally.add_group(shard.shard_id, shard.shard_id, "expected", "delivered", 10_000, 10**6, "1")
-        tally.add_group(shard.shard_id, shards[0].shard_id, "stray", "dropped", 500, 10**4, "2")
-        tally.add_kinesis_records(shard.shard_id, 10_050, 50)
-        tally.add_loss("out-of-range", 500)
-        tally.kinesis_records += 10_050
-        tally.plain_records += 10_000
-        tally.aggregates.update({"": 50, "mixed": 50})
+        tally.add("groups", (shard.shard_id, shard.shard_id, "expected", "delivered"), 10_000, 10**6, "1")
+        tally.add("groups", (shard.shard_id, shards[0].shard_id, "stray", "dropped"), 500, 10**4, "2")
+        tally.add("shards", shard.shard_id, 10_050, 50, None, None)
+        tally.add("losses", "out-of-range", 1, 500)
+        tally.records["kinesis"] += 10_050
+        tally.records["plain"] += 10_000
+        tally.records.update(aggregated=50, mixed=50)
     for kind in kinds:
         for index in range(each):
             tally.add_finding(
@@ -275,22 +275,23 @@ def large_report() -> Report:
         for hour in range(0, 30 * 24, 3):
             count = int(rnd.gauss(300, 40) * (1 + 9 * (index % 97 == 0)))
             lost = rnd.randrange(1, 5) if rnd.random() < 0.003 else 0
-            tally.add_cell(first + 3600 * hour, own, count, count * 200, lost)
-            tally.add_group(own, own, "expected", "delivered", count - lost, count * 200, "1")
-            tally.slots[index * 256 // 500][0] += count
+            tally.add("cells", (first + 3600 * hour, own), count, count * 200, lost)
+            tally.add("groups", (own, own, "expected", "delivered"), count - lost, count * 200, "1")
+            tally.add("slots", index * 256 // 500, count, lost)
             if lost:
                 number = str(10**55 + 3600 * hour)
-                tally.slots[index * 256 // 500][1] += lost
-                tally.add_group(own, shards[index - 7].shard_id, "stray", "dropped", lost, 200 * lost, number)
-                tally.add_loss("out-of-range", lost)
+                tally.add(
+                    "groups", (own, shards[index - 7].shard_id, "stray", "dropped"), lost, 200 * lost, number
+                )
+                tally.add("losses", "out-of-range", 1, lost)
                 tally.add_finding(
                     Finding("mixed-aggregate", own, number, user_records=lost, inside=1, outside=lost,
                             dropped=lost, cause="across-shards")
                 )  # fmt: skip
-        tally.add_kinesis_records(own, 24_000, 24_000)
-        tally.add_arrivals(own, first, first + 30 * 86400)
-        tally.kinesis_records += 24_000
-        tally.aggregates[""] += 24_000
+        tally.add("shards", own, 24_000, 24_000, None, None)
+        tally.add("shards", own, 0, 0, first, first + 30 * 86400)
+        tally.records["kinesis"] += 24_000
+        tally.records["aggregated"] += 24_000
     return report_of(tally, ShardMap(shards), stream_name="orders")
 
 
@@ -314,18 +315,18 @@ def hostile_report(texts: Sequence[str] = HOSTILE) -> Report:
     findings = []
     for index, text in enumerate(texts):
         other = texts[-1 - index]
-        tally.add_group(text, other, "stray", "dropped", 3, 30, text)
-        tally.add_kinesis_records(text, 1, 1)
-        tally.add_cell(1_700_000_000 + index, text, 3, 30, 1)
-        tally.add_arrivals(text, 1_700_000_000, 1_700_000_100)
-        tally.add_loss(text, 3)
-        tally.kinesis_records += 1
+        tally.add("groups", (text, other, "stray", "dropped"), 3, 30, text)
+        tally.add("shards", text, 1, 1, None, None)
+        tally.add("cells", (1_700_000_000 + index, text), 3, 30, 1)
+        tally.add("shards", text, 0, 0, 1_700_000_000, 1_700_000_100)
+        tally.add("losses", text, 1, 3)
+        tally.records["kinesis"] += 1
         findings += [
             Finding(kind, shard_id=text, sequence_number=text, file=text, line=1, cause=text, kcl=text,
                     expected_shard_id=other, requirement=text, detail=text)
             for kind in ("mixed-aggregate", text)
         ]  # fmt: skip
-    tally.slots[3] = [30, 30]
+    tally.add("slots", 3, 30, 30)
     title, source, stream = islice(cycle(texts or [""]), 0, 5, 2)
     return report_of(
         tally, None, title=title, stream_name=stream, source=source, inputs=list(texts), findings=findings

@@ -223,14 +223,12 @@ def test_losses_can_be_seen_among_five_hundred_shards(
         assert page.evaluate("document.querySelectorAll('#map .shard-edge').length") == 0
 
 
-@pytest.mark.parametrize("timed", [True, False])
-def test_a_shard_without_user_records_is_not_black(browser: Browser, tmp_path: Path, timed: bool) -> None:
+def test_a_shard_without_user_records_is_not_black(browser: Browser, tmp_path: Path) -> None:
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(500))]
     tally = Tally()
-    tally.add_group(shards[0].shard_id, shards[0].shard_id, "expected", "delivered", 5, 50, "1")
-    if timed:
-        tally.add_cell(1_700_000_000, shards[0].shard_id, 5, 50, 0)
-        tally.add_cell(1_700_000_060, shards[9].shard_id, 0, 0, 3)
+    tally.add("groups", (shards[0].shard_id, shards[0].shard_id, "expected", "delivered"), 5, 50, "1")
+    tally.add("cells", (1_700_000_000, shards[0].shard_id), 5, 50, 0)
+    tally.add("cells", (1_700_000_060, shards[9].shard_id), 0, 0, 3)
     address = written(report_of(tally, ShardMap(shards)), tmp_path / "page.html")
     with browser.page(address) as page:
         fills = page.evaluate(
@@ -280,27 +278,26 @@ def test_the_policy_stops_what_escaping_might_have_missed(browser: Browser, page
 # -- everybody -------------------------------------------------------------------------------------
 
 CONTRAST = """(() => {
-  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number); const light = ([r, g, b]) => [r, g,
+  b].map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-  const ground = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || c[3] > 0) return c; } return parse(getComputedStyle(document.body).backgroundColor); };
+  const ground = (e) => { for (; e; e = e.parentElement) { const c =
+  parse(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] > 0) return c; } return parse(getComputedStyle(document.body).backgroundColor);
+    };
   const poor = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const seen = new Set();
   while (walk.nextNode()) {
-    const e = walk.currentNode.parentElement;
-    if (!walk.currentNode.data.trim() || seen.has(e) || e.closest("script, title, .hidden, option, .skip")) continue;
-    seen.add(e);
-    if (!e.getClientRects().length) continue;
-    const style = getComputedStyle(e);
-    const svg = e.namespaceURI.endsWith("svg");
-    const ink = light(parse(svg ? style.fill : style.color)), under = light(ground(svg ? e.closest("div") : e));
-    const ratio = (Math.max(ink, under) + .05) / (Math.min(ink, under) + .05);
-    if (ratio < 4.5) poor.push([ratio.toFixed(2), e.tagName, e.className.baseVal ?? e.className, e.textContent.slice(0, 40)]);
+    const e = walk.currentNode.parentElement; if (!walk.currentNode.data.trim() || seen.has(e) ||
+    e.closest("script, title, .hidden, option, .skip")) continue; seen.add(e); if (!e.getClientRects().length)
+    continue; const style = getComputedStyle(e); const svg = e.namespaceURI.endsWith("svg"); const ink =
+    light(parse(svg ? style.fill : style.color)), under = light(ground(svg ? e.closest("div") : e)); const
+    ratio = (Math.max(ink, under) + .05) / (Math.min(ink, under) + .05); if (ratio < 4.5)
+    poor.push([ratio.toFixed(2), e.tagName, e.className.baseVal ?? e.className, e.textContent.slice(0, 40)]);
   }
   return [seen.size, poor];
-})()"""  # noqa: E501
+})()"""
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -76,12 +76,16 @@ def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one(
 @pytest.mark.requirement("PLC-2", "PLC-4", "SHD-4")
 def test_verdicts_on_whole_shards_become_one_finding_each() -> None:
     tally = Tally()
-    tally.kinesis_records = 20
-    tally.add_group("shardId-000000000000", "shardId-000000000001", "on-parent", "delivered", 7, 70, "12")
-    tally.add_group("shardId-000000000000", "shardId-000000000002", "on-parent", "delivered", 3, 30, "11")
-    tally.add_group("shardId-99", None, "unknown-shard", "delivered", 4, 40, "13")
-    tally.add_group(None, None, "unknown-shard", "delivered", 1, 10, "14")
-    tally.add_group("shardId-000000000003", None, "unknown-shard", "delivered", 5, 50, "15")
+    tally.records["kinesis"] = 20
+    tally.add(
+        "groups", ("shardId-000000000000", "shardId-000000000001", "on-parent", "delivered"), 7, 70, "12"
+    )
+    tally.add(
+        "groups", ("shardId-000000000000", "shardId-000000000002", "on-parent", "delivered"), 3, 30, "11"
+    )
+    tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 4, 40, "13")
+    tally.add("groups", (None, None, "unknown-shard", "delivered"), 1, 10, "14")
+    tally.add("groups", ("shardId-000000000003", None, "unknown-shard", "delivered"), 5, 50, "15")
     found = kinds_of(findings_of_the_whole(tally, FOUR))
     (parent,) = found["on-parent"]
     assert (parent.user_records, parent.sequence_number, parent.shard_id) == (
@@ -97,9 +101,9 @@ def test_verdicts_on_whole_shards_become_one_finding_each() -> None:
 def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
     def found(counts: list[int]) -> tuple[list[str | None], float | None]:
         tally = Tally()
-        tally.kinesis_records = sum(counts)
+        tally.records["kinesis"] = sum(counts)
         for shard_id, count in zip(FOUR, counts, strict=True):
-            tally.add_group(shard_id, shard_id, "expected", "delivered", count, 0, "1")
+            tally.add("groups", (shard_id, shard_id, "expected", "delivered"), count, 0, "1")
         skewed = kinds_of(findings_of_the_whole(tally, FOUR)).get("skewed-shard", [])
         return [f.shard_id for f in skewed], report_of(tally, FOUR).skew
 
@@ -114,18 +118,18 @@ def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
 @pytest.mark.requirement("HKA-8")
 def test_the_fullest_shard_is_the_one_with_most_on_it_not_the_one_that_gets_most_from_now_on() -> None:
     tally = Tally()
-    tally.kinesis_records = 1000
+    tally.records["kinesis"] = 1000
     first, second = list(FOUR)[:2]
     for lies_on, belongs_to, count in ((first, first, 300), (first, second, 500), (second, second, 200)):
-        tally.add_group(lies_on, belongs_to, "expected", "delivered", count, 0, "1")
+        tally.add("groups", (lies_on, belongs_to, "expected", "delivered"), count, 0, "1")
     assert report_of(tally, FOUR).skew == pytest.approx(800 / 500)
 
 
 @pytest.mark.requirement("PLC-1", "SHD-5", "LIN-10")
 def test_an_auto_stream_an_expired_parent_and_an_odd_lineage_are_told() -> None:
     tally = Tally()
-    tally.kinesis_records = 1
-    tally.add_group("a", None, "distribution-auto", "dropped", 2, 0, "1")
+    tally.records["kinesis"] = 1
+    tally.add("groups", ("a", None, "distribution-auto", "dropped"), 2, 0, "1")
     listed = [Shard("a", ALL_HASH_KEYS, "gone")]
     found = kinds_of(findings_of_the_whole(tally, ShardMap(listed, "AUTO")))
     assert found["distribution-auto"][0].dropped == 2
@@ -221,15 +225,17 @@ def test_the_summary_of_a_clean_stream_is_short_and_says_so(reports: dict[str, R
 
 def test_the_verdict_claims_nothing_of_what_could_not_be_read_or_judged() -> None:
     tally = Tally()
-    tally.kinesis_records = 20
-    tally.add_group("shardId-000000000000", "shardId-000000000000", "expected", "delivered", 20, 70, "12")
+    tally.records["kinesis"] = 20
+    tally.add(
+        "groups", ("shardId-000000000000", "shardId-000000000000", "expected", "delivered"), 20, 70, "12"
+    )
     unread = report_of(tally, FOUR, findings=[Finding("capture-file"), Finding("capture-json")])
     assert "2 things cannot be read as written. A KCL consumer drops none of the user records" in verdict(
         unread
     )
     assert "Not read                           2  files" in summary_text(unread)
     assert "Not read" in render_page(unread)
-    tally.add_group("shardId-99", None, "unknown-shard", "delivered", 4, 40, "13")
+    tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 4, 40, "13")
     unjudged = report_of(tally, FOUR)
     assert "Whether a KCL consumer drops 4 user records is not known" in verdict(unjudged)
     assert "Not read" not in summary_text(unjudged)
@@ -338,11 +344,11 @@ def test_rendering_is_the_same_every_time(reports: dict[str, Report]) -> None:
 def test_a_huge_map_and_long_names_stay_within_bounds() -> None:
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(3000))]
     tally = Tally()
-    tally.kinesis_records = 3000
+    tally.records["kinesis"] = 3000
     for index, shard in enumerate(shards):
-        tally.add_group(shard.shard_id, shard.shard_id, "expected", "delivered", 1, 1, "1")
-        tally.add_cell(1_700_000_000 + index * 60, shard.shard_id, 1, 1, 0)
-        tally.add_arrivals(shard.shard_id, 1_700_000_000 + index, 1_700_000_000 + index)
+        tally.add("groups", (shard.shard_id, shard.shard_id, "expected", "delivered"), 1, 1, "1")
+        tally.add("cells", (1_700_000_000 + index * 60, shard.shard_id), 1, 1, 0)
+        tally.add("shards", shard.shard_id, 0, 0, 1_700_000_000 + index, 1_700_000_000 + index)
     report = report_of(tally, ShardMap(shards), inputs=[f"file-{i}" for i in range(500)])
     assert len(report.shards) == 1000
     assert report.omitted["shards"] == 2000
@@ -369,7 +375,7 @@ def test_a_cell_of_losses_without_user_records_is_drawn(count: int) -> None:
     """A task that counts what the KCL drops, and whose user records another task counts."""
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(count))]
     tally = Tally()
-    tally.add_cell(1_700_000_000, shards[0].shard_id, 0, 0, 7)
-    tally.add_cell(1_700_000_060, shards[1].shard_id, 5, 50, 0)
+    tally.add("cells", (1_700_000_000, shards[0].shard_id), 0, 0, 7)
+    tally.add("cells", (1_700_000_060, shards[1].shard_id), 5, 50, 0)
     page = render_page(report_of(tally, ShardMap(shards)))
     assert "the KCL loses 7" in page

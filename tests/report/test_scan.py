@@ -120,10 +120,10 @@ def counted(tally: Tally) -> dict[str, object]:
         if fate is not None:
             kcl[fate] += count
     return {
-        "kinesis": tally.kinesis_records,
-        "plain": tally.plain_records,
-        "aggregated": tally.aggregates[""],
-        "broken": tally.broken_frames,
+        "kinesis": tally.records["kinesis"],
+        "plain": tally.records["plain"],
+        "aggregated": tally.records["aggregated"],
+        "broken": tally.records["broken"],
         "user records": sum(group[0] for group in tally.groups.values()),
         "verdicts": verdicts,
         "kcl": kcl,
@@ -135,7 +135,7 @@ def counted(tally: Tally) -> dict[str, object]:
             }
         ),
         "aggregates": Counter(
-            {kind: tally.aggregates[kind] for kind in ("mixed", "foreign") if tally.aggregates[kind]}
+            {kind: tally.records[kind] for kind in ("mixed", "foreign") if tally.records[kind]}
         ),
     }
 
@@ -201,7 +201,7 @@ def test_a_kinesis_record_cut_between_two_scans_counts_once(batch: pa.RecordBatc
         scan.finish()
         tally.merge(scan.tally)
     plainly = counted_plainly(batch, THREE)
-    assert tally.kinesis_records == plainly["kinesis"]
+    assert tally.records["kinesis"] == plainly["kinesis"]
     assert counted(tally)["user records"] == plainly["user records"]
 
 
@@ -234,7 +234,7 @@ def test_rows_about_the_capture_are_findings_and_no_records() -> None:
         Finding("capture-json", user_records=0, requirement="SPK-14", file="bad.jsonl", line=2, position=17,
                 detail="Expecting value (byte 17)")
     ]  # fmt: skip
-    assert scan.tally.kinesis_records == 1
+    assert scan.tally.records["kinesis"] == 1
     assert sum(group[0] for group in scan.tally.groups.values()) == 1
 
 
@@ -258,7 +258,7 @@ def test_times_of_any_unit_and_none_outside_the_calendar(unit: str, zone: str | 
     found = [*findings_of(scan.process(rows)), *findings_of(scan.finish())]
     assert [f.approximate_arrival_timestamp for f in found] == [None, START, None]
     assert scan.tally.shards["s"] == [3, 0, START.timestamp(), START.timestamp()]
-    assert scan.tally.broken_frames == 3
+    assert scan.tally.records["broken"] == 3
 
 
 def test_evidence_names_the_place_and_never_the_data() -> None:
@@ -333,8 +333,8 @@ def test_tallies_stay_bounded_and_count_everything(monkeypatch: pytest.MonkeyPat
     one = Tally()
     for index in range(400):
         shard = f"s{index % 50}"
-        one.add_group(shard, f"e{index % 20}", "stray", "dropped", 1, 10, str(index))
-        one.add_cell(index * 7, shard, 1, 10, 1)
+        one.add("groups", (shard, f"e{index % 20}", "stray", "dropped"), 1, 10, str(index))
+        one.add("cells", (index * 7, shard), 1, 10, 1)
         one.add_finding(Finding("stray", shard_id=shard, sequence_number=str(index), user_records=1))
     assert len(one.shards) == 6
     assert len(one.groups) <= 12 + 6
@@ -351,8 +351,8 @@ def test_the_order_of_merging_does_not_matter(cells: list[tuple[int, str]], rnd:
     def tally(some: list[tuple[int, str]]) -> Tally:
         one = Tally()
         for second, shard in some:
-            one.add_cell(second, shard, 1, 2, 0)
-            one.add_arrivals(shard, second, second)
+            one.add("cells", (second, shard), 1, 2, 0)
+            one.add("shards", shard, 0, 0, second, second)
             one.add_finding(Finding("stray", shard_id=shard, line=second))
         return one
 
@@ -371,9 +371,9 @@ def test_bytes_that_are_no_tally_are_refused() -> None:
 
 def test_times_far_outside_a_calendar_do_no_harm() -> None:
     one = Tally()
-    one.add_cell(2**62, "s", 1, 1, 0)
-    one.add_cell(-(2**62), "s", 1, 1, 0)
-    one.add_arrivals("s", -(2**62), 2**62)
+    one.add("cells", (2**62, "s"), 1, 1, 0)
+    one.add("cells", (-(2**62), "s"), 1, 1, 0)
+    one.add("shards", "s", 0, 0, -(2**62), 2**62)
     report = kpl_report(one)
     assert report.rate.cells == ()
     assert report.rate.first_arrival is None

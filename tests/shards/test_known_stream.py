@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.shards.known_stream import Known, Refused, learn
-from kpl_codec.shards.listing import Listing
+from kpl_codec.shards.refresh import Listing
 
 from .model import ModelStream
 

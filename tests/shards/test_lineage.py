@@ -123,7 +123,7 @@ def test_lineage_grows_by_listings_and_forgets_nothing(life, data):
         lineage = Lineage([*lineage.values(), *then[second]])  # AT_LATEST listings, one after the other
     assert set(lineage) == {s.shard_id for s in stream.shards}
     for shard in stream.shards:
-        assert lineage.hash_key_range(shard.shard_id) == shard.hash_key_range
+        assert lineage[shard.shard_id].hash_key_range == shard.hash_key_range
     whole = Lineage([*lineage.values(), *stream.shards])  # and FROM_TRIM_HORIZON tells the ends
     assert [s.open for s in whole.values()] == [s.open for s in stream.shards]
     expired = data.draw(st.integers(0, len(stream.shards) - 1))
@@ -160,7 +160,7 @@ def test_what_is_not_known_has_no_answer():
     for method in (lineage.__getitem__, lineage.parents, lineage.ancestors, lineage.created):
         with pytest.raises(UnknownShard):
             method("shardId-9")
-    assert lineage.hash_key_range("shardId-9") is None
+    assert lineage.get("shardId-9") is None
     assert lineage.get("shardId-9") is None
     assert lineage.children("shardId-9") == ()
     assert not lineage.is_descendant("shardId-9", shard.shard_id)

@@ -1,54 +1,14 @@
-"""Superseded shards: the quick way is the plain one, and no listing takes long."""
+"""No listing takes long."""
 
 from __future__ import annotations
 
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, HashKeyRange
-from kpl_codec.shards.listing import superseded_shards
 from kpl_codec.shards.live_shard_map import LiveShardMap
 from kpl_codec.shards.shard import Shard
-
-from .model import ModelStream, replace
-
-
-def plainly(listed: list[Shard]) -> frozenset[str]:
-    """Of every open shard, all descendants; do the open ones cover it, key by key of all boundaries?"""
-    found = set()
-    for shard in listed:
-        heirs: set[str] = set()
-        while (
-            more := {s.shard_id for s in listed if {shard.shard_id, *heirs} & {*s.parent_shard_ids}} - heirs
-        ):
-            heirs |= more
-        keys = [s.hash_key_range for s in listed if s.shard_id in heirs and s.open]
-        first, last = shard.hash_key_range
-        edges = {first, last, *(k for r in keys for k in (r[0] - 1, r[1] + 1) if first <= k <= last)}
-        if shard.open and all(any(edge in r for r in keys) for edge in edges):
-            found.add(shard.shard_id)
-    return frozenset(found)
-
-
-@pytest.mark.requirement("MAP-12")
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=12), st.data())
-def test_the_quick_way_is_the_plain_one(history: list[tuple[bool, int]], data: st.DataObject) -> None:
-    stream = ModelStream(2, now=0)
-    for merge, which in history:
-        open_shards = stream.open_shards()
-        if merge and len(open_shards) > 1:
-            stream.merge(which % (len(open_shards) - 1))
-        else:
-            stream.split(which % len(open_shards))
-    listed = [shard for shard in stream.shards if data.draw(st.integers(0, 9)) > 0]
-    opened = [
-        replace(shard, ending_sequence_number=None) if data.draw(st.booleans()) else shard for shard in listed
-    ]
-    shuffled = data.draw(st.permutations(opened))
-    assert superseded_shards(shuffled) == plainly(opened)
 
 
 def splits(count: int) -> list[Shard]:

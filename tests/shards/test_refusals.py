@@ -10,7 +10,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.format import hash_keys
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
-from kpl_codec.shards.allocation import HashKeyAllocator, balanced_keys
+from kpl_codec.shards.allocation import allocate, balanced_keys
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.place import Place, after_record, at_record, at_time
 from kpl_codec.shards.routes import NO_ROUTES
@@ -32,10 +32,6 @@ NOT_JSON = "not JSON: Expecting value: line 1 column 1 (char 0)"
 OUTSIDE = "outside 0 to 2^128 - 1"
 
 
-def full() -> HashKeyAllocator:
-    return HashKeyAllocator(SOME, [10, 11])
-
-
 HASH_KEYS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: hash_keys.partition_key_hash("\ud800"), "hash-key", "the partition key has no UTF-8 form"),
     (lambda: hash_keys.explicit_hash_key_value("1" * 300), "hash-key", "300 characters"),
@@ -48,11 +44,7 @@ HASH_KEYS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: hash_keys.hash_key_from_bytes(b"123"), "hash-key", "3 bytes instead of 16"),
     (lambda: HashKeyRange(5, 4), "hash-key", "a range must run upwards within 0 to 2^128 - 1"),
     (lambda: SOME.split(3), "hash-key", "cannot cut 2 hash keys into 3 ranges"),
-    (lambda: full().next_key(), "exhausted", "no free hash key among 2"),
-    (lambda: HashKeyAllocator(SOME, [10, 12]), "hash-key", "outside the allocator's space"),
-    (lambda: HashKeyAllocator(SOME, [9, 10]), "hash-key", "outside the allocator's space"),
-    (lambda: HashKeyAllocator(SOME).add(12), "hash-key", "outside the allocator's space"),
-    (lambda: HashKeyAllocator(SOME).release(10), "not-allocated", "the key is not in use"),
+    (lambda: allocate(SOME, [10, 11]), "exhausted", "no free hash key among 2"),
     (lambda: next(balanced_keys(OVERLAP)), "overlap", "two ranges share a hash key"),
     (lambda: next(balanced_keys([SOME], [9, 10, 12])), "outside", "a hash key is in no range"),
     (lambda: next(balanced_keys([SOME], [10, 11])), "exhausted", "every range is full"),

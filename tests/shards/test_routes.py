@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.errors import HashKeyError, ShardMapError
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
+from kpl_codec.format.hash_keys import MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.live_shard_map import LiveShardMap, RefreshFailed
 from kpl_codec.shards.routes import Routes, undisputed
 from kpl_codec.shards.shard import Shard
@@ -41,7 +41,7 @@ def test_the_table_predicts_what_a_scan_of_the_undisputed_shards_finds(
         for s in shards
         if not any(s.hash_key_range.overlaps(o.hash_key_range) for o in shards if o is not s)
     ]
-    good, disputed = undisputed(shards, {})
+    good, disputed = undisputed(shards)
     assert good == alone
     assert disputed == {shard.shard_id for shard in shards} - {shard.shard_id for shard in alone}
     in_doubt = {f"shardId-{number:012d}" for number in doubted}
@@ -58,19 +58,6 @@ def test_the_table_predicts_what_a_scan_of_the_undisputed_shards_finds(
     for outside in (-1, MAX_HASH_KEY + 1):
         with pytest.raises(HashKeyError):
             routes.predict(outside)
-
-
-@pytest.mark.requirement("MAP-21")
-def test_every_ancestor_of_an_open_shard_has_closed() -> None:
-    """Also one that is listed as open; what is listed behind it is judged as well."""
-    whole, (low, high) = ALL_HASH_KEYS, ALL_HASH_KEYS.split(2)
-    grandparent = Shard("g", whole)
-    parent = Shard("p", whole, "g")
-    child = Shard("c", low, "p")
-    others = [Shard("x", high), Shard("y", high)]
-    good, disputed = undisputed([grandparent, child, *others], {"p": parent, "g": grandparent})
-    assert good == [child]
-    assert disputed == {"g", "x", "y"}
 
 
 @given(RANGES)
@@ -153,5 +140,5 @@ def test_closed_shards_are_forgotten_when_the_stream_has_forgotten_them(hours: i
     assert len(lists_all.lineage) < 8
     assert kept < len(lists_open.lineage) < 3 * kept + 8
     for live in (lists_all, lists_open):
-        assert len(live._known.closed) <= len(live.lineage)
-        assert live.generation == 0
+        assert len(live.known.closed) <= len(live.lineage)
+        assert live.known.generation == 0

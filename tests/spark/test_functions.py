@@ -281,11 +281,10 @@ def test_strict_fails_the_job_with_the_place(spark: Any) -> None:
 @pytest.mark.requirement("SPK-6", "KCL-4")
 def test_what_the_kcl_policy_drops_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     from kpl_codec.spark.functions import _task
-    from kpl_codec.spark.shared import Shared
 
     mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(2**127))])
     batch = batch_of([kpl.KinesisRecord("a", mixed, "1", "shardId-000000000001", None, None)])
-    assert list(_task("kcl", Shared(MAP, broadcast=False), {"tags": True})(iter([batch]))) == []
+    assert list(_task("kcl", lambda: MAP, {"tags": True, "max_decompressed_size": None})(iter([batch]))) == []
     assert "{'out-of-range': 2}" in caplog.text
 
 

@@ -51,7 +51,9 @@ def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
         read_handled([str(tmp_path / folder)], tally)
         audit = judge(names, tally)
         doubles = Counter((double.run, double.times) for double in audit.doubles)
-        said.append((runs_of(names, audit.missing), runs_of(names, audit.too_early), doubles, audit.foreign))
+        said.append(
+            (runs_of(names, audit.missing), runs_of(names, audit.too_early), doubles, audit.unclaimed)
+        )
     assert said[0] == said[1]
     assert said[0][0]
     assert said[0][2]

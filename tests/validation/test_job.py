@@ -240,7 +240,7 @@ def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
     for _ in range(2):
         rows = job.run(0)
     tally = gather(work)
-    assert (tally.kinesis_records, tally.plain_records, tally.kinds["capture-json"]) == (2, 1, [1, 0])
+    assert (tally.records["kinesis"], tally.records["plain"], tally.kinds["capture-json"]) == (2, 1, [1, 0])
     found = pq.read_table((work / "findings").path).to_pylist()
     assert sorted(f["kind"] for f in found) == ["capture-json", "foreign-aggregate"]
     assert rows == len(sorted_by_shard(50)[UPPER]) + 1

@@ -9,7 +9,8 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation.fingerprints import fingerprint
-from kpl_codec.watch.judging import Judge, Judged
+from kpl_codec.watch.judging import Judge, Judged, Look
+from kpl_codec.watch.minutes import Minute
 from kpl_codec.watch.writers import WRITERS, writer_of
 
 from ..spec.vectors import VECTORS, wild
@@ -67,7 +68,7 @@ def judged(encoder: str) -> Judged:
     ]
     judge = Judge()
     judge.use(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
-    return judge.judge(records, look=1, rereads=False)
+    return judge.judge(records, Look("shardId-000000000000", 1), Minute())
 
 
 @pytest.mark.requirement("WCH-12", "FPR-3")
@@ -83,7 +84,7 @@ def judged(encoder: str) -> Judged:
 )
 def test_an_encoder_in_the_wild_is_named(encoder, writers, swapped):
     found = judged(encoder)
-    assert found.counts.writers == writers
+    assert found.writers == writers
     told = {wrong: fault.kinesis_records for wrong, fault in found.faults.items()}
     assert sum(count for wrong, count in told.items() if wrong.kind == "swapped-keys") == swapped
     assert {wrong.writer for wrong in told} <= WRITERS.keys()

@@ -1,7 +1,5 @@
-"""How a stream is read, on the driver and in tasks: with a client, by the options, in the time that is given.
-
-Specification: spec/07-spark-source.md, SPK-60, SPK-61, SPK-71.
-"""
+"""How a stream is read, on the driver and in tasks: with a client, by the options, in the time that is
+given."""
 
 from __future__ import annotations
 
@@ -51,11 +49,9 @@ class Access:
         self._asking = threading.Lock()
 
     def now_ms(self) -> int:
-        """In ms since 1970, by this machine's clock."""
         return int(self.now() * 1000)
 
     def pace(self) -> Pace:
-        """A pace that takes what the options allow on a shard."""
         options = self.options
         return Pace(options.calls_per_second, options.bytes_per_second, clock=self.clock)
 
@@ -79,9 +75,7 @@ class Access:
     def retention(self) -> int:
         """The stream's retention in ms; the shortest there is where the role may not ask."""
         with self._asking:  # once for all shards in doubt
-            for failures in range(_ATTEMPTS):
-                if self._retention is not None:
-                    return self._retention
+            for failures in range(_ATTEMPTS if self._retention is None else 0):
                 try:
                     answer = self._client.describe_stream_summary(**stream_argument(self.options.called))
                 except CALL_ERRORS as error:
@@ -91,10 +85,10 @@ class Access:
                 else:
                     hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
                     self._retention = hours * 3600 * 1000
+                    break
             return self._retention or SHORTEST_RETENTION
 
     def report_loss(self, shard_id: str, place: Place, code: str, reason: str) -> None:
-        """Raise DataLoss, or log it if loss is allowed."""
         number = place.sequence_number if place.names_record else None
         loss = DataLoss(shard_id=shard_id, sequence_number=number, code=code, reason=reason)
         if self.options.fail_on_data_loss:

@@ -3,10 +3,9 @@
     spark.dataSource.register(KinesisDataSource)
     df = spark.readStream.format("kpl-kinesis").options(stream="orders", region="eu-west-1").load()
 
-Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. What the
-options are: `kpl_codec.spark.source.options.parse_options`. The package must be installed where the
-workers run, with pyarrow and boto3.
-Specification: spec/07-spark-source.md, SPK-50 and up.
+Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. The options:
+`option_table`. The package must be installed where the workers run, with pyarrow and boto3.
+Specification: spec/07-spark-source.md.
 """
 
 from __future__ import annotations
@@ -71,12 +70,8 @@ class KinesisDataSource(DataSource):
         # EFO-11: "A batch read MUST refuse to deregister its consumer: Spark tells no source that a batch
         # read has ended."
         if self._checked.consumer is not None and self._checked.consumer.deregister:
-            expected = "false in a batch read: Spark does not tell when it has ended. Deregister the consumer"
-            raise OptionError(
-                option="requireConsumerDeregistration",
-                value=True,
-                expected=f"{expected} yourself, or read with Trigger.AvailableNow",
-            )
+            expected = "false in a batch read, whose end Spark does not tell: read with Trigger.AvailableNow"
+            raise OptionError(option="requireConsumerDeregistration", value=True, expected=expected)
         return KinesisBatchReader(self._checked, self._fitting(schema))
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
@@ -85,20 +80,13 @@ class KinesisDataSource(DataSource):
         return KinesisStreamReader(self._checked, self._fitting(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
-        from .write import KinesisWriter, check_columns
+        from .write import KinesisWriter, check_write
 
-        check_columns(schema)
-        self._append_only(overwrite)
+        check_write(schema, overwrite)
         return KinesisWriter(self._checked)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:
-        from .write import KinesisStreamWriter, check_columns
+        from .write import KinesisStreamWriter, check_write
 
-        check_columns(schema)
-        self._append_only(overwrite)
+        check_write(schema, overwrite)
         return KinesisStreamWriter(self._checked)
-
-    def _append_only(self, overwrite: bool) -> None:
-        # SPK-69: "A write that would have to remove records MUST be refused: a stream is only appended to."
-        if overwrite:
-            raise OptionError(option="mode", value="overwrite", expected="append")

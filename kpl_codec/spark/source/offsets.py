@@ -5,12 +5,9 @@
         "shardId-000000000001": {"before": "4958...", "first": "4957..."},
         "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000, "began": "4959..."}}}
 
-The first is drained: its children may start. The last waits for its parent.
-
-An offset is where one micro-batch ends and the next begins. It names records, not times or counts. Records
-and their order never change, so a repeated batch reads the same records. If a batch's start names no record
-(TRIM_HORIZON, a time), ``first`` is its first record.
-Specification: spec/07-spark-source.md, SPK-50 to SPK-55, SPK-71.
+The first is drained: its children may start. The last waits for its parent. An offset names records, whose
+order never changes, so a repeated batch reads the same. Specification: spec/07-spark-source.md, SPK-50 to
+SPK-55, SPK-71.
 """
 
 from __future__ import annotations
@@ -55,9 +52,8 @@ class OffsetError(KplError, ValueError):
 
 
 class DataLoss(KplError):
-    """Records that a query has not read are gone, or may be. ``shard_id``; ``sequence_number``: the record
-    after or at which they lie, None where the query names none; ``code``: trimmed, shard-gone,
-    record-missing, unread-too-long or another-life; ``reason``."""
+    """Records that a query has not read are gone, or may be. ``sequence_number``: the record after or at
+    which they lie, None where the query names none; ``code``: one of `codes`."""
 
     code: str
     requirement = "SPK-60"
@@ -74,12 +70,10 @@ class DataLoss(KplError):
 
 
 class Piece(NamedTuple):
-    """Consecutive records of one shard for one task: from ``start`` to ``end``.
-
-    If ``start`` names a record, it must still exist. ``end`` names a record: with AFTER_SEQUENCE_NUMBER it is
-    in the piece, with AT_SEQUENCE_NUMBER it is not. ``records``: how many Kinesis records the piece has, None
-    where that is not known. ``not_before``: the task makes no call on the shard before that time (seconds
-    since 1970).
+    """Consecutive records of one shard for one task: from ``start``, whose record, if it names one, must
+    still exist, to ``end``, which names a record: with AFTER_SEQUENCE_NUMBER it is in the piece, with
+    AT_SEQUENCE_NUMBER it is not. ``records``: how many Kinesis records it has, if known. ``not_before``: the
+    task makes no call on the shard before that time (seconds since 1970).
     """
 
     shard_id: str
@@ -95,8 +89,8 @@ class BatchEnd:
 
     ``place``: the next batch begins there. ``drained``: the shard is closed and nothing follows the place.
     ``since``: every record after the place arrived at this time or later (ms since 1970). ``began``: the
-    starting sequence number of the shard, where the place names no record: it tells one life of the stream
-    from another.
+    starting sequence number of the shard, where the place names no record: it tells the lives of a stream
+    apart.
 
     About the batch that ends here: ``first``: its first record, if its start names none; ``start_gone``: the
     record of its start is past retention, use ``first``; ``initial``: the first record of the query's first
@@ -152,11 +146,8 @@ def is_sequence_number(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A query's place on every shard. ``shards`` has drained ones, too, while they are listed.
-
-    ``listed``: when the shards were listed (ms since 1970). All records of a shard that is not among them
-    arrived later.
-    """
+    """A query's place on every shard. ``shards`` has drained ones, too, while they are listed. ``listed``:
+    when (ms since 1970). All records of a shard that is not among them arrived later."""
 
     stream: str
     shards: Mapping[str, BatchEnd]
@@ -207,17 +198,14 @@ def piece_of(shard_id: str, start: Place | None, end: BatchEnd) -> Piece | None:
 
 
 def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[Piece]:
-    """The pieces of a batch, shard by shard."""
     # EFO-9: "A batch MUST have at most one piece of each shard."
-    shards = end.shards
-    if not start.shards:
-        shards = {
-            key: ends if ends.initial is None else replace(ends, first=ends.initial or None)
-            for key, ends in shards.items()
-        }
-    starts = {shard_id: ends.place for shard_id, ends in start.shards.items()}
-    batch = (piece_of(shard_id, starts.get(shard_id), ends) for shard_id, ends in shards.items())
-    return [piece for piece in batch if piece is not None]
+    pieces = []
+    for shard_id, ends in end.shards.items():
+        if not start.shards and ends.initial is not None:
+            ends = replace(ends, first=ends.initial or None)
+        before = start.shards.get(shard_id)
+        pieces.append(piece_of(shard_id, before.place if before is not None else None, ends))
+    return [piece for piece in pieces if piece is not None]
 
 
 def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:

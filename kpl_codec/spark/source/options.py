@@ -1,6 +1,6 @@
-"""The settings that the options of the data source `kpl-kinesis` make, and the client. `option_table` has the
-names, defaults and kinds of the options.
-Specification: spec/07-spark-source.md, SPK-64 to SPK-66, and the table of section 7.9.
+"""The settings that the options of the data source `kpl-kinesis` make, and the client.
+
+Specification: spec/07-spark-source.md, SPK-64 to SPK-66; spec/11-enhanced-fan-out.md, EFO-7 to EFO-10.
 """
 
 from __future__ import annotations
@@ -8,33 +8,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ...deaggregation.policies import Policy
 from ...producer.config import ConfigError, ProducerConfig
 from ...shards.stream import Stream, StreamNameError, stream_of
-from .consumer import Consumer, consumer_option
-from .option_table import option_values
+from .option_table import OPTIONS, changes_nothing, option_values
 from .positions import OptionError, Position, parse_position
 
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Secrets:
-    """Texts that must not be printed."""
-
-    secret_access_key: str | None = None
-    session_token: str | None = None
-
-    # SPK-66: "A secret among the options MUST NOT show in a text form of them."
-    def __repr__(self) -> str:
-        return "Secrets(...)"
+_ARN: Final = re.compile(
+    r"arn:aws[a-z-]*:kinesis:[a-z0-9-]*:\d*:stream/([a-zA-Z0-9_.-]+)/consumer/[^:/]+:\d+"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Region, endpoint and credentials of a stream. Equal ones share a client within a process."""
+    """The arguments of `kinesis_client`. Equal ones share a client within a process."""
 
     region: str | None
     endpoint_url: str | None
@@ -44,10 +35,11 @@ class Connection:
     role_external_id: str | None
     sts_endpoint_url: str | None
     access_key_id: str | None
-    secrets: Secrets
+    # SPK-66: "A secret among the options MUST NOT show in a text form of them."
+    secret_access_key: str | None = field(repr=False)
+    session_token: str | None = field(repr=False)
 
     def client(self) -> Any:
-        """A Kinesis client; the same one for the same settings in one process."""
         return _client(os.getpid(), self)
 
 
@@ -55,16 +47,21 @@ class Connection:
 def _client(_process: int, connection: Connection) -> Any:
     from ...aws.client import kinesis_client
 
-    settings = asdict(connection)
-    return kinesis_client(**settings.pop("secrets"), **settings)
+    return kinesis_client(**asdict(connection))
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """As whom tasks subscribe. ``name``: or ARN; by its name it is registered if it is not there.
+    ``deregister`` when the query ends."""
+
+    name: str
+    deregister: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All options, checked. ``repr`` hides secrets. It is pickled for every task.
-
-    Times are seconds, but ``max_span``, which is milliseconds of arrival time.
-    """
+    """All options, checked. Times are seconds, but ``max_span``, which is milliseconds of arrival time."""
 
     stream_name: str
     stream_arn: str | None
@@ -90,96 +87,85 @@ class Options:
     consumer: Consumer | None
 
     def client(self) -> Any:
-        """A Kinesis client; the same one for the same settings in one process."""
         return self.connection.client()
 
     @property
     def called(self) -> str:
-        """The stream's ARN if given, else its name."""
         return self.stream_arn or self.stream_name
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
-    """Check the options of a read or write: those of `option_table`. Raises OptionError.
-
-    Durations may have a unit: 500ms, 10s, 2m.
-    """
+    """Check the options of a read or write: those of `option_table`. Raises OptionError."""
     values = option_values(options)
-    stream = _stream(values["stream"])
+    stream = _stream(values["stream_name"])
     # MAP-22: "an ARN is asked for in its own region"
     if stream.region not in (None, values["region"] or stream.region):
         expected = f"{stream.region}, where the stream of this ARN is"
         raise OptionError(option="region", value=values["region"], expected=expected)
-    opening = ("placement", "tags", "maxDecompressedSize", "unframe")
+    of_endpoint = re.search(r"\bkinesis(?:-fips)?\.([a-z]+-[a-z-]+-\d)\.", values["endpoint_url"] or "")
+    values["region"] = values["region"] or stream.region or (of_endpoint and of_endpoint[1])
+    opening = ("placement", "tags", "max_decompressed_size", "unframe")
     if values["policy"] == "none" and any(map(values.get, opening)):
         expected = "strict, kcl or report with placement, tags, maxDecompressedSize or unframe"
         raise OptionError(option="policy", value="none", expected=expected)
-    return Options(
-        stream_name=stream.name,
-        stream_arn=stream.arn,
-        connection=_connection(values, stream.region),
-        starting_position=parse_position("startingPosition", values["startingPosition"]),
-        ending_position=parse_position("endingPosition", values["endingPosition"]),
-        policy=values["policy"],
-        placement=values["placement"],
-        tags=values["tags"],
-        max_decompressed_size=values["maxDecompressedSize"],
-        unframe=values["unframe"],
-        fail_on_data_loss=values["failOnDataLoss"],
-        max_records=values["maxFetchRecordsPerShard"],
-        max_span=values["maxSecondsPerShard"],
-        max_partitions=values["maxPartitions"],
-        idle_time=values["idleTimeBetweenReadsInMs"],
-        describe_interval=values["describeShardInterval"],
-        calls_per_second=values["fetchCallsPerSecondPerShard"],
-        bytes_per_second=values["fetchBytesPerSecondPerShard"],
-        retry_timeout=values["retryTimeoutSeconds"],
-        max_batch_bytes=values["maxBatchBytes"],
-        producer=_producer(values),
-        consumer=consumer_option(values, stream.name),
-    )
+    made: dict[str, Any] = {
+        "stream_name": stream.name,
+        "stream_arn": stream.arn,
+        "connection": Connection(**_fields(Connection, values)),
+        "starting_position": parse_position("startingPosition", values["starting_position"]),
+        "ending_position": parse_position("endingPosition", values["ending_position"]),
+        "producer": _producer(_fields(ProducerConfig, values)),
+        "consumer": _consumer(values, stream.name),
+    }
+    return Options(**{**_fields(Options, values), **made})
+
+
+def _fields(made: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in made.__dataclass_fields__}
 
 
 def _stream(text: str | None) -> Stream:
-    if not text:
-        raise OptionError(option="stream", value=text, expected="the name or ARN of a stream")
-    if "," in text:
+    expected = "the name or ARN of a stream"
+    if text and "," in text:
         expected = "one stream: read several with several queries, or with the union of several DataFrames"
-        raise OptionError(option="stream", value=text, expected=expected)
+    elif text:
+        try:
+            return stream_of(text)
+        except StreamNameError as error:
+            expected = error.reason
+    raise OptionError(option="stream", value=text, expected=expected)
+
+
+def _producer(settings: dict[str, Any]) -> ProducerConfig:
     try:
-        return stream_of(text)
-    except StreamNameError as error:
-        raise OptionError(option="stream", value=text, expected=error.reason) from None
-
-
-def _connection(values: Mapping[str, Any], region_of_arn: str | None) -> Connection:
-    endpoint = values["endpointUrl"]
-    of_endpoint = re.search(r"\bkinesis(?:-fips)?\.([a-z]+-[a-z-]+-\d)\.", endpoint or "")
-    return Connection(
-        region=values["region"] or region_of_arn or (of_endpoint[1] if of_endpoint else None),
-        endpoint_url=endpoint,
-        profile=values["profile"],
-        role_arn=values["roleArn"],
-        role_session_name=values["roleSessionName"],
-        role_external_id=values["roleExternalId"],
-        sts_endpoint_url=values["stsEndpointUrl"],
-        access_key_id=values["awsAccessKeyId"],
-        secrets=Secrets(values["awsSecretAccessKey"], values["awsSessionToken"]),
-    )
-
-
-def _producer(values: Mapping[str, Any]) -> ProducerConfig:
-    try:
-        return ProducerConfig(
-            aggregation_enabled=values["sink.aggregationEnabled"],
-            record_max_buffered_time_ms=values["sink.recordMaxBufferedTimeMs"],
-            max_connections=values["sink.maxConnections"],
-            record_ttl_ms=values["sink.recordTtl"],
-            ordering=values["sink.ordering"],
-            compression=values["sink.compression"],
-        )
+        return ProducerConfig(**settings)
     except ConfigError as error:
-        fields = error.fields
-        raise OptionError(
-            option=f"sink.{fields['setting']}", value=fields["value"], expected=fields["expected"]
-        ) from None
+        names = {option.field: option.names[0] for option in OPTIONS}
+        value, expected = error.fields["value"], error.fields["expected"]
+        raise OptionError(option=names[error.setting], value=value, expected=expected) from None
+
+
+def _consumer(values: Mapping[str, Any], stream_name: str) -> Consumer | None:
+    """The consumer that the options name, None to poll. Raises OptionError."""
+    glue, subscribes, name = values["glue_consumer_arn"], values["subscribes"], values["consumer_name"]
+    arn = values["consumer_arn"] or glue
+    if not (glue if subscribes is None else subscribes):
+        if name or arn:
+            changes_nothing("consumerName" if name else "consumerArn", "consumerType is not efo")
+        return None
+    if (name is None) == (arn is None):
+        raise OptionError(option="consumerName", value=name, expected="consumerName or consumerArn with efo")
+    # EFO-8: "A consumer MUST be deregistered only where the options ask for it, and never one that was given
+    # by its ARN."
+    if name is None and values["deregister"]:
+        expected = "false: a consumer that is given by consumerArn is not the query's"
+        raise OptionError(option="requireConsumerDeregistration", value=True, expected=expected)
+    if arn is not None:
+        match = _ARN.fullmatch(arn)
+        if match is None or match[1] != stream_name:
+            expected = f"arn:aws:kinesis:REGION:ACCOUNT:stream/{stream_name}/consumer/NAME:TIME"
+            raise OptionError(option="consumerArn", value=arn, expected=expected)
+        return Consumer(arn)
+    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", name):
+        raise OptionError(option="consumerName", value=name, expected="1 to 128 of a-z A-Z 0-9 _ . -")
+    return Consumer(name, values["deregister"])

@@ -1,13 +1,10 @@
-"""Plans the batches of a stream on the driver: which shards may be read, and where the next batch ends.
-
-Kinesis does not say where a shard ends, and a batch must be fixed before it is read. So each shard is asked
-(`shard_planner`), many at the same time.
-Specification: spec/07-spark-source.md, SPK-54 to SPK-58, SPK-71.
+"""Plans the batches of a stream on the driver: which shards may be read, and where the next batch ends. Each
+shard is asked (`shard_planner`), many at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -16,10 +13,9 @@ from ...aws.cursor import Tip
 from ...shards.lineage import Lineage
 from ...shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
 from .access import Access
-from .first_records import Look
 from .offsets import BatchEnd, StreamOffset, of_another_life, ready, with_beginning, with_listed
 from .positions import Position, check_position
-from .shard_planner import Caps, ShardPlanner
+from .shard_planner import Caps, Look, ShardPlanner
 from .task_hints import TaskHints
 
 _Result = TypeVar("_Result")
@@ -41,8 +37,6 @@ class Planner:
         self._listed = 0
         self._tips: dict[str, Tip] | None = None
 
-    # -- the stream ---------------------------------------------------------------------------
-
     def lineage(self, *, fresh: bool = False) -> Lineage:
         """The shards that hold records, closed ones too. Listed again after the interval that the options
         give, and after a shard ended: then its children are listed."""
@@ -55,7 +49,6 @@ class Planner:
         return self._lineage
 
     def shard(self, shard_id: str) -> ShardPlanner:
-        """The planner of one shard."""
         if shard_id not in self._shards:
             self._shards[shard_id] = ShardPlanner(shard_id, self._access, self.hints)
         return self._shards[shard_id]
@@ -65,11 +58,8 @@ class Planner:
         check_position(option, position, self.lineage(), self._access.now_ms())
 
     def begin_at(self, position: Position) -> StreamOffset:
-        """The start of every present shard, before the first batch.
-
-        LATEST is now, by this machine's clock. Where ``position`` names shards, their ancestors count as
-        drained and all others begin at TRIM_HORIZON. Raises OptionError for a position that cannot be.
-        """
+        """The start of every present shard. LATEST is now, by this machine's clock. Where ``position`` names
+        shards, their ancestors count as drained and all others begin at TRIM_HORIZON. Raises OptionError."""
         lineage = self.lineage(fresh=True)
         self.check("startingPosition", position)
         now = self._access.now_ms()
@@ -80,17 +70,13 @@ class Planner:
                 return BatchEnd(place)
             return BatchEnd(place, since=max(now, place.time_ms if place.kind == "AT_TIMESTAMP" else 0))
 
-        shards: dict[str, BatchEnd]
-        if isinstance(position, Place):
-            shards = {shard_id: begin(position) for shard_id in lineage}
-        else:
-            named = {shard_id: begin(place) for shard_id, place in position.items()}
-            above = {shard.shard_id for key in named if key in lineage for shard in lineage.ancestors(key)}
-            others = {
-                shard_id: replace(begin(TRIM_HORIZON), drained=shard_id in above) for shard_id in lineage
-            }
-            shards = {**others, **named}
-        shards = {key: with_beginning(ends, lineage[key]) for key, ends in shards.items()}
+        named: Mapping[str, Place] = {} if isinstance(position, Place) else position
+        others = position if isinstance(position, Place) else TRIM_HORIZON
+        above = {shard.shard_id for key in named for shard in lineage.ancestors(key)} - named.keys()
+        shards = {
+            key: with_beginning(replace(begin(named.get(key, others)), drained=key in above), shard)
+            for key, shard in lineage.items()
+        }
         offset = StreamOffset(self._stream, shards, self._listed)
         waiting = [
             shard_id
@@ -116,11 +102,7 @@ class Planner:
             *_, end = shard.ends(TRIM_HORIZON, Caps(), shard.tip())
             begins = None if initial.drained else shard.first(initial.place)
             tip = BatchEnd(
-                end.place,
-                drained=end.drained,
-                since=end.since,
-                first=shard.first(TRIM_HORIZON),
-                initial=begins or "",
+                end.place, end.drained, end.since, first=shard.first(TRIM_HORIZON), initial=begins or ""
             )
             return with_beginning(tip, lineage[shard_id])
 
@@ -154,7 +136,14 @@ class Planner:
             # A later shard has nothing for this run, and must not prolong it.
             mine = self._tips.keys() | start.shards.keys()
             listed = replace(listed, shards={key: ends for key, ends in listed.shards.items() if key in mine})
-        starts = {key: ends for key, ends in listed.shards.items() if self._readable(key, listed, lineage)}
+        starts = {
+            key: ends
+            for key, ends in listed.shards.items()
+            if not ends.drained
+            and ready(key, listed, lineage)
+            # A shard that is no longer listed is read, too: then it is noticed that it is gone.
+            and (self._tips is None or key in self._tips or key not in lineage)
+        }
         moved = self._moved(starts, caps)
         if self._was_created_again(listed, moved):
             return self.advance(start, caps)
@@ -166,15 +155,7 @@ class Planner:
                 moved[shard_id] = replace(ends, start_gone=True)
         return replace(listed, shards={**listed.shards, **moved})
 
-    def _readable(self, shard_id: str, listed: StreamOffset, lineage: Lineage) -> bool:
-        """Whether the next batch may have records of a shard."""
-        if listed.shards[shard_id].drained or not ready(shard_id, listed, lineage):
-            return False
-        # A shard that is no longer listed is read, too: then it is noticed that it is gone.
-        return self._tips is None or shard_id in self._tips or shard_id not in lineage
-
     def _moved(self, starts: dict[str, BatchEnd], caps: Caps) -> dict[str, BatchEnd]:
-        """Where the batch ends on each shard."""
         tips = self._tips or {}
         idle = {key: self.shard(key).not_due(start, len(starts)) for key, start in starts.items()}
         due = [key for key, end in idle.items() if end is None]

@@ -1,8 +1,9 @@
-"""Where a read begins and ends, from the options. Specification: spec/07-spark-source.md, SPK-64, SPK-65."""
+"""Where a read begins and ends, from the options."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 from typing import Any, Final
@@ -37,11 +38,7 @@ class OptionError(KplError, ValueError):
 
 
 class _NoPosition(Exception):
-    """``value`` is not ``expected``."""
-
-    def __init__(self, value: str, expected: str) -> None:
-        super().__init__()
-        self.value, self.expected = value, expected
+    """Its arguments: the value, and what was expected."""
 
 
 def parse_position(option: str, text: str) -> Position:
@@ -56,9 +53,9 @@ def parse_position(option: str, text: str) -> Position:
             return _by_shard(text, start=option == "startingPosition")
         return _place(text)
     except _NoPosition as error:
-        value = error.value
+        value, expected = error.args
         shown = value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "..."
-        raise OptionError(option=option, value=shown, expected=error.expected) from None
+        raise OptionError(option=option, value=shown, expected=expected) from None
 
 
 def _by_shard(text: str, *, start: bool) -> Position:
@@ -90,9 +87,9 @@ def check_position(option: str, position: Position, shard_ids: Collection[str], 
     ``now`` (ms since 1970), by more than clocks may differ."""
     # SPK-91: "A position that names a shard that the stream does not list, or a time to come, MUST be
     # refused before anything is read, and so MUST an end before the start."
-    places = [position] if isinstance(position, Place) else list(position.values())
-    unknown = [] if isinstance(position, Place) else sorted(set(position) - set(shard_ids))
-    if unknown:
+    by_shard = {} if isinstance(position, Place) else position
+    places = [position] if isinstance(position, Place) else by_shard.values()
+    if unknown := sorted(by_shard.keys() - set(shard_ids)):
         some = ", ".join(sorted(shard_ids)[:_SOME_SHARDS])
         more = ", ..." if len(shard_ids) > _SOME_SHARDS else ""
         expected = f"shards that the stream lists: {some}{more}"
@@ -120,33 +117,25 @@ def _place(text: str) -> Place:
         return TRIM_HORIZON
     if word.upper() == "LATEST":
         return LATEST
-    when = word[len("AT_TIMESTAMP") :].strip() if word.upper().startswith("AT_TIMESTAMP") else word
-    if when.isascii() and when.isdigit() and len(when) <= 15:
-        return _at(when, int(when))
-    return _at(when, _iso_time(when))
-
-
-def _at(text: str, time: datetime | int) -> Place:
-    """``time``: in ms since 1970 if it is a number."""
+    when = re.sub("^AT_TIMESTAMP", "", word, flags=re.IGNORECASE).strip()
     try:
-        milliseconds = time if isinstance(time, int) else round(time.timestamp() * 1000)
+        milliseconds = int(when) if re.fullmatch("[0-9]{1,15}", when) else _iso_time(when)
     except OverflowError:  # year 1, or 9999, in another zone
         milliseconds = -1
+    except ValueError:
+        expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
+        raise _NoPosition(when, expected) from None
     if not 0 <= milliseconds <= _LAST_TIME:
-        raise _NoPosition(text, "a time from 1970 on")
+        raise _NoPosition(when, "a time from 1970 on")
     return at_time(milliseconds)
 
 
-def _iso_time(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
-    except ValueError:
-        expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
-        raise _NoPosition(text, expected) from None
+def _iso_time(text: str) -> int:
+    moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
     if moment.tzinfo is None:
         # A time without a zone depends on the machine.
         raise _NoPosition(text, "a time with its zone, as 2026-11-21T10:00:00Z")
-    return moment
+    return round(moment.timestamp() * 1000)
 
 
 def _shard_place(value: Any, *, start: bool) -> Place:

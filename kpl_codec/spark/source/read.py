@@ -1,8 +1,4 @@
-"""Readers of a stream, batch and streaming: the driver's side. What tasks do is in `tasks`.
-
-The driver decides which records to read (`planner`), as offsets that Spark stores (`offsets`).
-Specification: spec/07-spark-source.md, SPK-50 to SPK-63.
-"""
+"""Readers of a stream, batch and streaming: the driver's side. What tasks do is in `tasks`."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from ...arrow import coalesce
+from ...aws.stream_consumer import StreamConsumers
 from ...aws.subscription import REFUSED_FOR
 from ...shards.place import LATEST, TRIM_HORIZON, Place
 from .access import Access
@@ -26,11 +23,7 @@ from .shard_planner import Caps, ShardPlanner
 from .tasks import CARRIED_BY_TASK, KinesisPartition, TaskReader, kinesis_batch, name_of, shared_out
 
 try:  # PySpark 4.2 and newer
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow for it
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
 
@@ -51,7 +44,8 @@ class _Reader(TaskReader):
         """The ARN of the consumer that reads, registered if need be; None to poll."""
         options = self.options
         if self._consumer is None and options.consumer is not None:
-            self._consumer = options.consumer.find(options.client(), options.called, options.retry_timeout)
+            consumers = StreamConsumers(options.client(), patience=options.retry_timeout)
+            self._consumer = consumers.active(options.called, options.consumer.name)
         return self._consumer
 
     @property
@@ -92,25 +86,26 @@ class KinesisBatchReader(_Reader, DataSourceReader):
             check_order(shard_id, start, ends[shard_id])
 
         def piece(shard_id: str) -> Piece | None:
-            return self._piece(planner.shard(shard_id), starts[shard_id], ends[shard_id])
+            return _between(planner.shard(shard_id), starts[shard_id], ends[shard_id])
 
         batch = planner.each(piece, starts).values()
         return self.partitions_of([piece for piece in batch if piece is not None])
 
-    def _piece(self, shard: ShardPlanner, start: Place, end: Place) -> Piece | None:
-        """What lies between two places of a shard; None for nothing."""
-        if start == LATEST or end == TRIM_HORIZON:
+
+def _between(shard: ShardPlanner, start: Place, end: Place) -> Piece | None:
+    """What lies between two places of a shard; None for nothing."""
+    if start == LATEST or end == TRIM_HORIZON:
+        return None
+    if end.names_record:
+        first = None if start.names_record else shard.first(start)
+        if not start.names_record and (first is None or int(first) >= end.lowest):
             return None
-        if end.names_record:
-            first = None if start.names_record else shard.first(start)
-            if not start.names_record and (first is None or int(first) >= end.lowest):
-                return None
-            return piece_of(shard.shard_id, start, BatchEnd(end, first=first))
-        tip = shard.tip() if end == LATEST else shard.before(end.time_ms)
-        begin, *rest = shard.ends(start, Caps(), tip)
-        last = rest[-1].place if rest else begin.place
-        known = begin.records if last == begin.place else None
-        return piece_of(shard.shard_id, start, replace(begin, place=last, records=known))
+        return piece_of(shard.shard_id, start, BatchEnd(end, first=first))
+    tip = shard.tip() if end == LATEST else shard.before(end.time_ms)
+    begin, *rest = shard.ends(start, Caps(), tip)
+    last = rest[-1].place if rest else begin.place
+    known = begin.records if last == begin.place else None
+    return piece_of(shard.shard_id, start, replace(begin, place=last, records=known))
 
 
 def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Place]:
@@ -125,11 +120,8 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         super().__init__(options, schema)
         self._known: dict[str, Any] | None = None  # Spark before 4.2 does not give the query's offset
         self._unjudged: dict[str, Any] | None = None  # planned without knowing the query's offset
-        self._looked_at: float | None = None
+        self._next_look = float("-inf")
         self._behind: dict[str, int] = {}
-        self._subscribed_at = float("-inf")
-
-    # -- offsets ------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
         """Empty: the start is decided and written with the first batch."""
@@ -145,8 +137,8 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         return ReadMaxRows(options.max_records or 2**31 - 1)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
-        """Where the next batch ends: ``start`` itself if there is nothing to read."""
-        self._idle()
+        # SPK-63: "A query that finds nothing to read MUST wait between two looks."
+        time.sleep(max(0.0, self._next_look - time.monotonic()))
         options, planner = self.options, self.planner
         if start is None:
             start = self._known
@@ -158,29 +150,19 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             after = planner.begin_at(options.starting_position)  # an empty batch, to write the start
         else:
             before = StreamOffset.from_json(start, options.stream_name)
-            after = planner.advance(before, self._caps(limit))
+            whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
+            caps = Caps() if whole else Caps(options.max_records, options.max_span)
+            after = planner.advance(before, caps)
             if not moves(before, after):
-                self._looked_at = time.monotonic()
+                self._wait(options.idle_time)
                 self._behind = {}
                 return start
         self._behind = {key: ends.behind for key, ends in after.shards.items() if ends.behind}
-        self._looked_at = None  # there are records, so do not wait
         self._known = after.to_json()
         return self._known
 
-    def _caps(self, limit: Any) -> Caps:
-        options = self.options
-        if ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable):
-            return Caps()
-        return Caps(options.max_records, options.max_span)
-
-    def _idle(self) -> None:
-        """After an empty answer Spark asks again at once; this asks the shards less often."""
-        # SPK-63: "A query that finds nothing to read MUST wait between two looks."
-        waits = [0.0 if self._looked_at is None else self._looked_at + self.options.idle_time]
-        # Tasks that subscribe sooner would only wait themselves.
-        waits.append(self._subscribed_at + REFUSED_FOR)
-        time.sleep(max(0.0, max(waits) - time.monotonic()))
+    def _wait(self, seconds: float) -> None:
+        self._next_look = max(self._next_look, time.monotonic() + seconds)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """Shown with the progress of the query as the source's latest offset: how far behind it is."""
@@ -192,8 +174,6 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     def prepareForTriggerAvailableNow(self) -> None:
         self.planner.stop_at_tip()
 
-    # -- batches ------------------------------------------------------------------------------
-
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         stream = self.options.stream_name
         before = StreamOffset.from_json(start, stream)
@@ -203,13 +183,13 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         after = StreamOffset.from_json(end, stream)
         partitions = self.partitions_of(batch_pieces(before, after))
         if any(partition.consumer for partition in partitions):
-            self._subscribed_at = time.monotonic()
+            self._wait(REFUSED_FOR)  # tasks that subscribe sooner would only wait themselves
         return partitions
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: Spark has the checkpoint."""
 
     def stop(self) -> None:
-        """The query ends: its consumer is deregistered if the options ask for it."""
-        if self.options.consumer is not None and self._consumer is not None:
-            self.options.consumer.end(self.options.client(), self._consumer)
+        consumer = self.options.consumer
+        if consumer is not None and consumer.deregister and self._consumer is not None:
+            StreamConsumers(self.options.client(), patience=60.0).deregister(self._consumer)

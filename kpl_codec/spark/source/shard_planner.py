@@ -1,27 +1,30 @@
 """Finds where the next batch ends on one shard, with few and small reads.
 
-    peek     the first unread records (one call). None: nothing to do. At the tip: the batch ends there.
+    look     the first unread records (one call), or none. At the tip: the batch ends there.
     jump     far behind: the records near the tip, or one record near the end of what a batch may cover,
              found by time and named by sequence number. A time only guides to a record: no record is in a
              batch or out of it because of one.
     walk     full reads from there to the tip, or where the jump found nothing new.
 
-A quiet shard needs one call, a busy one three: `first_records` keeps iterators from batch to batch. With an
-exact limit of records the driver reads all of the batch. What tasks can use of that is in `task_hints`.
-Specification: spec/07-spark-source.md, SPK-57 to SPK-62.
+If a place names a record, the look begins *at* that record. If the record comes, nothing after it is missing.
+If it is gone, nothing is missing if there was nothing after it at a time within retention (`BatchEnd.since`).
+Iterators are kept from batch to batch: a quiet shard needs one call, a busy one three. With an exact limit of
+records the driver reads all of the batch. Specification: spec/07-spark-source.md, SPK-57 to SPK-63, SPK-71.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from ...aws.cursor import MOST_RECORDS, Answer, ShardCursor, Tip
+from ...backoff import Backoff
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
-from .access import GONE, Access
-from .first_records import Arrival, FirstRecords, Kept, Look, next_arrival
+from .access import GONE, SHORTEST_RETENTION, Access
 from .offsets import BatchEnd, piece_of
 from .task_hints import CARRIED_OF_SHARD, TaskHints
 
@@ -30,6 +33,21 @@ _FIRST_LAG: Final = 250
 _WALK_CALLS: Final = 4
 #: For so many milliseconds a batch that ends with a record needs no planning time.
 _FRESH: Final = 3600 * 1000
+
+
+#: Seconds, of the 300 that an iterator lives.
+_ITERATOR_LIFE: Final = 240.0
+#: A missing record is looked for so many times before it counts as gone.
+_TRIES: Final = 3
+#: A look asks for about so many bytes, and for so many records at most.
+_LOOK_BYTES: Final = 64 * 1024
+_LOOK_RECORDS: Final = 500
+_UNKNOWN_SIZE: Final = 8 * 1024
+#: Looks per second at idle shards, all together: less than a tenth of a core.
+_IDLE_LOOKS_PER_SECOND: Final = 100
+_MOST_IDLE_SECONDS: Final = 200.0
+#: In ms: clocks may differ by a few minutes.
+_CLOCK_SKEW: Final = 5 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +59,85 @@ class Caps:
     span: int | None = None
 
 
-def _beyond(tip: Tip) -> str | None:
+def _beyond(tip: Tip | None) -> str | None:
     """The first record beyond the tip, None if there is none: none comes to a shard that is gone."""
     try:
-        return tip.beyond()
+        return tip.beyond() if tip is not None else None
     except StreamUnavailable as error:
         if GONE.get(error.code) != "shard-gone":
             raise
         return None
 
 
-class ShardPlanner(FirstRecords):
+class Arrival(NamedTuple):
+    """The sequence number of a record, and when it arrived (ms since 1970)."""
+
+    sequence_number: str
+    time: int
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Arrival:
+        return cls(record["SequenceNumber"], round(record["ApproximateArrivalTimestamp"].timestamp() * 1000))
+
+    def after(self, other: Arrival) -> bool:
+        return int(self.sequence_number) > int(other.sequence_number)
+
+
+@dataclass(slots=True)
+class Look:
+    """The first records after a place; ``cursor`` is after them. ``now``: the shard's tip in ms since 1970,
+    by the service's clock; ``asked_at``: when the call was made, by this machine's. ``at_tip``: nothing
+    follows ``arrivals``; ``ended``: and the shard is closed. ``start_gone``: the record of the place is past
+    retention; ``lost``: records after it may be, too. ``records``: as boto3 gives them, as long as they are
+    wanted."""
+
+    arrivals: list[Arrival]
+    now: int
+    asked_at: int
+    at_tip: bool
+    ended: bool
+    cursor: ShardCursor
+    start_gone: bool = False
+    lost: bool = False
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Kept:
+    """A cursor that stands at ``place``. ``last``: the record right before it; ``at_tip``: nothing lay behind
+    it at ``seen`` (ms since 1970). ``empty``: looks in a row that found nothing. ``used`` and, unless it is
+    given, ``seen`` are set when it is kept."""
+
+    place: Place
+    cursor: ShardCursor
+    last: Arrival | None
+    at_tip: bool = False
+    empty: int = 0
+    used: float = 0.0
+    seen: int = 0
+
+
+class ShardPlanner:
     """Moves the offset of one shard forward. Different shards may be planned in parallel."""
 
     def __init__(self, shard_id: str, access: Access, hints: TaskHints) -> None:
-        super().__init__(shard_id, access, hints.pace(shard_id))
-        self._hints = hints
+        self.shard_id, self._access, self._hints = shard_id, access, hints
+        #: A new cursor at a place.
+        self.cursor = partial(access.cursor, shard_id, pace=hints.pace(shard_id))
+        #: Raises or logs DataLoss.
+        self.report = partial(access.report_loss, shard_id)
+        self._kept: Kept | None = None
+        self._size = _UNKNOWN_SIZE  # of a record, about
+        #: Seconds for which an idle shard is not asked.
+        self._idle = Backoff(access.options.idle_time / 8, access.options.idle_time)
 
     def tip(self) -> Tip:
-        """The tip now."""
         return Tip(self.cursor(LATEST))
 
     def before(self, when: int) -> Tip:
-        """The tip at a time (ms since 1970)."""
         return Tip(self.cursor(at_time(when)))
 
     def first(self, place: Place) -> str | None:
-        """The sequence number of the first record after ``place``."""
         look = self.look(BatchEnd(place))
         return look.arrivals[0].sequence_number if look.arrivals else None
 
@@ -100,7 +170,7 @@ class ShardPlanner(FirstRecords):
         first = look.arrivals[0]
         end = self._end(look, caps)
         records, look.records = look.records, []
-        if tip is not None and (beyond := _beyond(tip)) is not None:
+        if (beyond := _beyond(tip)) is not None:
             if int(first.sequence_number) >= int(beyond):
                 return start
             if end.place.lowest > int(beyond):
@@ -115,7 +185,6 @@ class ShardPlanner(FirstRecords):
         return end
 
     def _end(self, look: Look, caps: Caps) -> BatchEnd:
-        """The end of a batch that begins with ``look``."""
         # SPK-59: "The end of a batch MUST be found without reading the batch, unless an exact limit of
         # records is asked for."
         if caps.records is not None:
@@ -125,9 +194,9 @@ class ShardPlanner(FirstRecords):
         if look.at_tip and (edge is None or last.time < edge or last == first):
             return self._ends_after(look, last, look.cursor, True, records=len(look.arrivals))
         if edge is not None and edge < look.now:
-            arrival = next_arrival(self.cursor(at_time(edge)))
-            if arrival is not None and arrival.after(first):
-                return BatchEnd(at_record(arrival.sequence_number))
+            arrivals = self._read(self.cursor(at_time(edge)), 1).arrivals
+            if arrivals and arrivals[0].after(first):
+                return BatchEnd(at_record(arrivals[0].sequence_number))
         # Nothing at or after the edge: all records are before it.
         return self._to_tip(look)
 
@@ -152,7 +221,6 @@ class ShardPlanner(FirstRecords):
         return self._ends_after(look, last, cursor, at_tip)
 
     def _walk_exactly(self, look: Look, most: int) -> BatchEnd:
-        """At most ``most`` records."""
         # SPK-57: "A limit of records per shard and batch MUST hold exactly."
         last, count = look.arrivals[-1], len(look.arrivals)
         at_tip = look.at_tip
@@ -169,10 +237,158 @@ class ShardPlanner(FirstRecords):
     def _ends_after(
         self, look: Look, last: Arrival, cursor: ShardCursor, at_tip: bool, *, records: int | None = None
     ) -> BatchEnd:
-        """The batch ends after ``last``, at ``cursor``."""
         place = after_record(last.sequence_number)
         self.keep(Kept(place, cursor, last, at_tip=at_tip))
         # A record that arrived now does not leave the stream before later ones.
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None
         return BatchEnd(place, drained=cursor.ended, since=since, records=records)
+
+    def keep(self, kept: Kept) -> None:
+        """A batch ends at the place of ``kept``."""
+        kept.used, kept.seen = self._access.clock(), kept.seen or self._access.now_ms()
+        self._kept = kept
+
+    def forget(self) -> None:
+        self._kept = None
+
+    def not_due(self, start: BatchEnd, shards: int) -> BatchEnd | None:
+        """The end of an idle shard that is not to be asked yet; None for others. The more ``shards`` there
+        are, the longer the pause of each."""
+        kept = self._kept
+        if kept is None or not kept.empty or kept.place != start.place:
+            return None
+        # SPK-63: "A query that finds nothing to read MUST wait between two looks."
+        most = min(max(self._idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
+        if self._access.clock() - kept.used >= self._idle._replace(most=most).seconds(kept.empty):
+            return None
+        return replace(start, since=kept.seen)
+
+    def look(self, start: BatchEnd, most: int | None = None) -> Look:
+        """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable."""
+        kept, self._kept = self._kept, None
+        if kept is not None and kept.place != start.place:
+            kept = None
+        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._size))
+        limit = min(limit, most or limit)
+        look = None
+        if kept is not None and self._access.clock() - kept.used < _ITERATOR_LIFE:
+            look = self._look_on(kept, limit)
+        if look is None:
+            # An iterator near its end would be made again at a record that was not checked again.
+            since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
+            start = BatchEnd(start.place, since=since or None)
+            named = start.place.names_record
+            look = self._look_at_record(start, limit) if named else self._look_at_first(start, limit)
+        if not look.arrivals and not look.ended and not look.lost:
+            last, empty = (kept.last, kept.empty + 1) if kept else (None, 1)
+            self.keep(Kept(start.place, look.cursor, last, at_tip=True, empty=empty, seen=look.asked_at))
+        return look
+
+    def _look_on(self, kept: Kept, limit: int) -> Look | None:
+        """A look from a kept cursor; None if its iterator is of something that is gone."""
+        try:
+            look = self._read(kept.cursor, limit)
+        except StreamUnavailable as error:
+            if error.code not in GONE:
+                raise
+            return None
+        if look.arrivals and kept.at_tip and kept.place.names_record:
+            # Nothing is missing before the first record, because nothing followed the place a moment ago. The
+            # record before the place may be too old for a task to find.
+            last = kept.last
+            look.start_gone = last is None or self._access.now_ms() - last.time > SHORTEST_RETENTION // 2
+        return look
+
+    def _read(self, cursor: ShardCursor, limit: int) -> Look:
+        while True:
+            asked_at = self._access.now_ms()
+            answer = cursor.fetch(limit)
+            if answer.records:
+                size = sum(len(record["Data"]) for record in answer.records)
+                self._size = max(1, size // len(answer.records))
+            if answer.records or answer.at_tip(limit):
+                arrivals = [Arrival.of(record) for record in answer.records]
+                now = arrivals[-1].time + answer.behind if arrivals else asked_at
+                at_tip = answer.at_tip(limit)
+                return Look(arrivals, now, asked_at, at_tip, answer.ended, cursor, records=answer.records)
+
+    def _look_at_first(self, start: BatchEnd, limit: int) -> Look:
+        try:
+            self.judge_unread(start)
+            return self._read(self.cursor(start.place), limit)
+        except StreamUnavailable as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            return self._lost(start.place, "shard-gone", error.reason, limit)
+
+    def judge_unread(self, start: BatchEnd) -> None:
+        """Raise or log DataLoss if records after a place that names no record may be past retention."""
+        # SPK-71: "An offset MUST say since when the records that it does not name can have arrived; where
+        # they may be past retention when the shard is read, this MUST be treated as data loss."
+        if start.since is not None and not self._kept_since(start.since):
+            since = datetime.fromtimestamp(start.since / 1000, timezone.utc)
+            reason = f"nobody has read it since {since:%Y-%m-%dT%H:%M:%SZ}"
+            self.report(start.place, "unread-too-long", reason)
+
+    def _kept_since(self, since: int) -> bool:
+        """Whether the stream still holds all records that arrived since a time."""
+        age = self._access.now_ms() - since + _CLOCK_SKEW
+        return age < SHORTEST_RETENTION or age < self._access.retention()
+
+    def _look_at_record(self, start: BatchEnd, limit: int) -> Look:
+        """A look from a record that must still exist: only then nothing after it is missing."""
+        # SPK-60: "Where the record that a batch starts after or at is gone, the records behind it may be
+        # too: this MUST be an error, or be logged and read on with failOnDataLoss false."
+        place, code, reason = start.place, "", ""
+        skipped = int(place.kind == "AFTER_SEQUENCE_NUMBER")
+        for attempt in range(_TRIES):
+            if attempt:
+                self._access.sleep(0.5)
+            cursor = self.cursor(at_record(place.sequence_number))
+            try:
+                look = self._read(cursor, limit + skipped)
+                if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
+                    look.arrivals, look.records = look.arrivals[skipped:], look.records[skipped:]
+                    return look if look.arrivals or look.at_tip else self._read(cursor, limit)
+                code, reason = "trimmed", "the record is past retention, or of an earlier life of the stream"
+            except StreamUnavailable as error:
+                if error.code not in GONE:
+                    raise
+                code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
+        if code == "shard-gone" and self._exists():
+            code = "trimmed"  # kinesis-local has one error for both
+        if code == "trimmed" and start.since is not None and self._kept_since(start.since):
+            # The record is gone, but nothing followed it at a time whose records all exist.
+            look = self._left(place, limit)
+            look.start_gone = True
+            return look
+        return self._lost(place, code, reason, limit)
+
+    def _exists(self) -> bool:
+        try:
+            self.cursor(TRIM_HORIZON).fetch(1)
+        except StreamUnavailable as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            return False
+        return True
+
+    def _lost(self, place: Place, code: str, reason: str, limit: int) -> Look:
+        self.report(place, code, reason)
+        look = self._left(place, limit, gone=code == "shard-gone")
+        look.lost = look.start_gone = True
+        return look
+
+    def _left(self, place: Place, limit: int, *, gone: bool = False) -> Look:
+        """The rest after ``place``, at most ``limit`` records, never records before it."""
+        cursor = self.cursor(TRIM_HORIZON)
+        cursor.ended = gone
+        look = self._read(cursor, 2)
+        while look.arrivals and int(look.arrivals[-1].sequence_number) < place.lowest:
+            look = self._read(cursor, MOST_RECORDS)
+        first = next((one for one in look.arrivals if int(one.sequence_number) >= place.lowest), None)
+        if first is None:
+            look.arrivals, look.records = [], []
+            return look
+        return self._read(self.cursor(at_record(first.sequence_number)), limit)

@@ -1,11 +1,5 @@
-"""What the planner gives the tasks besides the offsets: only to save calls, never to decide what is read.
-
-    records      of a small batch, which the planner has read to find its end: nothing is left to read
-    when         the planner's last call leaves the shard free again: tasks begin then; the planner waits
-                 after the tasks in the same way
-
-Nothing of it is written down. After a restart the tasks read the same records by the offsets alone.
-Specification: spec/07-spark-source.md, SPK-61, SPK-85.
+"""What the planner gives the tasks besides the offsets: the records of a small batch, which it has read to
+find its end, and from when on they may call. Nothing of it is written down, or decides what is read.
 """
 
 from __future__ import annotations
@@ -29,7 +23,7 @@ Records = list[dict[str, Any]]
 
 
 class TaskHints:
-    """From one planner to the tasks of the batch that it planned last. Shards may be planned in parallel."""
+    """To the tasks of the batch that was planned last. Shards may be planned in parallel."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -40,7 +34,6 @@ class TaskHints:
         self._lock = threading.Lock()
 
     def pace(self, shard_id: str) -> Pace:
-        """The pace of all calls of the planner on a shard."""
         with self._lock:
             return self._paces.setdefault(shard_id, self._access.pace())
 

@@ -1,24 +1,23 @@
-"""A task reads exactly its records, and returns user records as Arrow batches.
-
-A missing record is an error. Everything here is picklable: clients and cursors are made where they are used.
-Specification: spec/07-spark-source.md, SPK-53, SPK-60, SPK-61.
+"""A task reads exactly its records, and returns user records as Arrow batches. Clients and cursors are made
+where they are used: all else is pickled.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from ...arrow import FIELDS, Deaggregator, coalesce, output_schema
+from ...arrow import FIELDS, coalesce, output_schema
 from ...aws.cursor import MOST_RECORDS, Pace
 from ...aws.shard_map import fetch_shard_map
 from ...shards.lineage import Lineage
@@ -26,13 +25,13 @@ from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import ShardMap
 from ..columns import arrow_schema_of
+from ..shared import opened
 from .access import GONE, Access
 from .offsets import Piece
 from .options import Connection, Options
-from .side_by_side import side_by_side
 
-_log = logging.getLogger("kpl_codec.spark")
-
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 #: Seconds that a task waits for a record that the driver has seen.
 _CATCH_UP: Final = 30.0
 _FEW_RECORDS: Final = 1000
@@ -49,25 +48,18 @@ KINESIS_FIELDS = tuple(
 
 
 def arrow_schema(options: Options) -> pa.Schema:
-    """The columns of a read, in order."""
     kinesis = pa.schema(KINESIS_FIELDS)
     if options.policy == "none":
         return kinesis
-    return output_schema(
-        kinesis,
-        options.policy,
-        placement=options.placement,
-        tags=options.tags,
-        unframe=options.unframe,
-        dictionaries=False,
-    )
+    kinds: dict[str, Any] = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
+    return output_schema(kinesis, options.policy, dictionaries=False, **kinds)
 
 
 @dataclass
 class KinesisPartition(InputPartition):
     """What one task reads. ``listing``: the shards for judging placement, if wanted; ``carried``: records
-    that the planner has read already, columns `KINESIS_FIELDS`; ``consumer``: the ARN of the consumer that
-    subscribes to the shards, None to poll them."""
+    that the planner has read, columns `KINESIS_FIELDS`; ``consumer``: the ARN of the one that subscribes,
+    None to poll."""
 
     pieces: tuple[Piece, ...]
     listing: str | None = None
@@ -76,11 +68,8 @@ class KinesisPartition(InputPartition):
 
 
 def shared_out(pieces: list[Piece], most: int | None = None) -> list[tuple[Piece, ...]]:
-    """The pieces that each task reads. ``most``: tasks.
-
-    None: because a task is slower than reading a few records, small pieces share 16 tasks; of others at most
-    five share a task, which can read as fast as five shards allow.
-    """
+    """The pieces that each task reads. ``most``: tasks. None: because a task is slower than reading a few
+    records, small pieces share 16 tasks; of others at most five share one, which can read so fast."""
     if most is not None:
         count = min(most, len(pieces))
         return [tuple(pieces[number::count]) for number in range(count)]
@@ -119,17 +108,15 @@ class PieceReader:
         pace = self._access.pace()
         wait = max(0.0, piece.not_before - self._access.now())
         pace.begin_in(min(wait, pace.interval + _CLOCK_SKEW))
-        start, count = piece.start, piece.records
-        if start.names_record:
+        begin, first, count = piece.start, None, piece.records
+        if begin.names_record:
             # A read after a record begins at that record: if it comes, nothing behind it is missing.
-            first = start.sequence_number
+            first = begin.sequence_number
             # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how
             # many."
-            count = count and count + (start.kind == "AFTER_SEQUENCE_NUMBER")
-            gone = yield from self._to_end(piece, at_record(first), pace, first, count)
-        else:
-            gone = yield from self._to_end(piece, start, pace, None, count)
-        if gone:
+            count = count and count + (begin.kind == "AFTER_SEQUENCE_NUMBER")
+            begin = at_record(first)
+        if (yield from self._to_end(piece, begin, pace, first, count)):
             yield from self._to_end(piece, TRIM_HORIZON, pace)
         # The planner knows of one more call, not of its bytes.
         self._access.sleep(max(0.0, pace.delay("get_records") - pace.interval))
@@ -140,6 +127,7 @@ class PieceReader:
         """The records of a piece, read from ``begin`` on. ``first``: the record that must come first;
         ``left``: how many records are asked for. True: that place is gone, and loss is allowed."""
         end, waits_since = piece.end.sequence_number, None
+        lost = partial(self._access.report_loss, piece.shard_id)
         with closing(self._access.cursor(piece.shard_id, begin, pace, self._consumer)) as cursor:
             while True:
                 limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
@@ -148,49 +136,33 @@ class PieceReader:
                 except StreamUnavailable as error:
                     if error.code not in GONE:
                         raise
-                    self._report_loss(piece, piece.start, GONE[error.code], error.reason)
+                    lost(piece.start, GONE[error.code], error.reason)
                     return True
                 numbers = [record["SequenceNumber"] for record in answer.records]
                 if numbers:
                     if first not in (None, numbers[0]):
-                        self._report_loss(piece, piece.start, "trimmed", "the record is past retention")
+                        lost(piece.start, "trimmed", "the record is past retention")
                     first = waits_since = None
                     left = left and left - len(numbers)
-                    yield from _within(piece, answer.records)
+                    # Where the start is gone, records before the piece come, too.
+                    low, high = piece.start.lowest, piece.end.lowest
+                    if inside := [r for r in answer.records if low <= int(r["SequenceNumber"]) < high]:
+                        yield inside
                 if numbers and int(numbers[-1]) >= int(end):
                     if end not in numbers:
-                        self._report_loss(piece, piece.end, "record-missing", "the batch should end there")
+                        lost(piece.end, "record-missing", "the batch should end there")
                     return False
                 if answer.at_tip(limit):
                     # The driver has seen the end of this piece, but this reader may not see it yet.
                     now = self._access.clock()
                     waits_since = waits_since or now
                     if answer.ended or now - waits_since > _CATCH_UP:
-                        self._report_loss(piece, piece.end, "record-missing", "the shard has ended before it")
+                        lost(piece.end, "record-missing", "the shard has ended before it")
                         return False
                     self._access.sleep(0.2)
 
-    def _report_loss(self, piece: Piece, place: Place, code: str, reason: str) -> None:
-        self._access.report_loss(piece.shard_id, place, code, reason)
-
-    def batches(self, pieces: tuple[Piece, ...]) -> Iterator[pa.RecordBatch]:
-        """The Kinesis records of pieces as Arrow batches of `KINESIS_FIELDS`: each piece in its order,
-        several pieces at the same time."""
-        stream = self._access.options.stream_name
-        for piece, records in side_by_side(self.records, pieces):
-            yield kinesis_batch(stream, piece.shard_id, records)
-
-
-def _within(piece: Piece, records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The records that are in a piece, if any: where its start is gone, those before it come, too."""
-    low, high = piece.start.lowest, piece.end.lowest
-    inside = [record for record in records if low <= int(record["SequenceNumber"]) < high]
-    if inside:
-        yield inside
-
 
 def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Records as GetRecords gives them -> columns."""
     count = len(records)
     columns: Mapping[str, list[Any]] = {
         "streamName": [stream] * count,
@@ -200,18 +172,14 @@ def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> 
         "data": [record["Data"] for record in records],
         "approximateArrivalTimestamp": [record.get("ApproximateArrivalTimestamp") for record in records],
     }
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[field.name], field.type) for field in KINESIS_FIELDS],
-        schema=pa.schema(KINESIS_FIELDS),
-    )
+    return pa.RecordBatch.from_pydict(columns, schema=pa.schema(KINESIS_FIELDS))
 
 
 class TaskReader:
     """What batch and stream readers do in a task: read a partition."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        self.options = options
-        self.schema = schema
+        self.options, self.schema = options, schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
@@ -224,38 +192,52 @@ class TaskReader:
             source = iter((partition.carried,))
         elif partition.pieces:
             reader = PieceReader(Access(options.client(), options), partition.consumer)
-            source = reader.batches(partition.pieces)
+            source = (
+                kinesis_batch(options.stream_name, piece.shard_id, records)
+                for piece, records in side_by_side(reader.records, partition.pieces)
+            )
         if options.policy != "none":
-            source = self._deaggregated(source, partition)
+            listing, shard_map = partition.listing, None
+            if listing is not None:
+                shard_map = _shard_map(options.connection, options.called, listing)
+            source = opened(
+                source,
+                options.policy,
+                shard_map=shard_map,
+                tags=options.tags,
+                max_decompressed_size=options.max_decompressed_size,
+                unframe=options.unframe,
+                max_batch_bytes=options.max_batch_bytes,
+            )
         for batch in coalesce(source, options.max_batch_bytes):
             by_name = {name.lower(): batch.column(name) for name in batch.schema.names}
             columns = [by_name[field.name.lower()].cast(field.type) for field in out]
             yield pa.RecordBatch.from_arrays(columns, schema=out)
 
-    def _deaggregated(
-        self, source: Iterator[pa.RecordBatch], partition: KinesisPartition
-    ) -> Iterator[pa.RecordBatch]:
-        options = self.options
-        assert options.policy != "none"
-        shard_map = None
-        if partition.listing is not None:
-            shard_map = _shard_map(options.connection, options.called, partition.listing)
-        deaggregator = Deaggregator(
-            pa.schema(KINESIS_FIELDS),
-            options.policy,
-            shard_map=shard_map,
-            tags=options.tags,
-            max_decompressed_size=options.max_decompressed_size,
-            unframe=options.unframe,
-            dictionaries=False,
-            max_batch_bytes=options.max_batch_bytes,
-        )
-        for batch in source:
-            yield from deaggregator.process(batch)
-        if deaggregator.counts.dropped:
-            _log.warning(
-                "%s: as the KCL does, %s user records were dropped: %s",
-                ", ".join(sorted({piece.shard_id for piece in partition.pieces})) or "records of the planner",
-                deaggregator.counts.dropped.total(),
-                dict(deaggregator.counts.dropped),
-            )
+
+def side_by_side(
+    read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = 8
+) -> Iterator[tuple[_Item, _Result]]:
+    """``read`` of each item, in threads; the results of an item keep their order. At most one result of each
+    thread waits. The first error of a thread is raised here."""
+    if len(items) == 1:
+        yield from ((items[0], result) for result in read(items[0]))
+        return
+    left = iter(items)
+    asked: dict[Future[_Result | None], tuple[_Item, Iterator[_Result]]] = {}
+    with ThreadPoolExecutor(threads, "kpl-codec read") as pool:
+
+        def ask(item: _Item, results: Iterator[_Result]) -> None:
+            asked[pool.submit(next, results, None)] = item, results
+
+        for item in islice(left, threads):
+            ask(item, read(item))
+        while asked:
+            for future in wait(asked, return_when=FIRST_COMPLETED).done:
+                item, results = asked.pop(future)
+                result = future.result()
+                if result is not None:
+                    ask(item, results)
+                    yield item, result
+                elif (following := next(left, None)) is not None:
+                    ask(following, read(following))

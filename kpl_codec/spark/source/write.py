@@ -1,13 +1,7 @@
-"""Writing a DataFrame to a stream through the producer: aggregated, checked, at least once.
-
-    rows = df.select("partitionKey", "data")
-    rows.write.format("kpl-kinesis").option("stream", "orders").mode("append").save()
-
-A task first checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits
-until each is in the stream, on the right shard. A row that cannot be delivered fails the task. Kinesis has no
-transactions: if Spark repeats a task or batch, its rows are written again. A consumer that must not process a
-user record twice needs an identifier in the data.
-Specification: spec/07-spark-source.md, SPK-67 to SPK-69, SPK-73.
+"""Writing a DataFrame to a stream through the producer: aggregated, checked, at least once. A task first
+checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits until each is in
+the stream. A row that cannot be delivered fails the task. Kinesis has no transactions: if Spark repeats a
+task or batch, its rows are written again. Specification: spec/07-spark-source.md, SPK-67 to SPK-69, SPK-73.
 """
 
 from __future__ import annotations
@@ -23,7 +17,7 @@ from typing import Any, Final
 
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from ...aws.producer import Producer
 from ...errors import EncodeError, KplError
@@ -66,59 +60,26 @@ class Written(WriterCommitMessage):
     user_records: int = 0
 
 
-def check_columns(schema: StructType) -> None:
+def check_write(schema: StructType, overwrite: bool) -> None:
     """``data`` (binary or string) and, if there, ``partitionKey``, ``explicitHashKey``, ``tags``; no other
     columns: only the caller can know that a column may be dropped. Case does not matter: a data source is not
     told how the session matches names, so of two that differ in case both are refused. Raises OptionError."""
+    # SPK-69: "A write that would have to remove records MUST be refused: a stream is only appended to."
+    if overwrite:
+        raise OptionError(option="mode", value="overwrite", expected="append")
     # SPK-68: "A column that would not be written MUST be refused, not dropped."
-    known = {name: (StringType,) for name in _COLUMNS[:3]} | {"data": (BinaryType, StringType)}
+    kinds = {"partitionKey": "string", "explicitHashKey": "string", "data": "binary or string"}
     seen: set[str] = set()
     for column in schema.fields:
-        name = _STANDARD.get(column.name.lower())
+        name, kind = _STANDARD.get(column.name.lower()), column.dataType.typeName()
         if name is None or name in seen:
             expected = f"only {', '.join(_COLUMNS)}, each once in any case"
             raise OptionError(option="schema", value=column.name, expected=expected)
         seen.add(name)
-        if name in known and not isinstance(column.dataType, known[name]):
-            names = " or ".join(kind.typeName() for kind in known[name])
-            raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=names)
+        if kind not in (expected := kinds.get(name, kind)).split(" or "):
+            raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=expected)
     if "data" not in seen:
         raise OptionError(option="schema", value=schema.names, expected="a column data")
-
-
-class _Task:
-    """The rows that one task is writing."""
-
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
-        self._lock = threading.Lock()
-        self.rows = self.written = 0
-        self.error: BaseException | None = None
-
-    def put(self, record: _Arguments) -> None:
-        self.rows += 1
-        self._producer.put(*record).add_done_callback(self._done)
-
-    def _done(self, future: Any) -> None:
-        error = future.exception()
-        with self._lock:
-            self.written += error is None
-            self.error = self.error or error
-
-    def finish(self) -> Written:
-        """Wait for all of them. Raises RowsNotWritten."""
-        # SPK-67: "A task MUST NOT succeed before each of its rows is in the stream, and MUST fail with
-        # the number of rows that are not."
-        self._producer.flush()
-        if self.written == self.rows:
-            return Written(self.written)
-        raise RowsNotWritten(
-            rows=self.rows,
-            failed=self.rows - self.written,
-            written=self.written,
-            code=getattr(self.error, "code", "unknown"),
-            reason=str(self.error),
-        ) from self.error
 
 
 class _Writer:
@@ -128,31 +89,51 @@ class _Writer:
     def write(self, iterator: Iterator[Any]) -> Written:
         """Put every row. Raises RowsNotWritten; EncodeError for a row that cannot be written, before any
         row of the task was put."""
-        options = self.options
+        options, lock = self.options, threading.Lock()
+        rows = written = 0
+        failure: BaseException | None = None
+
+        def done(future: Any) -> None:
+            nonlocal written, failure
+            error = future.exception()
+            with lock:
+                written += error is None
+                failure = failure or error
+
         with (
             _checked(iterator, options.producer) as items,
             Producer(options.called, config=options.producer, client=options.client()) as producer,
         ):
-            task = _Task(producer)
             producer.wait_ready()
             for record in map(_arguments, _rows(items)):
-                task.put(record)
-                if task.error is not None:
+                rows += 1
+                producer.put(*record).add_done_callback(done)
+                if failure is not None:
                     break  # the rest would be written twice
-            return task.finish()
+            # SPK-67: "A task MUST NOT succeed before each of its rows is in the stream, and MUST fail with
+            # the number of rows that are not."
+            producer.flush()
+        if written == rows:
+            return Written(written)
+        failed, code = rows - written, getattr(failure, "code", "unknown")
+        raise RowsNotWritten(
+            rows=rows, failed=failed, written=written, code=code, reason=str(failure)
+        ) from failure
 
-    def committed(self, messages: list[Any]) -> None:
+    def commit(self, messages: list[Any], batchId: int | None = None) -> None:
         written = sum(message.user_records for message in messages if message is not None)
         _log.info("%s: %s user records", self.options.stream_name, written)
 
+    def abort(self, messages: list[Any], batchId: int | None = None) -> None:
+        """Written rows stay in the stream; Spark runs a batch of a stream again."""
+        _log.error("%s: a write failed; some of its rows may be in the stream", self.options.stream_name)
+
 
 def _rows(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Rows by the names of `_COLUMNS`."""
     for item in items:
         if hasattr(item, "to_pylist"):
-            yield from item.rename_columns(
-                [_STANDARD[name.lower()] for name in item.schema.names]
-            ).to_pylist()
+            names = [_STANDARD[name.lower()] for name in item.schema.names]
+            yield from item.rename_columns(names).to_pylist()
         else:
             row = item.asDict(recursive=True)
             yield {_STANDARD[name.lower()]: value for name, value in row.items()}
@@ -187,20 +168,6 @@ def _checked(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[
 class KinesisWriter(_Writer, DataSourceArrowWriter):
     """A batch write."""
 
-    def commit(self, messages: list[Any]) -> None:
-        self.committed(messages)
-
-    def abort(self, messages: list[Any]) -> None:
-        """Written rows stay in the stream."""
-        _log.error("%s: the write failed; some of its rows may be in the stream", self.options.stream_name)
-
 
 class KinesisStreamWriter(_Writer, _StreamWriter):  # type: ignore[misc]
     """A streaming write, batch by batch."""
-
-    def commit(self, messages: list[Any], batchId: int) -> None:
-        self.committed(messages)
-
-    def abort(self, messages: list[Any], batchId: int) -> None:
-        """Written rows stay in the stream; Spark runs the batch again."""
-        _log.error("%s: batch %s failed; rows may be written again", self.options.stream_name, batchId)

@@ -1,7 +1,5 @@
-"""Runs the tasks of a validate job on Spark.
-
-The tasks write Parquet directly from columns: Spark would make rows first, which takes several times as long
-as all the rest.
+"""Runs the tasks of a validate job on Spark. They write Parquet themselves: Spark would make rows first,
+which takes several times as long as all the rest.
 """
 
 from __future__ import annotations
@@ -50,18 +48,16 @@ class SparkEngine:
         return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
     def run(self, job: Job) -> None:
-        """Runs every task in one Spark job."""
         work = shared(self.spark, job)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield count_batch(work.get().run(number))
+                    yield count_batch(work().run(number))
 
         numbers = self.spark.range(0, len(job.tasks), 1, len(job.tasks))
         numbers.mapInArrow(run, WRITTEN).collect()
 
 
 def count_batch(user_records: int) -> pa.RecordBatch:
-    """A batch of WRITTEN."""
     return pa.RecordBatch.from_arrays([pa.array([user_records], pa.int64())], ["userRecords"])

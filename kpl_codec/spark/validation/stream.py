@@ -1,12 +1,8 @@
 """The validate job on a live stream, continuously.
 
-    follow(spark, options, read_shard_map, "out/")            # what is there, then what comes
-
-`options` are those of the data source `kpl-kinesis`. Records are read unopened and judged by the same code as
-captured ones, against the shard map at the start of their batch.
-
-Following is exactly once: a repeated micro-batch reads the same records (SPK-50 to SPK-54), and replaces its
-files, which are named after the batch:
+Records are read unopened by the data source `kpl-kinesis` and judged by the same code as captured ones,
+against the shard map at the start of their batch. A repeated micro-batch reads the same records (SPK-50 to
+SPK-54), and replaces its files, which are named after the batch:
 
     out/user-records/batch=0/   out/findings/batch=0/   out/totals/0.json   out/checkpoint/
 
@@ -22,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...captures import CAPTURE_SCHEMA, Location
 from ...captures.rows import capture_batch
@@ -42,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 #: It changes whenever what a Tally has changes.
-_TOTALS_VERSION: Final = 1
+_TOTALS_VERSION: Final = 2
 
 
 class NoDataSource(KplError, RuntimeError):
@@ -55,40 +50,13 @@ class NoDataSource(KplError, RuntimeError):
     todo = "Use PySpark 4.0 or newer for streams."
 
 
-def _register(spark: SparkSession) -> None:
-    try:
-        from ..source.datasource import KinesisDataSource
-    except ImportError as error:
-        raise NoDataSource(reason=str(error)) from None
-    spark.dataSource.register(KinesisDataSource)
-
-
 def in_one_go() -> bool:
     """Whether one run of `follow` with ``once`` reads everything. Before PySpark 4.2 it is one batch, and a
     shard is read only in a batch after its parents."""
     return find_spec("pyspark.sql.streaming.datasource") is not None
 
 
-def _judge_and_write(
-    shard_map: ShardMap, work: Location, users: Location
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For mapInArrow over Kinesis records: the judged user records go to the folder ``users``, findings
-    and counts to ``work``."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        name = part_name(context.partitionId() if context is not None else 0)
-        checked = check(map(_captured, batches), shard_map)
-        rows = judged(checked, shard_map, work, name, repaired=Repaired())
-        yield count_batch(write_users(rows, shard_map, users, name))
-
-    return run
-
-
 def _captured(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of Kinesis records in the columns of a capture."""
     given = {
         field.name: batch[field.name].cast(field.type)
         for field in CAPTURE_SCHEMA
@@ -105,25 +73,27 @@ def follow(
     *,
     once: bool = False,
     interval: float = 30.0,
-    title: str | None = None,
     on_batch: Callable[[Validation, int], None] = lambda validation, number: None,
 ) -> StreamingQuery:
     """Start checking the stream batch by batch. Returns the running query.
 
-    ``once``: check the present records, then end; the next run continues there. ``interval``: seconds between
-    batches otherwise. ``on_batch`` is called with the state after each batch. An output folder that an
-    earlier `follow` left is resumed; any other that is not empty is refused (OutputError).
+    ``options``: of the data source. ``once``: check the present records, then end; the next run continues
+    there. ``interval``: seconds between batches otherwise. ``on_batch`` is called with the state after each
+    batch. An output folder that an earlier `follow` left is resumed; any other that is not empty is refused
+    (OutputError).
     """
-    _register(spark)
+    try:
+        from ..source.datasource import KinesisDataSource
+    except ImportError as error:
+        raise NoDataSource(reason=str(error)) from None
+    spark.dataSource.register(KinesisDataSource)
     output = Location(output)
     if (output / "checkpoint").kind() is None:
         check_output(output)
         (output / "totals").make_folder()
 
     def each(df: DataFrame, number: int) -> None:
-        shard_map = read_shard_map()
-        validation = _batch(df, number, shard_map, output, options["stream"], title)
-        on_batch(validation, number)
+        on_batch(_batch(df, number, read_shard_map(), output, options["stream"]), number)
 
     stream = spark.readStream.format("kpl-kinesis").options(**{**options, "policy": "none"}).load()
     writer = stream.writeStream.foreachBatch(each).option("checkpointLocation", f"{output}/checkpoint")
@@ -131,72 +101,63 @@ def follow(
     return writer.trigger(**trigger).start()
 
 
-def _batch(
-    df: DataFrame, number: int, shard_map: ShardMap, output: Location, stream: str, title: str | None
-) -> Validation:
+def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, stream: str) -> Validation:
     """One micro-batch; replaces the files of an earlier attempt."""
     work_folder(output).delete()
     # Each run has its own folder, because tasks of a failed run may still be writing.
     work = work_folder(output) / f"{number}-{uuid4().hex}"
     users = work / "user-records"
     make_folders(work)
-    if not df.mapInArrow(_judge_and_write(shard_map, work, users), WRITTEN).collect():
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        name = part_name(context.partitionId() if context is not None else 0)
+        checked = check(map(_captured, batches), shard_map)
+        rows = judged(checked, shard_map, work, name, Repaired())
+        yield count_batch(write_users(rows, shard_map, users, name))
+
+    if not df.mapInArrow(run, WRITTEN).collect():
         write_users([], shard_map, users, part_name(0))  # a batch without tasks
     tally = gather(work)
     if number:
         tally.merge(_totals(output / f"totals/{number - 1}.json"))
     for name in ("user-records", "findings"):
-        (work / name).sweep()
         target = (output / name).make_folder() / f"batch={number}"
         target.delete()
         (work / name).move_to(target)
+        target.sweep()
     # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
     # batch are made of those of the batch before."
-    _write_totals(output / f"totals/{number}.json", tally)
+    totals = {"version": _TOTALS_VERSION, "tally": json.loads(tally.to_bytes())}
+    (output / f"totals/{number}.json").write(json.dumps(totals).encode())
     (output / f"totals/{number - 2}.json").delete()
     work_folder(output).delete()
-    return _report(tally, shard_map, output, stream, title)
+    return _report(tally, shard_map, output, stream)
 
 
-def _report(
-    tally: Tally, shard_map: ShardMap, output: Location, stream: str, title: str | None
-) -> Validation:
-    report = write_report(
-        output,
-        tally,
-        shard_map,
-        title=title,
-        stream_name=stream,
-        source=f"Kinesis stream {stream}, followed",
-        complete=False,
-    )
-    whole = pa.Table.from_batches([findings_batch(findings_of_the_whole(tally, shard_map))])
-    with (output / "findings-of-the-whole.parquet").whole_file() as out:
-        pq.write_table(whole, out)
+def _report(tally: Tally, shard_map: ShardMap, output: Location, stream: str) -> Validation:
+    source = f"Kinesis stream {stream}, followed"
+    report = write_report(output, tally, shard_map, stream_name=stream, source=source, complete=False)
+    whole = pa.table(findings_batch(findings_of_the_whole(tally, shard_map)))
+    (output / "findings-of-the-whole.parquet").write_table(whole)
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
 
 
-def state(
-    output: str | Location, shard_map: ShardMap, stream: str, title: str | None = None
-) -> Validation | None:
+def state(output: str | Location, shard_map: ShardMap, stream: str) -> Validation | None:
     """The result of all batches so far, from the newest totals; None before the first."""
     output = Location(output)
     names = [file.name.removesuffix(".json") for file in (output / "totals").files()]
     numbers = [int(name) for name in names if name.isdigit()]
     if not numbers:
         return None
-    return _report(_totals(output / f"totals/{max(numbers)}.json"), shard_map, output, stream, title)
-
-
-def _write_totals(file: Location, tally: Tally) -> None:
-    """Write the totals of all batches up to one."""
-    totals = {"version": _TOTALS_VERSION, "tally": json.loads(tally.to_bytes())}
-    file.write(json.dumps(totals).encode())
+    return _report(_totals(output / f"totals/{max(numbers)}.json"), shard_map, output, stream)
 
 
 def _totals(file: Location) -> Tally:
-    """The totals that `_write_totals` wrote. Raises OutputError (other-state)."""
+    """The totals of all batches up to one. Raises OutputError (other-state)."""
     # SPK-92: "Totals that another version of following wrote, or that are damaged, MUST be refused, with what
     # to do instead."
     try:

@@ -48,23 +48,8 @@ with needing_extras("kpl_codec.testing.strategies"):
     from .shards import ReshardHistory, reshard_histories, shard_maps
 
 __all__ = [
-    "DEFECTS",
-    "Aggregate",
-    "DefectiveFrame",
-    "ReshardHistory",
-    "SchemaFrame",
-    "aggregated_records",
-    "broken_schema_frames",
-    "defective_frames",
-    "explicit_hash_keys",
-    "hash_keys",
-    "non_canonical_records",
-    "partition_keys",
-    "plain_data",
-    "reshard_histories",
-    "schema_frames",
-    "shard_maps",
-    "tags",
-    "unframed_data",
-    "user_records",
-]
+    "DEFECTS", "Aggregate", "DefectiveFrame", "ReshardHistory", "SchemaFrame", "aggregated_records",
+    "broken_schema_frames", "defective_frames", "explicit_hash_keys", "hash_keys", "non_canonical_records",
+    "partition_keys", "plain_data", "reshard_histories", "schema_frames", "shard_maps", "tags",
+    "unframed_data", "user_records",
+]  # fmt: skip

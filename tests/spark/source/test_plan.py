@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.spark.source import first_records
+from kpl_codec.spark.source import shard_planner
 from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.offsets import OffsetError, Piece, StreamOffset, batch_pieces
 from kpl_codec.spark.source.planner import Planner
@@ -111,7 +111,7 @@ def test_every_user_record_once_through_splits_and_merges(make_stream: Any) -> N
 def test_a_backlog_is_cut_by_time_and_planned_with_few_reads(
     make_stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_records, "_LOOK_RECORDS", 3)
+    monkeypatch.setattr(shard_planner, "_LOOK_RECORDS", 3)
     stream = make_stream(1)
     for _ in range(20):
         time.sleep(0.2)

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 
 from kpl_codec.errors import KplError
 from kpl_codec.shards.place import TRIM_HORIZON, Place
-from kpl_codec.spark.source import offsets, planner, tasks
-from kpl_codec.spark.source.first_records import FirstRecords
+from kpl_codec.spark.source import access, offsets, planner
 from kpl_codec.spark.source.shard_planner import ShardPlanner
 from kpl_codec.spark.source.task_hints import TaskHints
 
@@ -104,18 +103,17 @@ def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
     def left(original: Any, self: Any, place: Any, limit: int, **named: Any) -> Any:
         return original(self, place, 10_000, **named)
 
-    changed(patch, FirstRecords, "_left", left)
+    changed(patch, ShardPlanner, "_left", left)
 
 
 @defect
 def a_record_that_is_gone_is_not_missed(patch: Patch) -> None:
-    changed(patch, FirstRecords, "report", lambda original, self, place, code, why: code == "trimmed")
-    patch.setattr(tasks.PieceReader, "_report_loss", lambda *_: None)
+    patch.setattr(access.Access, "report_loss", lambda *_: None)
 
 
 @defect
 def a_place_that_was_unread_too_long_is_read_on(patch: Patch) -> None:
-    patch.setattr(FirstRecords, "judge_unread", lambda *_: None)
+    patch.setattr(ShardPlanner, "judge_unread", lambda *_: None)
 
 
 @defect
@@ -130,7 +128,7 @@ def since_is_the_time_of_the_answer_not_of_the_question(patch: Patch) -> None:
         look.asked_at += 24 * 3600 * 1000
         return look
 
-    changed(patch, FirstRecords, "_read", late)
+    changed(patch, ShardPlanner, "_read", late)
 
 
 @defect
@@ -178,7 +176,7 @@ def a_shard_that_was_not_begun_has_no_beginning(patch: Patch) -> None:
 
 @defect
 def a_record_that_is_gone_is_a_shard_that_is_gone(patch: Patch) -> None:
-    patch.setattr(FirstRecords, "_exists", lambda *_: False)
+    patch.setattr(ShardPlanner, "_exists", lambda *_: False)
 
 
 @defect

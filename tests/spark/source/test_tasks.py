@@ -18,8 +18,7 @@ from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.offsets import Piece
 from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.read import KinesisStreamReader
-from kpl_codec.spark.source.side_by_side import side_by_side
-from kpl_codec.spark.source.tasks import PieceReader, shared_out
+from kpl_codec.spark.source.tasks import PieceReader, shared_out, side_by_side
 
 from .model import refusal
 from .support import Stream

@@ -14,7 +14,7 @@ import kpl_codec as kpl
 from kpl_codec.aws import read_stream
 from kpl_codec.errors import EncodeError
 from kpl_codec.spark.source.positions import OptionError
-from kpl_codec.spark.source.write import KinesisWriter, check_columns
+from kpl_codec.spark.source.write import KinesisWriter, check_write
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -59,10 +59,10 @@ def test_columns_are_known_in_any_case(make_stream: Any) -> None:
         return StructType([StructField(name, kinds.get(name.lower(), StringType())) for name in names])
 
     stream = make_stream(1)
-    check_columns(schema("DATA", "partitionkey"))
+    check_write(schema("DATA", "partitionkey"), overwrite=False)
     for names in (("data", "Data"), ("data", "other"), ("partitionKey",)):
         with pytest.raises(OptionError):
-            check_columns(schema(*names))
+            check_write(schema(*names), overwrite=False)
     rows = [{"PARTITIONKEY": f"k{n}", "Data": b"%d" % n} for n in range(5)]
     writer = KinesisWriter(stream.parsed())
     assert writer.write([pa.RecordBatch.from_pylist(rows)]).user_records == 5

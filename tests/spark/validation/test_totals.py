@@ -36,10 +36,10 @@ def test_what_is_not_of_this_version_is_refused(tmp_path: Path, changes: dict[st
     folder.mkdir(exist_ok=True)
     path = folder / "0.json"
     for text in (
-        json.dumps({"version": 1, "tally": {**TALLY, "of a later version": changes}}),
-        json.dumps({"version": 2, "tally": TALLY}),
+        json.dumps({"version": 2, "tally": {**TALLY, "of a later version": changes}}),
+        json.dumps({"version": 1, "tally": TALLY}),
         json.dumps(TALLY),  # as it was before it had a version
-        json.dumps({"version": 1, "tally": {**TALLY, **changes}})[:cut],
+        json.dumps({"version": 2, "tally": {**TALLY, **changes}})[:cut],
     ):
         path.write_text(text)
         try:

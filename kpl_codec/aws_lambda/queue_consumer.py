@@ -1,0 +1,409 @@
+"""What a consumer of a queue does, in threads and on asyncio alike.
+
+    received -> handled -> acknowledged       all its user records were handled
+             -> failed  -> comes again        after a while that grows with each delivery
+             -> gone                          its visibility ended before it was begun: another consumer's
+             -> given back                    not begun when the consumer was stopped
+
+One aggregate is one record of a queue: its user records are acknowledged together. It is written once, as
+coroutines. In threads they never wait (see `kpl_codec.aws.calls.finished`). What differs is in the methods at
+the end, which `queues` and `aio_queues` override.
+Specification: spec/14-queues-and-channels.md.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Literal
+
+from ..adapters.shapes import queue_record
+from ..aws.calls import settled
+from ..aws.queues import (
+    BACKOFF,
+    DEAD_LETTERS,
+    MOST_RECORDS,
+    RECORDS,
+    QueueUnavailable,
+    call,
+    check_client,
+    refusals,
+)
+from ..aws_errors import is_permanent
+from ..backoff import Backoff
+from ..deaggregation.policies import Policy, check_policy, deaggregate
+from ..deaggregation.records import DeaggregatedRecord
+from ..ledger import Kind, Ledger, Row, digest_of, queue_number, runs
+from .batch import AfterFailure, Batch, Call, Poison, Unit, UserRecordFailed, log, opened, settle_poison
+from .queue_options import QUEUE_METRICS, Observe, QueueCounts
+
+#: After how many seconds a record that failed comes again, by its deliveries.
+_AGAIN: Final = Backoff(5.0, 900.0)
+#: Seconds that a handled record waits at most for others that are acknowledged in the same call.
+_LINGER: Final = 1.0
+#: How often an acknowledgement is tried that the service may still take.
+_TRIES: Final = 5
+#: User records of a batch, at most, if ``once`` has to be asked for each: its calls are nested.
+_MOST_NESTED: Final = 16
+
+
+@dataclass(eq=False, slots=True)
+class Received:
+    """One record of an answer, until it is acknowledged or comes again."""
+
+    raw: Mapping[str, Any]
+    batch: Batch
+    until: float
+    last_chance: bool
+    state: Literal["received", "handled", "acknowledged", "failed", "gone"] = "received"
+    tries: int = 0
+    #: Sub-sequence numbers that have no note yet: handled now, and handled before.
+    ran: list[int] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
+
+    @property
+    def receive_count(self) -> int:
+        return int(self.raw.get("ReceiveCount") or 1)
+
+    def entry(self, **more: Any) -> dict[str, Any]:
+        """Its entry in a call."""
+        return {"ReceiptHandle": self.raw["ReceiptHandle"], **more}
+
+
+class QueueConsumer(ABC):
+    """One consumer. ``handle`` and ``once`` are the caller's; ``stop`` is an event. State: ``counts``, and
+    what was received and is not settled yet."""
+
+    def __init__(
+        self,
+        client: Any,
+        queue: str,
+        handle: Callable[[Any], object],
+        once: Callable[[str, Callable[[], Any]], object] | None,
+        stop: Any,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Any],
+        *,
+        batch: int | None = None,
+        after_failure: AfterFailure = "stop",
+        policy: Policy = "strict",
+        on_poison: Callable[[Poison], object] | None = None,
+        poison_after: int = 5,
+        visibility: int = 30,
+        wait: int = 9,
+        limit: int = MOST_RECORDS,
+        dead_letters: bool = False,
+        drain: bool = False,
+        patience: float = 60.0,
+        observe: Observe | None = None,
+        ledger: Ledger | None = None,
+        **opening: Any,
+    ) -> None:
+        check_client(client)
+        unknown = opening.keys() - {"on_drop", "max_decompressed_size", "unframe"}
+        if unknown:
+            why = ": a queue gives no shard, so nothing can be placed" if "shard_map" in unknown else ""
+            raise TypeError(f"no option of a queue's consumer: {', '.join(sorted(unknown))}{why}")
+        check_policy(policy)
+        # LMB-12, as for Lambda
+        if policy == "kcl" and opening.get("on_drop") is None:
+            raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
+        most = _MOST_NESTED if once is not None else 10**9
+        for name, value, least, at_most in (
+            ("batch", 1 if batch is None else batch, 1, most),
+            ("visibility", visibility, 1, 43_200),
+            ("wait", wait, 1, 20),
+            ("limit", limit, 1, MOST_RECORDS),
+            ("poison_after", poison_after, 1, 1000),
+        ):
+            if not least <= value <= at_most:
+                raise ValueError(f"{name} {value}: {least} to {at_most}")
+        self.client, self._queue, self._handle, self._once = client, queue, handle, once
+        self.stop, self._clock, self._sleep = stop, clock, sleep
+        self._calls = DEAD_LETTERS if dead_letters else RECORDS
+        self._size, self._after_failure, self._poison_after = batch, after_failure, poison_after
+        self._opening = partial(deaggregate, policy=policy, **opening)
+        self._on_poison, self._drain, self._patience, self._observe = on_poison, drain, patience, observe
+        self._notes = None if ledger is None else ledger.writer(queue, "handled")
+        self._visibility = {"VisibilityTimeoutSeconds": visibility}
+        self._receive = {"Limit": limit, "WaitTimeSeconds": wait, **self._visibility}
+        #: Seconds between two beats while something is handled.
+        self.beat_seconds = min(_LINGER, visibility / 3)
+        self.counts, self._told = QueueCounts(), QueueCounts()
+        self._taken: list[Received] = []
+        self._handled: deque[Received] = deque()  # to be acknowledged; a thread may append, another take
+        self._lingering_since = 0.0
+
+    async def run(self) -> QueueCounts:
+        """Until ``stop`` is set, or with ``drain`` until an answer is empty."""
+        try:
+            await self._run_until_stopped()
+        finally:
+            if self._notes is not None:
+                self._notes.close()
+        return self.counts
+
+    async def _run_until_stopped(self) -> None:
+        while not self.stop.is_set():
+            # Once ``stop`` is set, no failing call is repeated.
+            answer = await self._call(self._calls.receive, self._receive, sleep=self.wait)
+            records = answer.get("QueueRecords", ())
+            if records:
+                try:
+                    self._take(records)
+                    await self.all_of(self._taken)
+                finally:
+                    await self.acknowledge(all_of_them=True)
+                    await self._give_back()
+            self._tell()
+            if self._drain and not records:
+                break
+
+    async def _call(self, operation: str, arguments: Mapping[str, Any], **how: Any) -> Any:
+        given = {"patience": self._patience, "clock": self._clock, "sleep": self._sleep, **how}
+        return await call(self.client, operation, {"QueueARN": self._queue, **arguments}, **given)
+
+    async def _refused(
+        self, operation: str, records: list[Received], more: Mapping[str, Any], **how: Any
+    ) -> Mapping[str, str]:
+        """Make a call about records. By receipt handle why it was refused."""
+        entries = [received.entry(**more) for received in records]
+        answer = await self._call(operation, {"Entries": entries}, **how)
+        return refusals([entry["ReceiptHandle"] for entry in entries], answer)
+
+    def _take(self, records: list[Mapping[str, Any]]) -> None:
+        until = self._clock() + self._visibility["VisibilityTimeoutSeconds"]
+        hook = None if self._on_poison is None else self._aside
+        self._taken = []
+        for raw in records:
+            batch = Batch(map(self._opened, [raw]), after_failure=self._after_failure, on_poison=hook)
+            received = Received(raw, batch, until, False)
+            received.last_chance = hook is not None and received.receive_count >= self._poison_after
+            self._taken.append(received)
+        self.counts.kinesis_records += len(records)
+
+    def _opened(self, raw: Mapping[str, Any]) -> Unit:
+        return opened(queue_record(raw), raw, self._queue, self._opening)
+
+    def _aside(self, poison: Poison) -> object:
+        assert self._on_poison is not None
+        result = self._on_poison(poison)
+        self.counts.put_aside += 1
+        return result
+
+    # -- one record -----------------------------------------------------------------------------
+
+    async def one(self, received: Received) -> None:
+        """Handle a record, if it may still be begun."""
+        # QUE-9: "After SIGTERM a record that was begun MUST be handled to its end, and every other one given
+        # back at once."
+        if self.stop.is_set():
+            return
+        # QUE-5: "The visibility of a record that waits or is handled MUST be extended before it ends; a
+        # record MUST NOT be begun after that."
+        if self._clock() >= received.until:
+            received.state = "gone"
+            self.counts.gone += 1
+            return
+        for group in self._groups(received):
+            try:
+                await self._claim(group, 0, [], received)
+            except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the records failed
+                received.batch.fail(*group)
+        # QUE-2: "A record MUST be acknowledged when all its user records were handled, and MUST NOT be before
+        # that."
+        if received.batch.first_failed() is None:
+            received.state = "handled"
+            if not self._handled:
+                self._lingering_since = self._clock()
+            self._handled.append(received)
+        else:
+            received.state = "failed"
+            self.counts.failed += 1
+
+    def _groups(self, received: Received) -> Iterator[list[Call]]:
+        """Its user records, as many at a time as ``batch`` allows, in order. On an exception of the handler
+        call `Batch.fail` before the next group is asked for."""
+        # QUE-7: "The user records of an aggregate MUST be handled in their order, one group after the other."
+        size = 1 if received.last_chance else self._size or 1
+        group: list[Call] = []
+        for item in received.batch.calls():
+            if item is None or not received.batch.may_start(item):
+                continue
+            group.append(item)
+            if len(group) == size:
+                yield group
+                group = []
+        if group:
+            yield group
+
+    async def _claim(
+        self, group: list[Call], at: int, todo: list[DeaggregatedRecord], received: Received
+    ) -> None:
+        """Handle what of the group was not handled before, within a call of ``once`` for each."""
+        if self._once is None:
+            todo = [item.record for item in group]
+        if self._once is None or at == len(group):
+            if todo:
+                await self._run(group[-1].record, todo, received)
+            return
+        first = len(todo)
+
+        def claimed() -> Any:
+            todo.append(group[at].record)
+            return self.nested(self._claim(group, at + 1, todo, received))
+
+        await self.result(self._once(group[at].key, claimed))
+        if len(todo) == first:
+            self.counts.skipped += 1
+            received.skipped.append(group[at].record.sub_sequence_number)
+            await self._claim(group, at + 1, todo, received)
+
+    async def _run(
+        self, last: DeaggregatedRecord, todo: list[DeaggregatedRecord], received: Received
+    ) -> None:
+        try:
+            await self.result(self._handle(todo[0] if self._size is None else todo))
+            self.counts.user_records += len(todo)
+            received.ran += [record.sub_sequence_number for record in todo]
+        except Exception as error:
+            # QUE-8: "A user record that fails in delivery number poison_after or a later one MUST be given to
+            # the poison hook, by itself; if that takes it, it counts as handled."
+            if not received.last_chance:
+                raise
+            failed = UserRecordFailed(
+                record_id=last.record_id,
+                sub_sequence_number=last.sub_sequence_number,
+                receive_count=received.receive_count,
+                reason=type(error).__name__,
+            )
+            failed.__cause__ = error
+            poison = Poison(failed, queue_record(received.raw), received.raw, self._queue, last)
+            if not settle_poison(poison, self._aside):
+                raise
+
+    # -- meanwhile ------------------------------------------------------------------------------
+
+    async def beat(self) -> None:
+        """Extend and acknowledge what is due. What fails is tried again at the next beat."""
+        now, seconds = self._clock(), self._visibility["VisibilityTimeoutSeconds"]
+        kept = [received for received in self._taken if received.state in ("received", "handled")]
+        try:
+            if any(received.until <= now + seconds * 2 / 3 for received in kept):
+                refused = await self._refused(
+                    self._calls.update_visibility, kept, self._visibility, patience=0
+                )
+                for received in kept:
+                    if received.raw["ReceiptHandle"] not in refused:
+                        received.until = now + seconds
+            await self.acknowledge(patience=0)
+        except QueueUnavailable as error:
+            log("%s", error)
+
+    async def acknowledge(self, *, all_of_them: bool = False, **how: Any) -> None:
+        """Acknowledge what was handled, if it is time; ``all_of_them`` in any case."""
+        failures = 0
+        while self._handled and (
+            all_of_them
+            or len(self._handled) >= MOST_RECORDS
+            or self._clock() - self._lingering_since >= _LINGER
+        ):
+            chosen = [self._handled.popleft() for _ in range(min(len(self._handled), MOST_RECORDS))]
+            try:
+                self._note(chosen)
+                refused = await self._refused(self._calls.acknowledge, chosen, {}, **how)
+            except BaseException:
+                self._handled.extend(chosen)
+                raise
+            again = [
+                received
+                for received in chosen
+                if not self._acknowledged(received, refused.get(received.raw["ReceiptHandle"]))
+            ]
+            self._handled.extend(again)
+            if again:
+                if not all_of_them:
+                    return
+                await settled(self._sleep(BACKOFF.seconds(failures)))
+                failures += 1
+
+    def _note(self, records: list[Received]) -> None:
+        """Give the ledger what was handled."""
+        # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
+        if self._notes is None:
+            return
+        rows, now = list[Row](), int(time.time() * 1000)
+        for received in records:
+            record = queue_record(received.raw)
+            number = queue_number(record.record_id or "")
+            digest = digest_of(record.partition_key or "", record.data)
+            noted: tuple[tuple[Kind, list[int]], ...] = (
+                ("handled", received.ran),
+                ("before", received.skipped),
+            )
+            for kind, subs in noted:
+                rows += runs(kind, [("", number, sub) for sub in sorted(subs)], now, digest)
+        if rows:
+            self._notes.note(rows)
+        for received in records:
+            received.ran, received.skipped = [], []
+
+    def _acknowledged(self, received: Received, code: str | None) -> bool:
+        """Whether that is settled: otherwise the service may still take the acknowledgement."""
+        received.tries += 1
+        if code is None:
+            received.state = "acknowledged"
+            self.counts.acknowledged += 1
+            return True
+        # QUE-4: "An acknowledgement that failed MUST be tried again where that can help, and counted where it
+        # cannot: the record comes again."
+        if not (is_permanent(code) or received.tries >= _TRIES):
+            return False
+        received.state = "gone"
+        self.counts.not_acknowledged += 1
+        log("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
+        return True
+
+    async def _give_back(self) -> None:
+        """Say when those come again that failed, or were not begun; all of the answer is forgotten."""
+        self._note(self._taken)
+        entries = []
+        for received in self._taken:
+            if received.state == "failed":
+                seconds = int(_AGAIN.seconds(received.receive_count - 1))
+                entries.append(received.entry(VisibilityTimeoutSeconds=seconds))
+            elif received.state == "received":
+                self.counts.given_back += 1
+                entries.append(received.entry(VisibilityTimeoutSeconds=0))
+        self._taken = []
+        if entries:  # (What is refused here comes again as well, when its visibility ends.)
+            await self._call(self._calls.update_visibility, {"Entries": entries})
+
+    def _tell(self) -> None:
+        for name in QUEUE_METRICS if self._observe is not None else ():
+            added = getattr(self.counts, name) - getattr(self._told, name)
+            if added and self._observe is not None:
+                self._observe(name, added, {"QueueARN": self._queue})
+        self._told = replace(self.counts)
+
+    # -- what differs ---------------------------------------------------------------------------
+
+    @abstractmethod
+    async def result(self, made: object) -> None:
+        """Take what a handler or ``once`` has returned. Raises TypeError for what must not be."""
+
+    @abstractmethod
+    def nested(self, steps: Coroutine[Any, Any, None]) -> Any:
+        """What the call that ``once`` is given returns."""
+
+    @abstractmethod
+    async def all_of(self, records: list[Received]) -> None:
+        """`one` for each, and meanwhile `beat` every ``beat_seconds``."""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> Any:
+        """Sleep, but until ``stop`` is set. Gives whether it is; on asyncio an awaitable of that."""
