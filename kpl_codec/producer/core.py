@@ -124,7 +124,6 @@ class ProducerCore:
             self._queue_closed()
 
     def drop(self, pending: Pending, now: float) -> None:
-        """Take a user record for which there is no room: it ends at once, as dropped."""
         self._count(pending, now)
         self._meter.accepted(now)
         self._meter.failed("dropped")
@@ -137,7 +136,6 @@ class ProducerCore:
         self.outstanding_bytes += pending.size
 
     def flush(self) -> None:
-        """Send everything accepted so far, retries included, without waiting for more."""
         self._placer.flush(self.accepted + 1)
         self._queue_closed()
 
@@ -174,7 +172,6 @@ class ProducerCore:
             yield outgoing.records
 
     def _flying(self) -> Iterator[Outgoing]:
-        """The Kinesis records of calls under way."""
         return chain.from_iterable(self._in_flight.values())
 
     # -- into a Kinesis record ----------------------------------------------------------------
@@ -310,7 +307,6 @@ class ProducerCore:
             self._answered(landed, [entry] * len(landed), now)
 
     def _landed(self, request: PutRecordsRequest, now: float) -> list[Outgoing]:
-        """The Kinesis records in flight with ``request``; none if they were given up."""
         landed = self._in_flight.pop(request.number, [])
         if landed:
             self._meter.observe("RequestTime", (now - landed[0].sent_at) * 1000, {})
@@ -332,7 +328,6 @@ class ProducerCore:
         return self._ended(outgoing, attempt, now)
 
     def _ended(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
-        """An attempt has its outcome; returns the user records to place again."""
         if self.rows is not None:
             self.rows.note(outgoing, attempt)
         if attempt.outcome == "delivered":
