@@ -65,6 +65,7 @@ class AsyncProducer(ProducerBase):
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._ran_at = float("-inf")  # when the event loop was last seen to run
+        self._rests_until = float("-inf")
         self._calls: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> AsyncProducer:
@@ -134,6 +135,8 @@ class AsyncProducer(ProducerBase):
                 self._blocked -= 1
         elif pending.accepted_at >= self._ran_at + _LONGEST_RUN:
             # PRD-46: "With asyncio put lets the event loop run at least every millisecond"
+            if pending.accepted_at >= self._rests_until:
+                self._schedule()
             await asyncio.sleep(0)
             self._ran_at = self._clock()
         return future
@@ -200,8 +203,19 @@ class AsyncProducer(ProducerBase):
             return
         if not owner.turn(self._make):
             owner.finish()
-        elif (wait := owner.wait()) < float("inf"):
-            self._timer = owner.loop.call_later(wait, self._schedule)
+        else:
+            rest = owner.rest()
+            self._rests_until = self._ran_at + rest
+            self._timer = owner.loop.call_later(rest, self._look)
+
+    def _look(self) -> None:
+        """It has rested: is there something to do?"""
+        wait = self._owner.wait()
+        self._letters.awake = wait <= 0
+        if wait <= 0:
+            self._schedule()
+        elif wait < float("inf"):
+            self._timer = self._owner.loop.call_later(wait, self._schedule)
 
     def _make(self, request: PutRecordsRequest | Request) -> None:
         task = self._owner.loop.create_task(self._call(request))

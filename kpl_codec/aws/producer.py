@@ -122,6 +122,7 @@ class Producer(ProducerBase):
                 self._ensure_running()
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
             if len(letters.inbox) >= CROWD and not driving.here:
+                self._wake()
                 letters.news.wait_for(lambda: len(letters.inbox) < CROWD, LONGEST_WAIT)
         return future
 
