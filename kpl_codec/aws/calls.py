@@ -55,7 +55,6 @@ def failure_of(error: Exception) -> Failure:
 
 
 def stream_argument(stream: str) -> dict[str, str]:
-    """The argument of a call for a stream's name or ARN. Raises StreamNameError."""
     return stream_of(stream).argument
 
 
@@ -71,7 +70,6 @@ def stream_for(client: Any, stream: str) -> Stream:
 
 
 def send(client: KinesisClient, request: Request) -> Any:
-    """Make a call of the shard map: its answer (boto3), or an awaitable of it (aiobotocore)."""
     if request.operation == "ListShards":
         return client.list_shards(**request.arguments)
     return client.describe_stream_summary(**request.arguments)

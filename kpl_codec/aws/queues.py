@@ -53,7 +53,6 @@ class QueueUnavailable(KplError):
     codes = ("no-such-queue", "UnknownQueueState")
 
     def describe(self) -> str:
-        """What failed, and what to check."""
         check = what_to_check(self.code)
         return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
 
@@ -96,7 +95,6 @@ def check_client(client: Any) -> None:
 
 
 def incomplete(operation: str, answer: Mapping[str, Any]) -> Failure | None:
-    """What an answer lacks, as a failure of the call."""
     # QUE-11: "An answer that was cut short MUST be taken for a call that failed."
     needed = ["QueueRecords"] if operation.startswith("receive") else ["Successful", "Failed"]
     missing = [name for name in needed if name not in answer]
@@ -196,7 +194,6 @@ def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[
 
 
 def _calls_of(handles: list[str]) -> Iterator[list[str]]:
-    """The handles of one call after the other."""
     for at in range(0, len(handles), MOST_RECORDS):
         yield handles[at : at + MOST_RECORDS]
 

@@ -73,7 +73,6 @@ class StreamConsumers:
         return str(found["ConsumerDescription"]["ConsumerStatus"]) if found else None
 
     def deregister(self, consumer_arn: str) -> None:
-        """Deregister a consumer; nothing where there is none."""
         self._call("deregister_stream_consumer", ConsumerARN=consumer_arn)
 
     def _stream_arn(self, stream: str) -> str:
@@ -109,7 +108,6 @@ class StreamConsumers:
 
 
 def not_active(consumer: str, reason: str, *, permanent: bool = True) -> StreamUnavailable:
-    """The error for a consumer that cannot read."""
     return StreamUnavailable(
         stream=consumer,
         operation="describe_stream_consumer",

@@ -183,7 +183,6 @@ class SubscriptionCursor(ShardCursor):
         self._events = iter(self._stream_of_events)
 
     def _receive(self) -> ShardEvent | None:
-        """The next event, None where the stream of events ends."""
         try:
             found = next(self._events, None)
             if found is None:
