@@ -306,11 +306,7 @@ def audit(
 def _copies(folders: Iterable[str]) -> Iterable[tuple[Name, Name]]:
     """Originals and copies, by the logs of `kpl-codec repair`. Raises InputError."""
     for folder in folders:
-        for file in (Location(folder) / "repair/log").files():
-            if file.name.endswith(".jsonl"):
-                for (shard_id, number, sub), new in read_copies(file):
-                    if shard_id is not None and number is not None:
-                        yield (shard_id, number, sub), new
+        yield from read_copies(Location(folder) / "repair/log")
 
 
 def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
