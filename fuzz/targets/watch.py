@@ -9,12 +9,13 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections import Counter
 from typing import Any
 
 from kpl_codec.aws.watch_state import StateTable
 from kpl_codec.shards.live_shard_map import Failure
 from kpl_codec.watch import Call, Kept, KeptStateError, LastHour, Watch, WatchFinding
-from kpl_codec.watch.minutes import Losses, Minute, OpenFinding, Wrong
+from kpl_codec.watch.minutes import Minute, OpenFinding, Wrong
 from tests.watch.model import START, ModelStream, open_map, run
 
 from .answers import READ, parsed, read_answers
@@ -136,7 +137,7 @@ def _state() -> dict[str, Any]:
 
 def _kept_seeds() -> list[bytes]:
     state = _state()
-    minute = Minute(1, 2, 3, 0, 5, 6, 7, losses={Wrong("stray"): Losses(1, 1, 1, 0)})
+    minute = Minute(1, 2, 3, 0, 5, 6, 7, losses=Counter({(Wrong("stray"), 9): 1}))
     finding = OpenFinding(START, START, 1, 1, None, "5", "detail")
     minutes = {"shardId-000000000000": {int(START // 60): minute}}
     other = Kept(START, {}, frozenset(["shardId-1"]), minutes, {(None, Wrong("hot-key")): finding})

@@ -5,14 +5,11 @@
         else: ...                          # found.value, found.offset, found.line
 
 White space, commas, byte order marks and the record separator 0x1E (RFC 7464) may stand between documents.
-A document that cannot be read becomes a Defect and does not hide the next one. Reading goes on at the next
-*start*: a ``{`` or ``[`` at the beginning of a line or after 0x1E. If a broken document contains several
-starts, each complete value at one of them becomes a document.
-
-A document of more than ``max_size`` characters is a defect, but of a list each item becomes a document.
-
-Time is linear for every input: each byte is decoded a limited number of times. Memory is a few times the
-largest document, or ``max_size``.
+After a document that cannot be read, a Defect, reading goes on at the next *start*: a ``{`` or ``[`` at the
+beginning of a line or after 0x1E. If a broken document contains several starts, each complete value at one of
+them becomes a document. A document of more than ``max_size`` characters is a defect, but of a list each item
+becomes a document. Time is linear for every input. Memory is a few times the largest document, or
+``max_size``.
 Specification: spec/06-lambda.md, CAP-10 to CAP-12.
 """
 
@@ -71,10 +68,7 @@ class Defect(NamedTuple):
 
 
 def json_documents(
-    source: str | Iterable[bytes],
-    *,
-    offset: int = 0,
-    max_size: int = MAX_SIZE,
+    source: str | Iterable[bytes], *, offset: int = 0, max_size: int = MAX_SIZE
 ) -> Iterator[Document | Defect]:
     """The documents and defects of ``source`` in order, lazily.
 

@@ -1,5 +1,4 @@
-"""Reads captured events and answers into KinesisRecords. Recognises the shapes of `shapes`, or takes the
-given one.
+"""Reads captured events and answers into KinesisRecords.
 
 Records may come alone, in their event or answer, in lists, iterators and pages of those, and as JSON text,
 one document or many. Shapes may be mixed; order is kept; nothing is read ahead.
@@ -16,14 +15,8 @@ from ..format.records import KinesisRecord
 from .shapes import READERS, Shape, shape_of
 
 _KCL_ACTIONS = (
-    "initialize",
-    "leaseLost",
-    "shardEnded",
-    "shutdown",
-    "shutdownRequested",
-    "checkpoint",
-    "status",
-)
+    "initialize", "leaseLost", "shardEnded", "shutdown", "shutdownRequested", "checkpoint", "status"
+)  # fmt: skip
 _IDENTITIES = (
     ("sequenceNumber", "sequence_number"),
     ("SequenceNumber", "sequence_number"),

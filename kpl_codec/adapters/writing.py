@@ -1,8 +1,7 @@
 """Writes KinesisRecords as events and answers, to make or replay a capture, or to try a handler.
 
-Reading the result gives the same records. A value that the shape cannot hold raises CaptureError with code
-not-representable; a value that the shape needs and the record lacks, with missing-field. A GetRecords answer
-is of one shard, so all its records must be.
+Reading the result gives the same records. A value that the shape cannot hold raises CaptureError
+(not-representable), and one that it needs and the record lacks (missing-field).
 Specification: spec/06-lambda.md, CAP-8, CAP-9.
 """
 
@@ -98,10 +97,8 @@ def _delivered(record: KinesisRecord, at: str, record_id: str) -> dict[str, Any]
 
 
 def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> dict[str, Any]:
-    """A GetRecords answer as boto3 gives it; ``dump``: as ``aws kinesis get-records`` prints it.
-
-    Raises CaptureError.
-    """
+    """A GetRecords answer, which is of one shard, as boto3 gives it; ``dump``: as ``aws kinesis get-records``
+    prints it. Raises CaptureError."""
     rows = []
     shard_ids = set()
     for at, record in _placed(records, "Records"):

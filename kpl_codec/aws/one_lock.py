@@ -1,8 +1,5 @@
 """The one lock of all thread producers of the process. It knows its owner: nothing here waits for itself.
 
-    with locked("flush"):     # WouldDeadlock, if this thread has it already
-        ...
-
 A signal handler may interrupt its thread where it holds the lock. The lock is never held while anything else
 is called or waited for, so there is no other way to meet it again.
 """

@@ -104,7 +104,9 @@ class ProducerBase:
         pending.accepted_at = self._clock()
         # Ctrl-C may come between any two of these lines: the driver looks after it has been woken, and counts
         # again.
-        self._wake()
+        if not letters.awake:
+            self._wake()
+            letters.awake = True
         letters.records += 1
         letters.bytes += size
         letters.inbox.append(pending)

@@ -27,6 +27,8 @@ from .undelivered import SLOW, OnUndelivered, Undelivered
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
 LONGEST_WAIT: Final = 0.01
+#: Seconds after a turn until the driver looks for puts again: many then take one turn.
+_REST: Final = 0.005
 
 
 class Flush:
@@ -83,7 +85,7 @@ class Letters:
 
     ``space`` and ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: of
     outstanding user records, ``dropped`` of them without room: their size is 0. ``unread``: news besides puts
-    and flushes.
+    and flushes. ``awake``: the driver looks for puts soon, and needs not be woken for them.
     """
 
     def __init__(self, new_bell: Callable[[], Any]) -> None:
@@ -92,7 +94,7 @@ class Letters:
         self.records = self.bytes = self.dropped = 0
         self.flushes: list[Flush] = []
         self.refresh_wanted = True  # the first map
-        self.unread = self.closing = self.finished = False
+        self.unread = self.closing = self.finished = self.awake = False
         self.give_up_at: float | None = None
         self.broken: BaseException | None = None
 
@@ -195,6 +197,10 @@ class Owner:
         if letters.records != len(self.unresolved):  # see decide
             return 0.0
         return max(0.0, self._due_at - self.clock())
+
+    def rest(self) -> float:
+        """Seconds after a turn for which puts can wait."""
+        return min(_REST, self.core.config.buffering_seconds / 10, max(0.0, self._due_at - self.clock()))
 
     def turn(self, make: Callable[[PutRecordsRequest | Request], object]) -> bool:
         """Take puts and answers, ``make`` calls, give results. False: the producer is closed and nothing is

@@ -6,11 +6,10 @@
     def lambda_handler(event, context):
         return process_user_records(event, handle, shard_map=maps)
 
-The function's role needs, on the stream: ``kinesis:ListShards``, and ``kinesis:DescribeStreamSummary``
-to recognise streams that distribute records AUTO (without it they are judged as if keys counted; the role of
-the event source mapping has both). A function that cannot reach the Kinesis endpoint (a VPC without NAT or
-endpoint) gets no map: placements are None, and `ShardMapCache.error` says why. By default botocore would wait
-five times 60 s there: give it the settings above.
+The function's role needs ``kinesis:ListShards`` on the stream, and ``kinesis:DescribeStreamSummary`` to
+recognise streams that distribute records AUTO (else they are judged as if keys counted). A function that
+cannot reach Kinesis gets no map: placements are None, and `ShardMapCache.error` says why. By default botocore
+would wait five times 60 s there: give it the settings above.
 """
 
 from __future__ import annotations

@@ -12,13 +12,11 @@ As a function of its own, `lambda_handler` looks at one slot of every shard in e
 --print function`` prints a CloudFormation template with its role.
 
     KPL_STATE_TABLE   between two runs
-    not set           Nothing is kept; a hash of the time selects the slot. Therefore a finding is reported in
-                      every run that sees it, and never as over; an estimate is for one period; a new shard is
-                      recognized only by its age; a period that no run looked at is not counted; and a stream
-                      that is deleted and created again between two runs is not noticed.
-    a DynamoDB table  The table keeps open findings, the last hour's minutes and how far each shard was read;
-                      none of the above applies. A duplicate is still found only within one run, and a hot key
-                      only if one run sees enough user records.
+    not set           Nothing is kept. A finding is reported in every run that sees it, and never as over; an
+                      estimate is for one period; a new shard is recognized only by its age; a stream that is
+                      made anew between two runs is not noticed.
+    a DynamoDB table  It keeps open findings, the last hour's minutes and how far each shard was read. A
+                      duplicate, or a hot key, is still found only within one run.
 
 Both write findings and metrics (CloudWatch's embedded metric format) as JSON lines to the function's log.
 """
@@ -30,16 +28,17 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from ..adapters.reading import captured
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
-from ..watch import LastHour, Look, Watch, WatchFinding
-from ..watch.measures import Emf, Every, Measure, measures_of_records
+from ..watch import LastHour, Look, WatchFinding
+from ..watch.measures import Emf, Every, measures, measures_of_records
 from .batch import log_exception
-from .events import ShardMaps, stream_of
+from .events import stream_of
+from .shard_map_cache import ShardMapCache
 
 __all__ = ["ConsumerWatch", "lambda_handler"]
 
@@ -64,7 +63,7 @@ class ConsumerWatch:
 
     def __init__(
         self,
-        shard_map: ShardMaps | None = None,
+        shard_map: ShardMapCache | None = None,
         *,
         late: float | None = 60.0,
         names: bool = False,
@@ -131,45 +130,15 @@ def _dynamodb() -> Any:
     return dynamodb_client()
 
 
-class _State:
-    """Loads and saves what is kept, and never raises. ``outcome``: "off", "new", "resumed", or what failed,
-    for example "not loaded: AccessDeniedException"."""
-
-    def __init__(self, table: str | None, stream: str) -> None:
-        self._table: Any = None
-        self.outcome = "off"
-        if table:
-            from ..aws.watch_state import StateTable
-
-            self._table = StateTable(_dynamodb(), table, stream)
-
-    def load(self, watch: Watch) -> None:
-        if self._table is None:
-            return
-        # WCH-30: "A state that cannot be loaded or saved MUST NOT fail a run, and the run's answer MUST say
-        # so."
-        try:
-            kept = self._table.load(time.time())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the stream is looked at
-            self._failed("not loaded", error)
-            return
-        self.outcome = "new" if kept is None else "resumed"
-        if kept is not None:
-            watch.resume(kept)
-
-    def save(self, watch: Watch, now: float) -> None:
-        if self._table is None:
-            return
-        try:
-            self._table.save(watch.keep(now))
-        except Exception as error:  # noqa: BLE001
-            self._failed("not saved", error)
-
-    def _failed(self, what: str, error: Exception) -> None:
-        response = getattr(error, "response", {})
-        code = response.get("Error", {}).get("Code") or type(error).__name__
-        self.outcome = f"{what}: {code}"
-        log_exception(f"the watch's state was {what}")
+def _tried(what: str, call: Callable[[], Any]) -> tuple[Any, str | None]:
+    """What ``call`` gives, or None and why the state was not loaded or saved. Never raises."""
+    # WCH-30: "A state that cannot be loaded or saved MUST NOT fail a run, and the run's answer MUST say so."
+    try:
+        return call(), None
+    except Exception as error:  # noqa: BLE001 - whatever it is, the stream is looked at
+        log_exception(f"the watch's state was not {what}")
+        code = getattr(error, "response", {}).get("Error", {}).get("Code") or type(error).__name__
+        return None, f"not {what}: {code}"
 
 
 def _number(name: str, default: float) -> float:
@@ -193,38 +162,39 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     StreamUnavailable if the stream's shards cannot be listed, ValueError for a setting that makes no sense.
     """
     from ..aws.watch import StreamWatcher
+    from ..aws.watch_state import StateTable
     from ..watch import Limits
 
     stream = os.environ["KPL_STREAM"]
     share, period, calls = _number("KPL_SHARE", 0.05), _number("KPL_PERIOD", 60), _number("KPL_MAX_CALLS", 20)
-    last: list[Measure] = []
-
-    def keep(measured: list[Measure], now: float) -> None:
-        last[:] = measured
-
     watcher = StreamWatcher(
         _client(),
         stream,
         on_finding=lambda finding: _write(finding.to_json()),
-        on_measures=keep,
         share=share,
         period=period,
         since=period if share >= 1 else 0.0,
         names=os.environ.get("KPL_NAMES") == "yes",
         limits=Limits(calls=calls),
     )
-    state = _State(os.environ.get("KPL_STATE_TABLE"), stream)
-    state.load(watcher.watch)
+    name, table, state = os.environ.get("KPL_STATE_TABLE"), None, "off"
+    if name:
+        table = StateTable(_dynamodb(), name, stream)
+        kept, failed = _tried("loaded", partial(table.load, time.time()))
+        state = failed or ("new" if kept is None else "resumed")
+        if kept is not None:
+            watcher.watch.resume(kept)
     watcher.run(max(1.0, (context.get_remaining_time_in_millis() - _RESERVE) / 1000), once=True)
     now = time.time()
-    state.save(watcher.watch, now)
-    for line in Emf(watcher.watch.last_hour.stream).lines(last, now):
+    if table is not None:
+        state = _tried("saved", partial(table.save, watcher.watch.keep(now)))[1] or state
+    for line in Emf(watcher.watch.last_hour.stream).lines(measures(watcher.watch, now), now):
         _write(line)
     measured = watcher.watch.measured
     return {
         "openShards": len(watcher.watch.shards),
         "looks": measured.looks,
         "calls": sum(measured.calls.values()),
-        "state": state.outcome,
+        "state": state,
         "lostUserRecords": watcher.watch.last_hour.lost()._asdict(),
     }

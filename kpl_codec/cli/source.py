@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..aws_errors import what_to_check
 from ..errors import HashKeyError, KplError
 from ..format.hash_keys import parse_hash_key, partition_key_hash
+from ..format.records import KinesisRecord
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard import Distribution
@@ -167,6 +168,24 @@ def _each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]
 
 
 # -- files ----------------------------------------------------------------------------------------
+
+
+class Captured(NamedTuple):
+    """A Kinesis record and its stream."""
+
+    stream: str | None
+    record: KinesisRecord
+
+
+class Unreadable(NamedTuple):
+    """Something in a file that is not a Kinesis record. ``place``: file and line, byte or row."""
+
+    code: str
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.code}" + (f": {self.text}" if self.text else "")
 
 
 def location_of(path: str) -> Location:

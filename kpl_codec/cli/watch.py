@@ -158,6 +158,10 @@ def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
 def _outlets(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Outlet]:
     """What the arguments ask for."""
     name = watcher.watch.last_hour.stream
+    if args.page is not None:
+        from ..outlets.page import PageServer
+
+        yield PageServer(watcher.watch, *args.page)
     yield Terminal(watcher, json=args.json)
     if args.webhook:
         from ..outlets.webhook import Webhook
@@ -171,10 +175,6 @@ def _outlets(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Outle
         from ..outlets.emf import EmfLines
 
         yield EmfLines(name)
-    if args.page is not None:
-        from ..outlets.page import PageServer
-
-        yield PageServer(watcher.watch, *args.page)
 
 
 @contextmanager

@@ -1,9 +1,4 @@
-"""Every kind of finding, and one finding with its evidence: a place (file, shard, sequence number, byte),
-never record data.
-
-A finding has the name of its kind; title, meaning and what to do are the kind's. ``kind_of`` accepts unlisted
-names, too, so a finding of a new kind is never left out.
-"""
+"""Every kind of finding, and one finding with its evidence: a place, never record data."""
 
 from __future__ import annotations
 
@@ -26,7 +21,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of that name. An unlisted name gets a general text and keeps its name."""
+    """The kind of that name. An unlisted name gets a general text, so that no finding is left out."""
     known = KINDS.get(name)
     if known is not None:
         return known

@@ -8,12 +8,12 @@ Specification: spec/02-hash-keys.md, KEY-1 to KEY-7.
 from __future__ import annotations
 
 import codecs
-import hashlib
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import HashKeyError
 from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
+from .md5 import md5
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,7 +29,7 @@ __all__ = [
 _CANONICAL = re.compile(r"(?:0|[1-9][0-9]{0,38})\Z")
 # What Java's BigInteger(String) reads: one optional ASCII sign, then decimal digits of any script
 # in the basic plane (it looks at UTF-16 units, so no digit beyond U+FFFF).
-_BIG_INTEGER = re.compile(r"[+-]?(?:(?![\U00010000-\U0010FFFF])\d)+\Z")
+_BIG_INTEGER = r"[+-]?(?:(?![\U00010000-\U0010FFFF])\d)+\Z"  # compiled at its first use
 
 
 def partition_key_hash(partition_key: str) -> int:
@@ -43,7 +43,7 @@ def partition_key_hash(partition_key: str) -> int:
         raise HashKeyError(reason="the partition key has no UTF-8 form") from None
     # KEY-2: "The hash key of a partition key MUST be the MD5 digest of its UTF-8 bytes, read as an
     # unsigned big-endian integer."
-    return int.from_bytes(hashlib.md5(encoded, usedforsecurity=False).digest(), "big")
+    return int.from_bytes(md5(encoded), "big")
 
 
 def java_integer(text: str) -> int | None:
@@ -51,7 +51,7 @@ def java_integer(text: str) -> int | None:
     digits, which Python refuses to read, a number just outside the hash key space."""
     if len(text) <= 39 and text.isascii() and text.isdigit():
         return int(text)  # nearly always
-    if not _BIG_INTEGER.match(text):
+    if not re.match(_BIG_INTEGER, text):
         return None
     digits = "".join(str(int(digit)) for digit in text.lstrip("+-")).lstrip("0")
     value = int(digits or "0") if len(digits) < 40 else MAX_HASH_KEY + 1

@@ -1,7 +1,4 @@
-"""How shards, hash keys and numbers are written for people: short, the same everywhere, and harmless.
-
-Used by the terminal, the pictures and the report's page. Nothing here knows where the text goes.
-"""
+"""How shards, hash keys and numbers are written for people: short, the same everywhere, and harmless."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069
 
 
 def safe(text: object) -> str:
-    """``text`` without the characters that can rewrite a terminal or turn a line around.
-
-    For every text that comes from outside: keys, file names, shard ids. Each such character becomes U+FFFD.
-    """
+    """``text`` with U+FFFD for what can rewrite a terminal or turn a line around: for all from outside."""
     return _UNSAFE.sub("\ufffd", str(text))
 
 

@@ -78,8 +78,6 @@ class Placer:
             self.partitioner.appended(pending.size, may_switch=outgoing.closed)
         return outgoing
 
-    # -- the shard ------------------------------------------------------------------------------
-
     @property
     def _ignores_keys(self) -> bool:
         return self._live.known.shards.distribution == "AUTO"
@@ -136,8 +134,6 @@ class Placer:
             hash_key = shard.hash_key_range.starting_hash_key
             start = self._starts[shard_id] = hash_key, str(hash_key)
         return start
-
-    # -- what is due ----------------------------------------------------------------------------
 
     def timer(self) -> float | None:
         """When `close_due` or `take_waiting` is due; None for never."""

@@ -182,8 +182,6 @@ class SendQueue:
             del self._lanes[shard]
         return gone
 
-    # -- time to live -----------------------------------------------------------------------------
-
     def expires_at(self) -> float | None:
         """When `take_expired` may find something; None for never."""
         return self._expires_from + self._expiry_step if self._expires_from < float("inf") else None

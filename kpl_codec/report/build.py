@@ -17,7 +17,6 @@ from .model import (
     CauseCount,
     KclLoss,
     KindCount,
-    Landing,
     Rate,
     RateCell,
     Report,
@@ -30,7 +29,6 @@ from .whole import findings_of_the_whole, skew
 #: Limits that keep the page usable.
 MAX_SHOWN_SHARDS = 1000
 MAX_SHOWN_FINDINGS = 3000
-MAX_SHOWN_LANDINGS = 500
 MAX_SHOWN_INPUTS = 50
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -57,12 +55,10 @@ def build_report(
         tally.add_finding(finding)
     shards = _shard_facts(tally, loads, shard_map)
     most_telling = {shard.shard_id for shard in worst_first(shards)[:MAX_SHOWN_SHARDS]}
-    landings = sorted(loads.landings, key=_landing_order)
     kinds, shown = _shown_findings(tally)
     omitted = {
         "findings": sum(count.findings for count in kinds) - len(shown),
         "shards": len(shards) - MAX_SHOWN_SHARDS,
-        "landings": len(landings) - MAX_SHOWN_LANDINGS,
         "inputs": len(about.inputs) - MAX_SHOWN_INPUTS,
     }
     losses = [KclLoss(reason, *counts) for reason, counts in tally.losses.items()]
@@ -80,7 +76,6 @@ def build_report(
         kcl_losses=tuple(sorted(losses, key=lambda loss: (-loss.user_records, loss.reason))),
         causes=tuple(sorted(causes, key=lambda count: (-count.user_records, count.cause))),
         shards=tuple(shard for shard in shards if shard.shard_id in most_telling),
-        landings=tuple(landings[:MAX_SHOWN_LANDINGS]),
         rate=_rate(tally),
         key_space=tuple((*tally.slots.get(slot, (0, 0)),) for slot in range(SLOTS)),
         skew=skew(loads, shard_map),
@@ -153,11 +148,6 @@ def _rate(tally: Tally) -> Rate:
     first = _time(min((shard[2] for shard in arrivals), default=None))
     last = _time(max((shard[3] for shard in arrivals), default=None))
     return Rate(tally.bucket_seconds, tuple(cells), first, last)
-
-
-def _landing_order(at: Landing) -> tuple[object, ...]:
-    pair = at.shard_id or "", at.expected_shard_id or ""
-    return at.verdict == "expected", -at.user_records, *pair, at.verdict
 
 
 def _shown_findings(tally: Tally) -> tuple[tuple[KindCount, ...], tuple[Finding, ...]]:

@@ -1,8 +1,5 @@
-"""Charts of the page, as inline SVG: bars, the rate over time, the key space.
-
-Colours come from the style sheet (classes), so that they fit light and dark mode. A pattern, a text or the
-table beside it always says the same as a colour.
-"""
+"""Charts of the page, as inline SVG: bars, the rate over time, the key space. Colours come from the style
+sheet; a pattern, a text or the table beside it says the same."""
 
 from __future__ import annotations
 

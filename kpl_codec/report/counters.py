@@ -20,7 +20,7 @@ from operator import add
 from typing import Any, Literal
 
 from ..findings import Finding
-from .model import NOT_JUDGED, Landing
+from .model import NOT_JUDGED
 
 #: How many shard ids are counted separately.
 MAX_SHARDS = 10_000
@@ -125,9 +125,12 @@ class Tally:
             key = key[0] - key[0] % self.bucket_seconds, self._known(key[1])
         rows = getattr(self, table)
         before = rows.get(key)
-        if before is not None:
-            values = tuple(how(*pair) for how, *pair in zip(_SUMS[table], before, values, strict=True))
-        rows[key] = list(values)
+        if before is None:
+            rows[key] = list(values)
+        else:
+            rows[key] = [
+                how(one, other) for how, one, other in zip(_SUMS[table], before, values, strict=True)
+            ]
         if table == "cells" and len(rows) > MAX_CELLS:
             self._coarsen()
 
@@ -226,7 +229,6 @@ class Loads:
         self.kcl: Counter[str] = Counter()
         #: (shard, verdict) -> user records, a sequence number
         self.judged: dict[tuple[str | None, str], tuple[int, str | None]] = {}
-        pairs: Counter[tuple[str | None, str | None, str]] = Counter()
         for (shard_id, expected, verdict, kcl), (count, size, number) in tally.groups.items():
             verdict = verdict or NOT_JUDGED
             self.user_records[shard_id] += count
@@ -238,10 +240,8 @@ class Loads:
                 self.kcl[kcl] += count
             if expected is not None and expected != OTHERS:
                 self.belonging[expected] += count
-            pairs[shard_id, expected, verdict] += count
             before = self.judged.get((shard_id, verdict), (0, None))
             self.judged[shard_id, verdict] = before[0] + count, least(before[1], number)
-        self.landings = [Landing(*pair, count) for pair, count in pairs.items() if pair[2] != NOT_JUDGED]
 
 
 def _comparable(tally: Tally) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..findings import Finding
 from ..pictures.labels import camel_keys
 from .counters import finding_row
 from .model import Report, ShardFacts
-from .summary import headline, state, verdict
+from .summary import outcome, state
 
 #: Raised when a member changes its meaning or is removed, not for new members.
 VERSION = 1
@@ -54,8 +54,7 @@ def report_facts(report: Report) -> dict[str, Any]:
         "complete": about.complete,
         "clean": report.clean,
         "worst": report.worst,
-        "headline": headline(report),
-        "verdict": verdict(report),
+        **dict(zip(("headline", "verdict"), outcome(report), strict=True)),
         "distribution": report.distribution,
         "firstArrival": _iso(report.rate.first_arrival),
         "lastArrival": _iso(report.rate.last_arrival),

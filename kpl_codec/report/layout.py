@@ -12,7 +12,7 @@ from ..pictures.labels import number, plural, size
 from ..pictures.terminal import line, render, table, wrapped
 from ..shards.misplacement_causes import CAUSES
 from .model import CauseCount, KclLoss, Report
-from .summary import REASONS, counts, span_text, state, verdict, worst_first
+from .summary import REASONS, counts, outcome, span_text, state, worst_first
 
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 _MARKS: dict[Severity, str] = {"critical": "CRITICAL", "error": "ERROR", "warning": "WARNING", "info": "info"}
@@ -37,7 +37,7 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
     made: list[RenderableType] = [line((heading, "bold"))]
     made += [line((where, "dim"))] if where else []
     made += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
-    made += [line(""), *wrapped(line((verdict(report), style)), width), line("")]
+    made += [line(""), *wrapped(line((outcome(report)[1], style)), width), line("")]
     made += [
         line(f"{'  ' if c.part else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))
         for c in counts(report)

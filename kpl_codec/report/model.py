@@ -103,15 +103,6 @@ class ShardFacts:
         return (self.end - self.start + 1) / 2**128
 
 
-class Landing(NamedTuple):
-    """User records that lie on ``shard_id`` and whose hash key belongs to ``expected_shard_id`` now."""
-
-    shard_id: str | None
-    expected_shard_id: str | None
-    verdict: str
-    user_records: int
-
-
 class RateCell(NamedTuple):
     """What arrived on one shard in one bucket of time."""
 
@@ -183,7 +174,6 @@ class Report:
     kcl_losses: tuple[KclLoss, ...] = ()
     causes: tuple[CauseCount, ...] = ()
     shards: tuple[ShardFacts, ...] = ()
-    landings: tuple[Landing, ...] = ()
     rate: Rate = Rate()
     key_space: tuple[tuple[int, int], ...] = ()
     skew: float | None = None

@@ -32,9 +32,9 @@ class Run:
     empty: bool = False
 
 
-#: What is counted of each Kinesis record: user records; those whose hash key is known, and is outside the
-#: shard's range; those that the KCL drops, drops although they were put again, delivers, and hands on
-#: unopened; rows that are of an aggregate, and rows with a defect.
+#: What is counted of each Kinesis record. ``known``, ``outside``: user records whose hash key is known, and
+#: is outside the shard's range. What the KCL does with them; ``repaired``: it drops them, and they were put
+#: again.
 COUNTS = (
     "user_records", "known", "outside", "dropped", "repaired", "delivered", "raw", "aggregated", "defective",
 )  # fmt: skip
@@ -77,9 +77,8 @@ class Rows:
     """One batch as stretches: neighbouring rows of a Kinesis record that are counted and judged alike. A row
     that is defective, about a Kinesis record as a whole, or not aggregated is one by itself.
 
-    All arrays have an item for each stretch, and all methods take their numbers. ``at`` is the first row of
-    each, ``counts`` says how many there are; ``sub`` is the first sub-sequence number, -2 where the row is
-    about the capture.
+    All arrays have an item for each stretch: ``at`` its first row, ``counts`` how many there are, ``sub`` the
+    first sub-sequence number, -2 where the row is about the capture.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:

@@ -7,14 +7,11 @@
     scan.tally                         # see counters.py
 
 There is one finding for every row with a defect, and one for every aggregate with user records outside its
-shard's range, but not for each of its user records: the rows have ``placement``, and there would be as many
-findings as records. Facts about a whole shard (that it was written to before a reshard, for instance) are
-counted here and become findings in `build_report`.
+shard's range. Facts about a whole shard are counted here and become findings in `build_report`.
 
-The rows of one Kinesis record must be neighbours, as they come out of deaggregation; where a Kinesis
-record is cut between two scans it still counts once, but its finding has the counts of its first part
-(the row about a frame as a whole, sub-sequence number -1, must be in one scan with what follows it).
-Memory: one batch.
+The rows of one Kinesis record must be neighbours; where one is cut between two scans it still counts once,
+but its finding has the counts of its first part (a row about a frame as a whole, sub-sequence number -1, must
+be in one scan with what follows it). Memory: one batch.
 """
 
 from __future__ import annotations
@@ -125,7 +122,8 @@ class Scan:
         if valid.any():
             astray = rows.slots(valid & rows.is_placed("stray"))
             for slot, counts in enumerate(zip(rows.slots(valid), astray, strict=True)):
-                self.tally.add("slots", slot, *counts)
+                if any(counts):
+                    self.tally.add("slots", slot, *counts)
 
     def _count_times(self, rows: Rows, counted: Array) -> None:
         timed = np.flatnonzero(counted & rows.timed)

@@ -13,7 +13,7 @@ Specification: spec/10-watch.md.
 """
 
 from .budget import Cost, Limits
-from .estimates import Estimate, seconds_to_find
+from .estimates import Estimate
 from .findings import WatchFinding
 from .judging import Look
 from .kept import Kept, KeptStateError
@@ -32,5 +32,4 @@ __all__ = [
     "Look",
     "Watch",
     "WatchFinding",
-    "seconds_to_find",
 ]

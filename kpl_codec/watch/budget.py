@@ -1,12 +1,4 @@
-"""What watching may cost, and what it does cost: a budget of so many units a second, limits, counts.
-
-    budget = Budget(5.0)                 # 5 a second, at most 5 at once
-    if budget.free_at <= now: budget.spend(1, now)
-
-Spending more than is left makes a debt, and nothing is free until it is paid. So the spending in a span of
-time is at most its length times the rate, plus the burst, plus the last amount.
-Specification: spec/10-watch.md, WCH-3, WCH-4, WCH-6.
-"""
+"""What watching may cost, and what it does cost. Specification: spec/10-watch.md, WCH-3, WCH-4, WCH-6."""
 
 from __future__ import annotations
 
@@ -16,25 +8,25 @@ from typing import NamedTuple
 
 
 class Budget:
-    """``per_second`` units; at most ``burst`` are saved up (default: those of one second, at least 1)."""
+    """``per_second`` units; at most those of one second, and at least 1, are saved up.
+
+    Spending more than is left makes a debt, and nothing is free until it is paid. So the spending in a span
+    of time is at most its length times the rate, plus what was saved, plus the last amount."""
 
     __slots__ = ("_burst", "_left", "_rate", "_since")
 
-    def __init__(self, per_second: float, burst: float | None = None) -> None:
+    def __init__(self, per_second: float) -> None:
         self._rate = per_second
-        self._burst = max(1.0, per_second) if burst is None else burst
-        self._left = self._burst
+        self._left = self._burst = max(1.0, per_second)
         self._since = float("-inf")
 
     def _earn(self, now: float) -> None:
         if now > self._since:
-            earned = (now - self._since) * self._rate if self._since > float("-inf") else 0.0
-            self._left = min(self._burst, self._left + earned)
+            self._left = min(self._burst, self._left + (now - self._since) * self._rate)
             self._since = now
 
     def free_at(self, now: float, amount: float = 0.0) -> float:
-        """When ``amount`` (at most the burst) can be spent; ``now`` if it can be at once. An amount of 0
-        is free as soon as there is no debt."""
+        """When ``amount`` can be spent, at the soonest ``now``; one of 0 as soon as there is no debt."""
         self._earn(now)
         lacking = min(amount, self._burst) - self._left
         return now if lacking <= 1e-9 else now + lacking / self._rate

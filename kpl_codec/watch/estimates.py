@@ -11,14 +11,13 @@ saw.
 
 One slot of each period is drawn. That varies less than the independent draws the interval assumes, so it
 covers the truth at least as often as it says; tests/watch/test_estimates.py shows it by simulation.
-The lower end is never below what was seen.
-Specification: spec/10-watch.md, WCH-14 to WCH-17.
+Specification: spec/10-watch.md, WCH-14 to WCH-16.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -26,17 +25,14 @@ CONFIDENCE = 0.95
 
 
 class Sample(NamedTuple):
-    """The counts of one thing in the looks at one shard.
+    """How often one thing was counted in each of the ``looks`` at one shard.
 
-    ``scale``: the time that the looks stand for over the time looked at, 1.0 or more. ``total``,
-    ``squares``, ``largest``: of the counts of the looks. ``certain``: counted where everything was read, or
-    outside the drawn slots: it is not extrapolated.
+    ``scale``: the time that the looks stand for over the time looked at, 1.0 or more. ``certain``: counted
+    where everything was read, or outside the drawn slots: it is not extrapolated.
     """
 
     scale: float = 1.0
-    total: int = 0
-    squares: int = 0
-    largest: int = 0
+    looks: Collection[int] = ()
     certain: int = 0
 
 
@@ -66,16 +62,17 @@ def estimate(samples: Iterable[Sample], confidence: float = CONFIDENCE) -> Estim
     mean = variance = heaviest = 0.0
     seen = certain = 0
     for sample in samples:
-        seen += sample.total + sample.certain
+        total = sum(sample.looks)
+        seen += total + sample.certain
         certain += sample.certain
         if sample.scale > 1.0:
-            mean += sample.total * sample.scale
-            variance += sample.squares * sample.scale**2
-            heaviest = max(heaviest, sample.largest * sample.scale)
+            mean += total * sample.scale
+            variance += sum(count**2 for count in sample.looks) * sample.scale**2
+            heaviest = max([heaviest, *(count * sample.scale for count in sample.looks)])
         else:
             # WCH-16: "Where all of a shard's time was read, the estimate MUST be what was seen, without an
             # interval."
-            certain += sample.total
+            certain += total
     if not mean:
         return Estimate(seen, certain, certain, certain, confidence)
     z = NormalDist().inv_cdf((1 + confidence) / 2)
@@ -91,16 +88,3 @@ def estimate(samples: Iterable[Sample], confidence: float = CONFIDENCE) -> Estim
         max(seen, math.ceil(certain + high)),
         confidence,
     )
-
-
-def seconds_to_find(
-    losses_per_second: float, share: float, *, period: float = 0.0, confidence: float = CONFIDENCE
-) -> float:
-    """Seconds after which a loss that recurs at random has been seen with ``confidence``.
-
-    Of ``losses_per_second`` aggregates a look meets ``share``; the number met in ``t`` seconds is Poisson
-    with mean ``share * losses_per_second * t``. ``period``: the last look may be that much later.
-    """
-    # WCH-17: "A loss that recurs at random MUST be found with confidence c within
-    # period - ln(1 - c) / (share * losses per second) seconds."
-    return period - math.log(1 - confidence) / (share * losses_per_second)

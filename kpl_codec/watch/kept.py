@@ -11,6 +11,7 @@ Specification: spec/10-watch.md, WCH-29.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import astuple
 from hashlib import sha256
@@ -18,7 +19,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ..errors import KplError
-from .minutes import FindingKey, Losses, Minute, OpenFinding, Wrong
+from .minutes import FindingKey, Minute, OpenFinding, Wrong
 
 _VERSION: Final = 3
 #: What is kept of a minute besides its losses: its first fields.
@@ -73,7 +74,7 @@ class Kept(NamedTuple):
                     shard_id,
                     number,
                     _NUMBERS(minute),
-                    [[*wrong, *astuple(losses)] for wrong, losses in minute.losses.items()],
+                    [[*wrong, look, lost] for (wrong, look), lost in minute.losses.items() if lost],
                 ]
                 for shard_id, minutes in self.minutes.items()
                 for number, minute in minutes.items()
@@ -96,7 +97,7 @@ class Kept(NamedTuple):
         minutes: dict[str | None, dict[int, Minute]] = {}
         for shard_id, number, numbers, losses in body["minutes"]:
             minute = minutes.setdefault(shard_id, {})[number] = Minute(*numbers)
-            minute.losses = {Wrong(*one[:3]): Losses(*one[3:]) for one in losses}
+            minute.losses = Counter({(Wrong(*wrong), look): lost for *wrong, look, lost in losses})
         return cls(
             body["at"],
             {shard_id: KeptShard(*row) for shard_id, row in body["shards"].items()},

@@ -2,12 +2,10 @@
 
     last_hour = LastHour("orders")
     last_hour.use(shard_map)
-    last_hour.observe(look, records, now)      # -> findings that are new, have doubled, or are over
+    last_hour.observe(look, records, now)   # -> findings that are new, have doubled, or are over
     last_hour.findings()                    # all that are open
 
-Keeps the last hour by minute and shard. It does not read: its caller (a `Watch`, a Lambda function) says
-which share of a shard's time it read.
-Specification: spec/10-watch.md.
+Keeps the last hour by minute and shard. Its caller (a `Watch`, a Lambda function) reads.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from .estimates import Estimate, Sample, estimate
 from .findings import WatchFinding
 from .judging import Fault, Judge, Look
 from .kept import Kept
-from .minutes import MINUTE, FindingKey, Load, Losses, Minute, OpenFinding, Wrong, load_of
+from .minutes import MINUTE, FindingKey, Load, Minute, OpenFinding, Wrong, load_of
 from .uneven import HotKeys, skewed_shards
 
 #: Seconds that are remembered.
@@ -34,17 +32,12 @@ OTHERS: Final = "(other shards)"
 
 
 class LastHour:
-    """See the module. ``quiet``: a finding not seen for so many seconds is over. ``names``: tell hot
-    partition keys, not their hash keys. ``late``: seconds from arrival to now
-    above which records are late (None: not looked at). Not thread-safe."""
+    """``quiet``: a finding not seen for so many seconds is over. ``names``: tell hot partition keys, not
+    their hash keys. ``late``: seconds from arrival to now above which records are late (None: not looked
+    at)."""
 
     def __init__(
-        self,
-        stream: str,
-        *,
-        quiet: float = 600.0,
-        names: bool = False,
-        late: float | None = None,
+        self, stream: str, *, quiet: float = 600.0, names: bool = False, late: float | None = None
     ) -> None:
         self.stream = stream
         self._quiet, self._late = quiet, late
@@ -53,7 +46,6 @@ class LastHour:
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
         #: What is open, as `resume` takes it. Read only.
         self.open_findings: dict[FindingKey, OpenFinding] = {}
-        self._current: dict[FindingKey, tuple[int, Losses, int]] = {}
         self._keys = HotKeys(names=names)
         self._scale = 1.0
         #: Counts over the whole life: Kinesis records, user records, bytes, reread, lost.
@@ -82,7 +74,7 @@ class LastHour:
     def forget(self) -> list[WatchFinding]:
         """Begin anew; gives the open findings, which are over."""
         over = [self._over(key) for key in list(self.open_findings)]
-        for known in (self.by_shard, self._current, self.lags, self._keys):
+        for known in (self.by_shard, self.lags, self._keys):
             known.clear()
         return over
 
@@ -100,9 +92,12 @@ class LastHour:
         self.writers.update(judged.writers)
         self._keys.count(look.shard_id, judged.keys, now, stands_for=look.scale)
         findings: list[WatchFinding] = []
+        self._scale = max(self._scale, look.scale)
         for wrong, fault in judged.faults.items():
             self.totals["lost"] += fault.lost + fault.outside
-            self._count_losses(look, wrong, fault, minute)
+            # One look may take several answers: its count is one draw.
+            minute.losses[wrong, look.number if look.scale > 1.0 else None] += fault.lost
+            minute.losses[wrong, None] += fault.outside
             findings += self._seen(wrong, look.shard_id, now, fault)
         if self._late is not None and judged.newest:
             lag = now - judged.newest
@@ -157,8 +152,6 @@ class LastHour:
         for key, known in list(self.open_findings.items()):
             if now - known.last_seen > self._quiet:
                 findings.append(self._over(key))
-        if len(self._current) > MAX_FINDINGS:
-            self._current.clear()
         return findings
 
     # -- what is known --------------------------------------------------------------------------
@@ -178,7 +171,7 @@ class LastHour:
     def lost(self, shard_id: str | None = None) -> Estimate:
         """User records that the KCL drops, in the last hour: of one shard, or of the whole stream."""
         shards = self.by_shard if shard_id is None else [shard_id]
-        return estimate(self._sample(one, None) for one in shards)
+        return estimate(self._sample(one) for one in shards)
 
     def minutes(self, shard_id: str | None) -> dict[int, Minute]:
         """What was read of a shard, by minute since 1970, for at most an hour."""
@@ -200,24 +193,6 @@ class LastHour:
             for old in [old for old in minutes if old <= number - HOUR // MINUTE]:
                 del minutes[old]
         return minutes[number]
-
-    def _count_losses(self, look: Look, wrong: Wrong, fault: Fault, minute: Minute) -> None:
-        losses = minute.losses.setdefault(wrong, Losses())
-        losses.certain += fault.outside
-        if look.scale <= 1.0:
-            losses.certain += fault.lost
-            return
-        self._scale = look.scale
-        # One look may take several answers: its count is one draw.
-        key = look.shard_id, wrong
-        number, into, before = self._current.get(key, (-1, losses, 0))
-        if number != look.number:
-            into, before = losses, 0
-        count = before + fault.lost
-        into.total += fault.lost
-        into.squares += count**2 - before**2
-        into.largest = max(into.largest, count)
-        self._current[key] = look.number, into, count
 
     def _key(self, wrong: Wrong, shard_id: str | None) -> FindingKey:
         key = shard_id, wrong
@@ -248,19 +223,17 @@ class LastHour:
             return [self._finding(key, "open" if new else "grown")]
         return []
 
-    def _sample(self, shard_id: str | None, wrong: Wrong | None) -> Sample:
-        total = squares = largest = certain = looked = stands_for = 0
+    def _sample(self, shard_id: str | None, wrong: Wrong | None = None) -> Sample:
+        looked = stands_for = 0
+        lost: Counter[int | None] = Counter()
         for minute in self.minutes(shard_id).values():
             looked += minute.looked_ms
             stands_for += minute.stands_for_ms
-            for kind, losses in minute.losses.items():
-                if wrong in (None, kind):
-                    total += losses.total
-                    squares += losses.squares
-                    largest = max(largest, losses.largest)
-                    certain += losses.certain
+            for (kind, look), count in minute.losses.items():
+                lost[look] += count * (wrong in (None, kind))
+        certain = lost.pop(None, 0)
         scale = max(1.0, stands_for / looked) if looked else self._scale
-        return Sample(scale, total, squares, largest, certain)
+        return Sample(scale, lost.values(), certain)
 
     def _finding(self, key: FindingKey, state: Literal["open", "grown", "over"]) -> WatchFinding:
         (shard_id, wrong), known = key, self.open_findings[key]

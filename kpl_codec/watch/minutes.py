@@ -24,25 +24,16 @@ FindingKey = tuple[str | None, Wrong]
 
 
 @dataclass(slots=True)
-class Losses:
-    """User records lost of one `Wrong` in one minute: sums over the looks, see `Sample`."""
-
-    total: int = 0
-    squares: int = 0
-    largest: int = 0
-    certain: int = 0
-
-
-@dataclass(slots=True)
 class Minute:
     """What was read of one shard in one minute.
 
     ``slot_records``, ``slot_user_records``, ``slot_bytes``: in the slots looked at. ``looks``: how often;
     ``read_ms``: how much of its time. ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they
-    were drawn from, also those that were missed. What follows the losses is not kept, and of all that was
-    read, also past the slots: ``newest``: the last arrival (seconds). As validation counts them: Kinesis
-    records by ``writers``, ``broken_frames``; ``aggregates``: "mixed" and "foreign"; ``fates``,
-    ``fate_bytes``: user records, and bytes of their data, by placement verdict and what the KCL does.
+    were drawn from, also those that were missed. ``losses``: user records lost of one `Wrong` in one look, by
+    its number; None: certain, not to be scaled up. What follows is not kept, and of all that was read, also
+    past the slots, as validation counts it. ``newest``: the last arrival (seconds). ``aggregates``: "mixed"
+    and "foreign"; ``fates``, ``fate_bytes``: user records, and bytes of their data, by placement verdict and
+    what the KCL does.
     """
 
     slot_records: int = 0
@@ -52,7 +43,7 @@ class Minute:
     read_ms: int = 0
     looked_ms: int = 0
     stands_for_ms: int = 0
-    losses: dict[Wrong, Losses] = field(default_factory=dict)
+    losses: Counter[tuple[Wrong, int | None]] = field(default_factory=Counter)
     kinesis_records: int = 0
     broken_frames: int = 0
     newest: float = 0.0

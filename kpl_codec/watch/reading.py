@@ -1,10 +1,10 @@
-"""How one shard is read: `Sampled` or `Whole`. Each holds all that is known of its reading.
+"""How one shard is read. Specification: spec/10-watch.md, WCH-2, WCH-5, WCH-29.
 
     Sampled    one slot of each period is read by its time (see `sampling`), a little after it is over
     Whole      every record is read once: with a share of 1, and for a while after a reshard
 
-Both have a `Reader`, which knows where the next call goes on and when. A `Whole` one becomes a `Sampled` one
-with the same reader. Specification: spec/10-watch.md, WCH-2, WCH-5, WCH-29.
+A `Whole` one becomes a `Sampled` one with the same `Reader`, which knows where the next call goes on and
+when.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ _NO_SLOT: Final = Window(0, 0, 0)
 
 
 class Call(NamedTuple):
-    """A GetShardIterator or GetRecords to make. Hand it back with the answer; an answer to a call that was
-    given up is ignored."""
+    """A GetShardIterator or GetRecords to make. Hand it back with the answer."""
 
     operation: str
     shard_id: str
@@ -41,9 +40,9 @@ class Call(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The records of one GetRecords. ``size``: bytes of their data. ``position``: the arrival of the last
-    one, ``tip``: how far the service has read on; both in milliseconds since 1970. ``at_tip``: no more is
-    there. ``ended``: nor will be."""
+    """What GetRecords gave. ``size``: bytes of data. ``position``: the arrival of the last record, ``tip``:
+    how far the service has read on (milliseconds since 1970). ``at_tip``: no more is there; ``ended``: nor
+    ever."""
 
     records: Sequence[KinesisRecord]
     size: int
@@ -62,9 +61,9 @@ class Time(NamedTuple):
 
 @dataclass(slots=True)
 class Reader:
-    """Where reading a shard goes on. ``place``: where the next iterator is to start. ``due``: when the next
-    call is. ``under_way``: the number of the call that is. ``reserved``: bytes that it may bring.
-    ``records_size``: the usual size of a record. ``read_to``: the highest sequence number read."""
+    """``place``: where the next iterator is to start. ``due``: when the next call is. ``under_way``: the
+    number of the call that is. ``reserved``: bytes that it may bring. ``records_size``: the usual size of a
+    record. ``read_to``: the highest sequence number read."""
 
     shard_id: str
     calls: Budget
@@ -104,9 +103,9 @@ class Reader:
 
 @dataclass(slots=True)
 class WatchedShard:
-    """What both ways have in common. ``covered``: until when (milliseconds since 1970) it was looked at or
-    missed; ``looked_at``: when it was last (seconds). ``looks``: slots read, or how often its end was
-    reached. ``closed``: no record will come any more."""
+    """``covered``: until when (milliseconds since 1970) it was looked at or missed; ``looked_at``: when it
+    was last (seconds). ``looks``: slots read, or how often its end was reached. ``closed``: no record will
+    come."""
 
     reader: Reader
     covered: float
@@ -116,12 +115,10 @@ class WatchedShard:
 
     @property
     def shard_id(self) -> str:
-        """Which shard it is."""
         return self.reader.shard_id
 
     @property
     def whole_until(self) -> float | None:
-        """See `KeptShard`."""
         return None
 
     def keep(self, shard: Shard) -> KeptShard | None:
@@ -141,11 +138,9 @@ class WatchedShard:
 
 @dataclass(slots=True)
 class Sampled(WatchedShard):
-    """``window``: the slot to read. ``look``: its number, ``look_calls``: for it so far. ``records_rate``:
-    Kinesis records a second."""
+    """``window``: the slot to read. ``look_calls``: for it so far. ``records_rate``: of Kinesis, a second."""
 
     window: Window = _NO_SLOT
-    look: int = 0
     look_calls: int = 0
     records_rate: float = 0.0
 
@@ -164,7 +159,6 @@ class Sampled(WatchedShard):
             number += 1  # begun before the shard was sampled
         current = max(number, sampling.number(now * 1000) - 1)
         self.window = sampling.window(self.shard_id, current)
-        self.look += 1
         self.look_calls = 0
         self.reader.begin_at(at_time(self.window.start), self.window.end / 1000 + _SETTLE)
         skipped_ms = max(0.0, current * sampling.period_ms - self.covered)
@@ -197,8 +191,8 @@ class Sampled(WatchedShard):
 @dataclass(slots=True)
 class Whole(WatchedShard):
     """``until``: when a new child is sampled like others. ``began``: when the watch took it up (seconds);
-    ``read_up_to_begin``: it was read up to then. ``caught_up``: its end was reached once. ``lag``: seconds
-    from arrival to reading."""
+    ``read_up_to_begin``: it was read up to then. ``caught_up``: its end was reached once. ``lag``:
+    seconds."""
 
     until: float = _NEVER
     began: float = 0.0
@@ -231,7 +225,6 @@ class Whole(WatchedShard):
 
     @property
     def whole_until(self) -> float:
-        """See `KeptShard`."""
         return 0.0 if self.until == _NEVER else self.until
 
     def resume(self, kept: KeptShard) -> None:

@@ -16,10 +16,7 @@ from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """A stretch of one shard's time: from ``start`` up to, not including, ``end`` (milliseconds since 1970).
-
-    ``period_end``: where its period ends.
-    """
+    """From ``start`` up to, not including, ``end``; ``period_end``: where its period ends."""
 
     start: int
     end: int

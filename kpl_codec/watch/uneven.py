@@ -57,8 +57,7 @@ class HeavyHitters:
 
 
 class HotKeys:
-    """Counts user records by shard and partition key, anew every hour. ``names``: tell keys, not their hash
-    keys."""
+    """Counts user records by shard and partition key, anew every hour. ``names``: see `LastHour`."""
 
     def __init__(self, *, names: bool) -> None:
         self._names = names

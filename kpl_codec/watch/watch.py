@@ -47,10 +47,10 @@ _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
 
 
 class Watch:
-    """See the module. ``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which
-    every shard is looked at, lengthened where the limits are too tight for it. ``since``: so many
-    seconds ago reading begins (share 1.0). ``after_reshard``: seconds for which a new child is read whole.
-    ``late``: seconds that reading a shard whole may lie behind its end before that is a finding."""
+    """``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which every shard is looked
+    at, lengthened where the limits are too tight for it. ``since``: so many seconds ago reading begins (share
+    1.0). ``after_reshard``: seconds for which a new child is read whole. ``late``: seconds of lag that are
+    allowed."""
 
     def __init__(
         self,
@@ -300,7 +300,8 @@ class Watch:
         return findings
 
     def _read_sampled(self, shard: Sampled, batch: Batch, now: float) -> list[WatchFinding]:
-        look = Look(shard.shard_id, shard.look, self._sampling.slots, shard.window.end, True)
+        number = shard.window.start + self._begun_anew
+        look = Look(shard.shard_id, number, self._sampling.slots, shard.window.end, True)
         findings = self.last_hour.observe(look, batch.records, now)
         time = shard.read(batch, now)
         if time is not None:

@@ -19,7 +19,7 @@ from kpl_codec.captures import CAPTURE_SCHEMA
 from kpl_codec.outlets.page import PageServer, report_of
 from kpl_codec.report.build import build_report
 from kpl_codec.report.scan import Scan
-from kpl_codec.report.summary import counts, headline, verdict
+from kpl_codec.report.summary import counts, outcome
 from kpl_codec.validation.check import check
 from kpl_codec.watch import Watch
 from kpl_codec.watch.measures import measures
@@ -190,8 +190,8 @@ def test_a_sample_without_a_loss_is_not_called_clean() -> None:
     watch = watched(stream)
     run(watch, stream, START, START + 90)
     report = report_of(watch, START + 90)
-    assert "Clean" not in headline(report) + verdict(report)
-    assert "5 % of each shard's time" in verdict(report)
+    assert "Clean" not in "".join(outcome(report))
+    assert "5 % of each shard's time" in outcome(report)[1]
     assert "a second" not in str(counts(report)[0])
     assert report.rate.last_arrival is not None
     assert report.rate.last_arrival.timestamp() <= START + 90

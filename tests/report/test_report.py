@@ -22,7 +22,7 @@ from kpl_codec.report.counters import Tally
 from kpl_codec.report.layout import summary_text
 from kpl_codec.report.model import AuditCell, Report
 from kpl_codec.report.page import render_page
-from kpl_codec.report.summary import verdict
+from kpl_codec.report.summary import outcome
 from kpl_codec.report.whole import findings_of_the_whole
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
@@ -230,14 +230,15 @@ def test_the_verdict_claims_nothing_of_what_could_not_be_read_or_judged() -> Non
         "groups", ("shardId-000000000000", "shardId-000000000000", "expected", "delivered"), 20, 70, "12"
     )
     unread = report_of(tally, FOUR, findings=[Finding("capture-file"), Finding("capture-json")])
-    assert "2 things cannot be read as written. A KCL consumer drops none of the user records" in verdict(
-        unread
+    assert (
+        "2 things cannot be read as written. A KCL consumer drops none of the user records"
+        in outcome(unread)[1]
     )
     assert "Not read                           2  files" in summary_text(unread)
     assert "Not read" in render_page(unread)
     tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 4, 40, "13")
     unjudged = report_of(tally, FOUR)
-    assert "Whether a KCL consumer drops 4 user records is not known" in verdict(unjudged)
+    assert "Whether a KCL consumer drops 4 user records is not known" in outcome(unjudged)[1]
     assert "Not read" not in summary_text(unjudged)
 
 

@@ -7,6 +7,7 @@ against a real server in tests/aws/test_watch.py.
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -144,3 +145,8 @@ def key_on(shard: kpl.Shard, number: int = 0) -> str:
         if partition_key_hash(key) in shard.hash_key_range:
             return key
     raise AssertionError("no key")
+
+
+def seconds_to_find(losses_per_second: float, share: float, *, period: float) -> float:
+    """Seconds after which a loss that recurs at random has been seen, in 95 of 100 cases (spec/10)."""
+    return period - math.log(0.05) / (share * losses_per_second)

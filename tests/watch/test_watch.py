@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.format.records import answered_record
-from kpl_codec.watch import Call, LastHour, Limits, Look, Watch, seconds_to_find
+from kpl_codec.watch import Call, LastHour, Limits, Look, Watch
 from kpl_codec.watch.reading import Sampled
 from tests.examples import examples
 
-from .model import START, ModelStream, key_on, open_map, run
+from .model import START, ModelStream, key_on, open_map, run, seconds_to_find
 
 SOUND, NAIVE = "sound", "naive"
 THROTTLED = "ProvisionedThroughputExceededException"
