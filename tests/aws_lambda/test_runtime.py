@@ -211,7 +211,7 @@ print(*sorted(std))
                 "adapters.writing",
                 "aws_lambda", "aws_lambda.batch", "aws_lambda.events", "aws_lambda.windows",
                 "compiled", "deaggregation",
-                "deaggregation.counts", "deaggregation.decompression",
+                "deaggregation.counts",
                 "deaggregation.explanation", "deaggregation.kcl", "deaggregation.opener",
                 "deaggregation.policies",
                 "deaggregation.records", "deaggregation.rows", "errors",
