@@ -73,7 +73,6 @@ class StreamWatcher:
 
     @property
     def unavailable(self) -> StreamUnavailable | None:
-        """Why the shards are not known yet."""
         return self._live.error if self._live.shard_map is None else None
 
     def stop(self) -> None:
@@ -132,7 +131,6 @@ class StreamWatcher:
         return clock + self._offset
 
     def _make(self, call: Call | Request) -> Any:
-        """Runs in a worker."""
         if isinstance(call, Request):
             return send(self._client, call)
         begins = call.operation == "GetShardIterator"
