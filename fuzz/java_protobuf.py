@@ -91,7 +91,7 @@ def library(message: bytes) -> str:
     data = frame(message)
     end = len(data) - 16
     try:
-        tables = wire.Message(data, 4, end, dialect=kcl.JAVA)
+        tables = wire.Message(data, 4, end, strict=False)
         records = list(tables.records())
     except MalformedMessage:
         return "ERR"

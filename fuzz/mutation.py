@@ -227,6 +227,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", choices=MODULES, default=list(MODULES))
     parser.add_argument("--again", action="store_true", help="survivors only, with the tests of HEAD")
     parser.add_argument("--seconds", type=float, default=2.0, help="of tests, for each mutant (2)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only one mutant in N (1)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at once (one per core)")
     parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--than", type=Path, metavar="DIRECTORY", help="of an earlier run")
@@ -238,6 +239,7 @@ def main() -> int:
         if args.again:
             unpack(args.directory / "mutants", over=["tests/", "fuzz/", "spec/"])
         options = ["--seconds", str(args.seconds), "--processes", str(args.processes)]
+        options += ["--every", str(args.every)]
         options += ["--again"] if args.again else []
         for path in (results, compiled) if extension() else (results,):
             probe = ("fuzz.mutation_probe", *options, str(path.resolve()), *args.only)

@@ -55,9 +55,9 @@ class Probe:
     """Takes the place of pytest's loop over the tests."""
 
     def __init__(
-        self, results: Path, modules: list[str], *, seconds: float, processes: int, again: bool
+        self, results: Path, modules: list[str], *, seconds: float, every: int, processes: int, again: bool
     ) -> None:
-        self._results, self._modules = results, modules
+        self._results, self._modules, self._every = results, modules, every
         self._budget, self._processes, self._again = seconds, processes, again
 
     def pytest_configure(self) -> None:
@@ -95,7 +95,8 @@ class Probe:
 
     def _check(self) -> None:
         verdicts = found(self._results)
-        names = [name for module in reversed(self._modules) for name in reversed(mutants(module))]
+        names = [name for module in self._modules for name in mutants(module)][:: self._every]
+        names.reverse()
         if speedups:
             survived = found(self._results.with_name("results.json"))
             names = [name for name in names if survived.get(name) in OPEN]
@@ -229,6 +230,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("results", type=Path)
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--every", type=int, required=True)
     parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("modules", nargs="*", choices=MODULES)
@@ -236,7 +238,12 @@ def main() -> int:
     options = ["-q", "--tb=no", "--assert=plain", "--capture=sys", "-p", "no:cacheprovider"]
     options += ["-m", "not server and not spark", "-k", "not linear"]
     probe = Probe(
-        args.results, args.modules, seconds=args.seconds, processes=args.processes, again=args.again
+        args.results,
+        args.modules,
+        seconds=args.seconds,
+        every=args.every,
+        processes=args.processes,
+        again=args.again,
     )
     return pytest.main([*options, *(f"tests/{name}" for name in TESTS)], plugins=[probe])
 

@@ -5,7 +5,7 @@ Python decides. It never raises for bad bytes and never explains them.
     parse, user_records          one message -> tables, indices, data -> user records     (message.py)
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
-    AggregatedRecordBuilder      and encode, encode_many, build_many                      (codec.py)
+    AggregatedRecordBuilder      and encode, encode_many, build_many, md5                 (codec.py)
     Pending                      plain_pending, deliver                                   (producer/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
@@ -14,13 +14,11 @@ Loops over many frames run without the GIL.
 Built by kpl_codec/_build.py; not imported where KPL_CODEC_PURE=1.
 """
 
-import hashlib
 import os
 
 if os.environ.get("KPL_CODEC_PURE") == "1":
     raise ImportError("KPL_CODEC_PURE=1 asks for the pure Python path")
 
-from .format import size as _size
 from .errors import AggregateFull, EncodeError
 
 from cython cimport collection_type, final, no_gc

@@ -19,11 +19,11 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import md5
 from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 
 from .errors import KplError
 from .format.frame import looks_aggregated
+from .format.md5 import md5
 from .limits import DIGEST_SIZE
 
 _MAGIC: Final = b"KPL!"
@@ -91,12 +91,12 @@ def digest_of(partition_key: str, data: bytes) -> bytes:
     # no aggregate, of the MD5 of its partition key, a zero byte and its data."
     if looks_aggregated(data):
         return data[-DIGEST_SIZE : 8 - DIGEST_SIZE]
-    return md5(b"%s\0%s" % (partition_key.encode(), data), usedforsecurity=False).digest()[:8]
+    return md5(b"%s\0%s" % (partition_key.encode(), data))[:8]
 
 
 def queue_number(record_id: str) -> str:
     """What stands for the sequence number of a queue's record, which has none."""
-    return str(int.from_bytes(md5(record_id.encode(), usedforsecurity=False).digest()[:8], "big"))
+    return str(int.from_bytes(md5(record_id.encode())[:8], "big"))
 
 
 def runs(kind: Kind, names: Iterable[tuple[str, str, int]], at: int, digest: bytes = NO_DIGEST) -> list[Row]:

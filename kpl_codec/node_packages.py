@@ -1,8 +1,7 @@
 """Node for the local Kinesis servers, from the package index; installs a pinned npm package with it, once.
 
-Packages live in ``$XDG_CACHE_HOME/kpl-codec/npm/<package>-<version>`` (``~/.cache`` by default).
-An install happens in a directory of its own beside it, under a file lock, and is renamed into
-place when it is whole: many processes may ask at once, and a killed one leaves nothing half done.
+Packages live in ``$XDG_CACHE_HOME/kpl-codec/npm/<package>-<version>`` (``~/.cache`` by default). Many
+processes may ask at once, and a killed one leaves nothing half done.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ INSTALL_TIMEOUT, _REACH_TIMEOUT = 180.0, 12.0
 
 
 class LocalKinesisError(KplError, RuntimeError):
-    """No local Kinesis server. ``code`` says at which step, ``detail`` what was seen there.
-
-    no-node, install-failed, start-failed, not-ready, died.
-    """
+    """No local Kinesis server. ``code`` says at which step, ``detail`` what was seen there."""
 
     code: Literal["no-node", "install-failed", "start-failed", "not-ready", "died"]
     detail: str

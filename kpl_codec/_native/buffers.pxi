@@ -1,43 +1,20 @@
 # Arrow's arrays as plain buffers, so that compiling needs no pyarrow.
 
 cdef class Buffer:
-    """The bytes of an object (None: no bytes), read only. It holds a reference to the object."""
+    """The bytes of an object (None: no bytes). It holds a reference to the object."""
 
     cdef Py_buffer view
-    cdef bint held
-    cdef const uint8_t *at
+    cdef object buffer
+    cdef uint8_t *at
     cdef size_t size
 
-    def __cinit__(self, source):
-        if source is not None:
-            PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)
-            self.held = True
-            self.at, self.size = <const uint8_t *>self.view.buf, self.view.len
+    def __cinit__(self, buffer, bint writable=False):
+        if buffer is not None:
+            PyObject_GetBuffer(buffer, &self.view, PyBUF_WRITABLE if writable else PyBUF_SIMPLE)
+            self.at, self.size, self.buffer = <uint8_t *>self.view.buf, self.view.len, buffer
 
     def __dealloc__(self):
-        if self.held:
-            PyBuffer_Release(&self.view)
-
-
-cdef class Output:
-    """A buffer from `allocate(size)` to write to; `buffer` is the object."""
-
-    cdef Py_buffer view
-    cdef bint held
-    cdef uint8_t *at
-    cdef object buffer
-
-    def __cinit__(self, allocate, size_t size):
-        self.buffer = allocate(size)
-        PyObject_GetBuffer(self.buffer, &self.view, PyBUF_WRITABLE)
-        self.held = True
-        if <size_t>self.view.len < size:
-            raise ValueError("allocate gave too little")
-        self.at = <uint8_t *>self.view.buf
-
-    def __dealloc__(self):
-        if self.held:
-            PyBuffer_Release(&self.view)
+        PyBuffer_Release(&self.view)  # of a view that is all zeros it does nothing
 
 
 cdef class Column:

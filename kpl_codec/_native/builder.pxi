@@ -94,11 +94,7 @@ cdef class AggregatedRecordBuilder:
 
     def build(self):
         """The aggregated record of the added user records. Raises EncodeError if there are none."""
-        cdef bytes frame = self.unsigned()
-        cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(frame)
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(frame)
-        memcpy(start + size - 16, PyBytes_AS_STRING(digest_of(<const uint8_t[: size - 20]>(start + 4))), 16)
-        return frame
+        return signed([self.unsigned()])[0]
 
     cdef size_t put(self, object record, bint write) except 0:
         """ENC-6: the one count of bytes. The size with `record`; adds it if `write`. Raises before anything has
@@ -118,7 +114,8 @@ cdef class AggregatedRecordBuilder:
         key, payload = <object>PyTuple_GET_ITEM(record, 0), <object>PyTuple_GET_ITEM(record, 1)
         explicit_hash_key, tags = <object>PyTuple_GET_ITEM(record, 2), <object>PyTuple_GET_ITEM(record, 3)
         if not self.plainly_fit(key, payload, explicit_hash_key, tags):
-            _size.check(record, count)
+            from .format.size import check
+            check(record, count)
         partition_key, data = key, payload
         known = PyDict_GetItem(self.pks, partition_key)
         new_pk = known == NULL
@@ -230,8 +227,18 @@ cdef uint8_t *write_keys(uint8_t *p, uint8_t tag, dict keys) except NULL:
     return p
 
 
-cdef bytes digest_of(const uint8_t[:] message):
-    return hashlib.md5(message, usedforsecurity=False).digest()
+def md5(message not None):
+    """`format.md5.md5`."""
+    cdef bytes digest = PyBytes_FromStringAndSize(NULL, 16)
+    cdef kpl_message one
+    cdef Py_buffer view
+    PyObject_GetBuffer(message, &view, PyBUF_SIMPLE)
+    one.data, one.size = <const uint8_t *>view.buf, view.len
+    one.digest = <uint8_t *>PyBytes_AS_STRING(digest)
+    with nogil:
+        kpl_md5_many(&one, 1)
+    PyBuffer_Release(&view)
+    return digest
 
 
 def encode(records):
@@ -252,7 +259,7 @@ def encode_many(groups):
                 builder.put(record, True)
             frames.append(builder.unsigned())
         except EncodeError as error:
-            raise error.in_group(index) from None
+            raise error.at(group_index=index) from None
         builder.clear()
     return signed(frames)
 

@@ -34,6 +34,12 @@ cdef class FrameColumns(JudgedFrames):
                     self.data[i].at = <const uint8_t *>b""
         self.read_all(hash_keys)
 
+    cdef Buffer output(self, size_t size):
+        cdef Buffer out = Buffer(self.allocate(size), True)
+        if out.size < size:
+            raise ValueError("allocate gave too little")
+        return out
+
     cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
         cdef Row row
         if self.data[i].size >= NONE or self.pk.size_of(i) >= NONE or self.ehk.size_of(i) >= NONE:
@@ -96,11 +102,11 @@ cdef class FrameColumns(JudgedFrames):
 
     def record_numbers(self, size_t start, size_t stop):
         """int32: the index of each row's Kinesis record."""
-        cdef Output out
+        cdef Buffer out
         cdef int32_t *at
         cdef size_t i
         self.check(start, stop)
-        out = Output(self.allocate, 4 * (stop - start))
+        out = self.output(4 * (stop - start))
         at = <int32_t *>out.at
         with nogil:
             for i in range(start, stop):
@@ -109,11 +115,11 @@ cdef class FrameColumns(JudgedFrames):
 
     def sub_sequence_numbers(self, size_t start, size_t stop):
         """(None, int64): the number of each row within its Kinesis record."""
-        cdef Output out
+        cdef Buffer out
         cdef int64_t *at
         cdef size_t i
         self.check(start, stop)
-        out = Output(self.allocate, 8 * (stop - start))
+        out = self.output(8 * (stop - start))
         at = <int64_t *>out.at
         with nogil:
             for i in range(start, stop):
@@ -122,10 +128,10 @@ cdef class FrameColumns(JudgedFrames):
 
     def aggregated(self, size_t start, size_t stop):
         """(None, bits): whether each row is from an aggregate."""
-        cdef Output out
+        cdef Buffer out
         cdef size_t i
         self.check(start, stop)
-        out = Output(self.allocate, (stop - start + 7) // 8)
+        out = self.output((stop - start + 7) // 8)
         memset(out.at, 0, (stop - start + 7) // 8)
         with nogil:
             for i in range(stop - start):
@@ -134,7 +140,7 @@ cdef class FrameColumns(JudgedFrames):
 
     def user_data(self, size_t start, size_t stop):
         """(None, offsets int32, bytes) of the rows' data. Raises OverflowError beyond 2 GiB."""
-        cdef Output offsets, out
+        cdef Buffer offsets, out
         cdef size_t i
         cdef uint64_t total = 0
         cdef int32_t *ends
@@ -145,7 +151,7 @@ cdef class FrameColumns(JudgedFrames):
                 total += self.m.rows.at[i].size
         if total > 0x7FFFFFFF:
             raise OverflowError(total)
-        offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, total)
+        offsets, out = self.output(4 * (stop - start + 1)), self.output(total)
         ends = <int32_t *>offsets.at
         with nogil:
             total = 0
@@ -164,19 +170,19 @@ cdef class FrameColumns(JudgedFrames):
 
     def schema_versions(self, size_t start, size_t stop):
         """(validity or None, int32): the number of each row's schema version; None if no row has one."""
-        cdef Output out, valid = None
+        cdef Buffer out, valid = None
         cdef size_t i, nulls = 0
         self.check(start, stop)
         if not self.version_count:
             return None
-        out = Output(self.allocate, 4 * (stop - start))
+        out = self.output(4 * (stop - start))
         memcpy(out.at, self.schemas + start, 4 * (stop - start))
         for i in range(start, stop):
             nulls += self.schemas[i] < 0
         if nulls == stop - start:
             return None
         if nulls:
-            valid = Output(self.allocate, (stop - start + 7) // 8)
+            valid = self.output((stop - start + 7) // 8)
             memset(valid.at, 0, (stop - start + 7) // 8)
             for i in range(stop - start):
                 valid.at[i >> 3] |= (self.schemas[start + i] >= 0) << (i & 7)
@@ -192,7 +198,7 @@ cdef class FrameColumns(JudgedFrames):
 
     cdef object texts(self, size_t start, size_t stop, bint explicit):
         cdef Text *table = self.m.ehks.at if explicit else self.m.pks.at
-        cdef Output offsets, out, valid = None
+        cdef Buffer offsets, out, valid = None
         cdef size_t i, nulls = 0
         cdef uint64_t total = 0
         cdef uint32_t index
@@ -210,9 +216,9 @@ cdef class FrameColumns(JudgedFrames):
         if explicit and nulls == stop - start:
             return None
         if nulls:
-            valid = Output(self.allocate, (stop - start + 7) // 8)
+            valid = self.output((stop - start + 7) // 8)
             memset(valid.at, 0, (stop - start + 7) // 8)
-        offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, total)
+        offsets, out = self.output(4 * (stop - start + 1)), self.output(total)
         ends = <int32_t *>offsets.at
         with nogil:
             total = 0
@@ -230,7 +236,7 @@ cdef class FrameColumns(JudgedFrames):
     def spread(self, Column column not None, size_t start, size_t stop):
         """(None, offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls.
         Without offsets if the column has none."""
-        cdef Output offsets = None, out
+        cdef Buffer offsets = None, out
         cdef size_t i = start, last, size, written
         cdef uint64_t total = 0
         cdef uint8_t *first
@@ -244,9 +250,9 @@ cdef class FrameColumns(JudgedFrames):
             i = last
         if total > 0x7FFFFFFF:
             raise OverflowError(total)
-        out = Output(self.allocate, total)
+        out = self.output(total)
         if not column.width:
-            offsets = Output(self.allocate, 4 * (stop - start + 1))
+            offsets = self.output(4 * (stop - start + 1))
             ends = <int32_t *>offsets.at
         with nogil:
             total, i = 0, start
@@ -280,13 +286,13 @@ cdef class FrameColumns(JudgedFrames):
     def of_deciding_keys(self, const int32_t[::1] numbers not None, size_t start, size_t stop):
         """int32: for each row the number of the key that decides its shard; ``numbers``: those of the keys, in the
         order of `judge`."""
-        cdef Output out
+        cdef Buffer out
         cdef int32_t *at
         cdef size_t i
         self.check_judged(start, stop)
         if <size_t>numbers.shape[0] < self.m.pks.count + self.m.ehks.count:
             raise IndexError("numbers")
-        out = Output(self.allocate, 4 * (stop - start))
+        out = self.output(4 * (stop - start))
         at = <int32_t *>out.at
         with nogil:
             for i in range(start, stop):
@@ -295,13 +301,13 @@ cdef class FrameColumns(JudgedFrames):
 
     def hash_keys(self, size_t start, size_t stop):
         """(None, offsets int32, bytes): each row's effective hash key, 16 bytes."""
-        cdef Output offsets, out
+        cdef Buffer offsets, out
         cdef int32_t *ends
         cdef size_t i
         self.check_judged(start, stop)
         if 16 * (stop - start) > 0x7FFFFFFF:
             raise OverflowError(16 * (stop - start))
-        offsets, out = Output(self.allocate, 4 * (stop - start + 1)), Output(self.allocate, 16 * (stop - start))
+        offsets, out = self.output(4 * (stop - start + 1)), self.output(16 * (stop - start))
         ends = <int32_t *>offsets.at
         with nogil:
             for i in range(stop - start + 1):

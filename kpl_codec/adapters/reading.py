@@ -1,5 +1,4 @@
-"""Reads captured events and answers into KinesisRecords. Recognises the shapes of `shapes`, or takes the
-given one.
+"""Reads captured events and answers into KinesisRecords.
 
 Records may come alone, in their event or answer, in lists, iterators and pages of those, and as JSON text,
 one document or many. Shapes may be mixed; order is kept; nothing is read ahead.
@@ -16,14 +15,8 @@ from ..format.records import KinesisRecord
 from .shapes import READERS, Shape, shape_of
 
 _KCL_ACTIONS = (
-    "initialize",
-    "leaseLost",
-    "shardEnded",
-    "shutdown",
-    "shutdownRequested",
-    "checkpoint",
-    "status",
-)
+    "initialize", "leaseLost", "shardEnded", "shutdown", "shutdownRequested", "checkpoint", "status"
+)  # fmt: skip
 _IDENTITIES = (
     ("sequenceNumber", "sequence_number"),
     ("SequenceNumber", "sequence_number"),
@@ -115,7 +108,7 @@ class _Reader:
             found_shape = shape_of(record)
             if found_shape is not None and found_shape != shape:
                 hint = f"a {found_shape} record: kinesis_records reads any shape"
-                error = CaptureError(**{**error.fields, "hint": hint})
+                error = error.at(hint=hint)
             return self._error(error, path, record)
         # CAP-7: "A shard id given beside the source MUST be used only where the source has none."
         return self._count(found if found.shard_id else found._replace(shard_id=shard_id))

@@ -1,7 +1,4 @@
-"""The values in captured records: base64, timestamps, texts. Strict when reading and writing.
-
-Every function raises only CaptureError, with code and field.
-"""
+"""The values in captured records: base64, timestamps, texts. All raise only CaptureError."""
 
 from __future__ import annotations
 

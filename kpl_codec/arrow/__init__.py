@@ -312,45 +312,32 @@ def deaggregate_table(
     shares = _shares([first, *source], deaggregator, threads)
     batches: list[pa.RecordBatch] = []
     counts = Counts()
+
     # SPK-75: "Objects of any library that has Arrow's PyCapsule interface MUST be taken, and the number of
     # threads MUST NOT change what comes out."
-    pool = ThreadPoolExecutor(threads, "kpl-codec-arrow")
-    try:
-        for future in [pool.submit(_work, share, policy, options, on_drop is not None) for share in shares]:
-            work = future.result()
-            batches += work.batches
-            counts.add(work.counts)
+    def work(
+        share: list[pa.RecordBatch],
+    ) -> tuple[list[pa.RecordBatch], Counts, list[Drop], Exception | None]:
+        """What a thread does; threads share nothing."""
+        drops: list[Drop] = []
+        made: list[pa.RecordBatch] = []
+        own = Deaggregator(first.schema, policy, on_drop=on_drop and drops.append, **options)
+        try:
+            made.extend(coalesce(chain.from_iterable(map(own.process, share)), DEFAULT_BATCH_BYTES))
+        except Exception as error:  # noqa: BLE001 - raised in the caller's thread, after the drops before it
+            return made, own.counts, drops, error
+        return made, own.counts, drops, None
+
+    with ThreadPoolExecutor(threads, "kpl-codec-arrow") as pool:
+        for made, counted, drops, refusal in pool.map(work, shares):
+            batches += made
+            counts.add(counted)
             if on_drop is not None:
-                for drop in work.drops:
+                for drop in drops:
                     on_drop(drop)
-            if work.refusal is not None:
-                raise work.refusal
-    finally:
-        pool.shutdown(cancel_futures=True)
+            if refusal is not None:
+                raise refusal
     return Users(pa.Table.from_batches(batches, deaggregator.schema), counts)
-
-
-class _Work(NamedTuple):
-    """What became of some batches. ``refusal``: raised at their first record that was refused."""
-
-    batches: list[pa.RecordBatch]
-    counts: Counts
-    drops: list[Drop]
-    refusal: Exception | None
-
-
-def _work(batches: list[pa.RecordBatch], policy: Policy, options: dict[str, Any], tells: bool) -> _Work:
-    """What a thread does; threads share nothing. ``tells``: with what was dropped."""
-    drops: list[Drop] = []
-    made: list[pa.RecordBatch] = []
-    refusal = None
-    deaggregator = Deaggregator(batches[0].schema, policy, on_drop=drops.append if tells else None, **options)
-    try:
-        parts = (part for batch in batches for part in deaggregator.process(batch))
-        made.extend(coalesce(parts, DEFAULT_BATCH_BYTES))
-    except Exception as error:  # noqa: BLE001 - raised in the caller's thread, after the drops before it
-        refusal = error
-    return _Work(made, deaggregator.counts, drops, refusal)
 
 
 def _shares(

@@ -169,27 +169,24 @@ class ObjectColumns:
         width = source.width()
         held: list[_Row] = []
         size = 0
-        refused: KplError | None = None
-        while True:
-            try:
-                row = next(rows, None)
-            except KplError as error:
-                row, refused = None, error
-            if row is not None:
+        try:
+            for row in rows:
                 keys = len(row.record.partition_key or "") + len(row.record.explicit_hash_key or "")
                 more = int(width[row.number]) + 4 * keys + len(row.record.data or b"")
                 more += _DEFECT_BYTES * bool(row.record.defects)
                 size += more
-            # SPK-4: "An output batch MUST stay within its limit of bytes unless it holds one user record
-            # only, whatever the input holds."
-            if held and (row is None or size > max_bytes):
+                # SPK-4: "An output batch MUST stay within its limit of bytes unless it holds one user record
+                # only, whatever the input holds."
+                if held and size > max_bytes:
+                    yield self._batch(source, held, kept)
+                    held, size = [], more
+                held.append(row)
+        except KplError:
+            if held:
                 yield self._batch(source, held, kept)
-                held, size = [], 0 if row is None else more
-            if row is None:
-                break
-            held.append(row)
-        if refused is not None:
-            raise refused
+            raise
+        if held:
+            yield self._batch(source, held, kept)
 
     def _batch(self, source: Source, rows: list[_Row], kept: Iterable[str]) -> pa.RecordBatch:
         layout = self._layout

@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -47,23 +47,6 @@ class _Segment:
         return self.end is not None and have == self.last
 
 
-_HEADER: Final = {"writer": str, "segment": int, "stream": str, "side": str, "before": dict}
-_END: Final = {"last": bool, "next": bool, "lost": int, "ranges": dict}
-
-
-def _facts(payload: bytes, wanted: Mapping[str, type]) -> dict[str, Any]:
-    """The facts of a header or an end mark. Raises LedgerError for what no writer writes."""
-    try:
-        found = json.loads(payload)
-        if all(isinstance(found[name], kind) for name, kind in wanted.items()):
-            ranges = {**found.get("before", {}), **found.get("ranges", {})}
-            if all(text.isdigit() for low, high in ranges.values() for text in (low, high)):
-                return found  # type: ignore[no-any-return]
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        pass
-    raise LedgerError(offset=0, reason="a header or an end mark that says something else")
-
-
 class Book:
     """All segments of the ledgers of one side. The same chunk twice counts once."""
 
@@ -80,7 +63,7 @@ class Book:
         if match is None:
             self._damaged.append(Hole(name, f"{name}: a ledger of an unknown writer"))
         else:
-            self._add(name, match[1], int(match[2]), data)
+            self._add(match[1], int(match[2]), data)
 
     def add_lines(self, name: str, data: bytes) -> bool:
         """Log lines, some of which are chunks. Gives whether one is."""
@@ -93,26 +76,23 @@ class Book:
             try:
                 told, _ = json.JSONDecoder().raw_decode(line[at:].decode())
                 chunk = base64.b64decode(told["chunk"], validate=True)
-                self._add(name, str(told[LINE]), int(told["segment"]), chunk)
+                self._add(str(told[LINE]), int(told["segment"]), chunk)
             except (ValueError, KeyError, TypeError):
                 self._damaged.append(Hole(name, f"{name}: a line of a ledger that cannot be read"))
         return ours
 
-    def _add(self, name: str, writer: str, number: int, data: bytes) -> None:
+    def _add(self, writer: str, number: int, data: bytes) -> None:
         segment = self._writers[writer].setdefault(number, _Segment())
         for item in chunks(data):
             if isinstance(item, LedgerError):
                 continue  # (The end mark tells what the segment lacks.)
             kind, index, payload = item
-            try:
-                if kind == b"H":
-                    segment.header = _facts(payload, _HEADER)
-                elif kind == b"E":
-                    segment.end, segment.last = _facts(payload, _END), index
-                else:
-                    segment.blocks[index] = payload
-            except LedgerError as error:
-                self._damaged.append(Hole(name, f"{name}: {error.reason}"))
+            if kind == b"H":
+                segment.header = json.loads(payload)
+            elif kind == b"E":
+                segment.end, segment.last = json.loads(payload), index
+            else:
+                segment.blocks[index] = payload
 
     @property
     def streams(self) -> set[str]:

@@ -30,17 +30,14 @@ from ..ledger import CODES, NO_DIGEST, Row
 from .book import SUFFIX, Book
 from .tally import Batch, Tally
 
-SHARD: Final = "shard"
-NUMBER: Final = "sequencenumber"
-SUB: Final = "subsequencenumber"
-LAST: Final = "lastsubsequencenumber"
-COUNT: Final = "userrecords"
+#: Columns, and how they are spelled, by their letters alone in lower case.
+SHARD, NUMBER, SUB, LAST, COUNT = "shard", "sequence_number", "sub_sequence_number", "last", "user_records"
 _SPELLINGS: Final = {
-    SHARD: ("shard", "shardid", "kinesisshardid"),
-    NUMBER: ("sequencenumber", "seq", "kinesissequencenumber"),
-    SUB: ("subsequencenumber", "firstsubsequencenumber", "sub", "subseq"),
-    LAST: ("lastsubsequencenumber",),
-    COUNT: ("userrecords", "userrecordcount", "count"),
+    SHARD: r"(kinesis)?shard(id)?",
+    NUMBER: r"(kinesis)?sequencenumber|seq",
+    SUB: r"(first)?subsequencenumber|sub|subseq",
+    LAST: r"lastsubsequencenumber",
+    COUNT: r"userrecords|userrecordcount|count",
 }
 _TABLES: Final = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _BATCH_ROWS: Final = 1 << 20
@@ -59,18 +56,14 @@ def read_produced(paths: Iterable[str]) -> tuple[Book, list[Row]]:
 
 
 def read_handled(paths: Iterable[str], tally: Tally) -> Book:
-    """Tallies all tables and ledgers under ``paths``: each path is a source, and each writer of a ledger.
-    Gives the ledgers, for their holes. Raises InputError."""
+    """Tallies all tables and ledgers under ``paths``. Gives the ledgers, for their holes. Raises
+    InputError."""
     book, queue = Book(), _Queue(tally)
-    for path in paths:
-        for file in _files([path]):
-            if _into(book, file):
-                continue
-            tally.source(path)
+    for file in _files(paths):
+        if not _into(book, file):
             for batch in _tables(file, (SHARD, NUMBER, SUB)):
                 _add(tally, batch)
-    for writer, rows in book.rows("handled"):
-        tally.source(f"ledger {writer}")
+    for _, rows in book.rows("handled"):
         rows = [row if row.shard_id else queue.named(row) for row in rows]
         for kind in ("handled", "before"):
             _add_rows(tally, [row for row in rows if row.kind == kind], before=kind == "before")
@@ -155,13 +148,13 @@ def _tables(file: Location, wanted: tuple[str, ...]) -> Iterator[dict[str, Any]]
 def _columns(names: Iterable[str], wanted: tuple[str, ...], file: Location) -> dict[str, str]:
     plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in names}
     found = {}
-    for name in (*wanted, LAST):
-        spelling = next((one for one in _SPELLINGS[name] if one in plain), None)
-        if spelling is not None:
-            found[name] = plain[spelling]
-        elif name in (SHARD, NUMBER, COUNT):
-            listed = ", ".join(plain.values())
-            raise InputError(code="unreadable", path=file.path, reason=f"no column {name}; it has: {listed}")
+    for column in (*wanted, LAST):
+        spelled = next((name for key, name in plain.items() if re.fullmatch(_SPELLINGS[column], key)), None)
+        if spelled is not None:
+            found[column] = spelled
+        elif column not in (SUB, LAST):
+            reason = f"no column {column}; it has: {', '.join(plain.values())}"
+            raise InputError(code="unreadable", path=file.path, reason=reason)
     return found
 
 

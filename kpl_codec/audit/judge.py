@@ -2,7 +2,7 @@
 
     names = Names(rows of the producers' ledgers)
     tally = Tally(names)
-    tally.source("orders-sink"); tally.add(Batch(shards, numbers, ...))      # in any order
+    tally.add(Batch(shards, numbers, ...))      # in any order
     audit = judge(names, tally, ...)
 
     handled   >= 1 times                                     once, twice (by whom)
@@ -27,7 +27,7 @@ import numpy as np
 from ..ledger import CODES, Row
 from .book import Hole
 from .names import Name, Names, Run, runs_of
-from .tally import SOURCES, Tally, Unclaimed
+from .tally import Tally, Unclaimed
 
 #: What is looked at at a time while the last handled user record of a shard is searched.
 _SLICE: Final = 1 << 20
@@ -36,11 +36,10 @@ Origin = Literal["unanswered", "either", "foreign"]
 
 
 class Double(NamedTuple):
-    """User records that were handled ``times`` times each (255: or oftener), by ``sources``."""
+    """User records that were handled ``times`` times each (255: or oftener)."""
 
     run: Run
     times: int
-    sources: tuple[str, ...]
 
 
 @dataclass
@@ -180,11 +179,10 @@ def _by_shard(names: Names, **parts: Any) -> dict[str, dict[str, int]]:
 def _doubles(names: Names, tally: Tally, again: Any) -> list[Double]:
     doubled = np.flatnonzero(tally.times > 1)
     doubled = doubled[~again[names.record_of(doubled)]]
-    keys, found = tally.times[doubled].astype(np.int64) * 256 + tally.by(doubled), []
-    for key in np.unique(keys):
-        times, bits = divmod(int(key), 256)
-        sources = tuple(name for at, name in enumerate(tally.sources) if bits >> min(at, SOURCES - 1) & 1)
-        found += [Double(run, times, sources) for run in runs_of(names, doubled[keys == key])]
+    times = tally.times[doubled]
+    found = [
+        Double(run, int(many)) for many in np.unique(times) for run in runs_of(names, doubled[times == many])
+    ]
     return sorted(
         found, key=lambda double: (double.run.shard_id, len(double.run.sequence_number), double.run)
     )
@@ -214,10 +212,7 @@ def _repaired(
 
 
 def _unclaimed(
-    tally: Tally,
-    unnamed: Sequence[Row],
-    holes: Sequence[Hole],
-    digests: Mapping[tuple[str, str], bytes],
+    tally: Tally, unnamed: Sequence[Row], holes: Sequence[Hole], digests: Mapping[tuple[str, str], bytes]
 ) -> list[tuple[Origin, Unclaimed]]:
     unanswered = [row for row in unnamed if row.kind == "unanswered"]
     known = {row.digest for row in unanswered}

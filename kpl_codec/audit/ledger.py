@@ -13,19 +13,100 @@ Specification: spec/15-audit.md, AUD-1 to AUD-7.
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from ..deaggregation.records import DeaggregatedRecord
 from ..ledger import Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of, runs
-from .sinks import FolderSink, LineSink, S3Sink, Sink
+from .book import LINE, SUFFIX
 
 _LOG = logging.getLogger("kpl_codec.audit")
+
+
+class Sink(ABC):
+    """Takes the chunks of one writer, in order; a segment begins with `begin`. Methods raise OSError."""
+
+    #: Seconds and bytes after which another segment is begun.
+    segment_seconds: float = 3600.0
+    segment_bytes: int = 64 << 20
+    #: Whether chunks are stored before their segment ends.
+    at_once = True
+
+    @abstractmethod
+    def begin(self, segment: int) -> None: ...
+
+    @abstractmethod
+    def write(self, chunk: bytes, *, sync: bool) -> None:
+        """With ``sync`` it returns when the chunk is stored for good."""
+
+    def end(self) -> None:
+        """The segment has all its chunks."""
+        return
+
+
+class FolderSink(Sink):
+    """A file a segment, to which chunks are appended."""
+
+    def __init__(self, folder: Path, writer: str) -> None:
+        self._folder, self._writer = folder, writer
+        self._file: Any = None
+
+    def begin(self, segment: int) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{self._writer}-{segment:06d}{SUFFIX}"
+        self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - until `end`
+
+    def write(self, chunk: bytes, *, sync: bool) -> None:
+        view = memoryview(chunk)
+        while view:  # (a full disk may take a part)
+            view = view[self._file.write(view) :]
+        if sync:
+            os.fsync(self._file.fileno())
+
+    def end(self) -> None:
+        with self._file:
+            os.fsync(self._file.fileno())
+
+
+class S3Sink(Sink):
+    """An object a segment, put when it is whole."""
+
+    segment_seconds, segment_bytes, at_once = 60.0, 8 << 20, False
+
+    def __init__(self, uri: str, writer: str, put: Callable[[str, bytes], None]) -> None:
+        self._prefix, self._put = f"{uri.rstrip('/')}/{writer}", put
+
+    def begin(self, segment: int) -> None:
+        self._name, self._data = f"{self._prefix}-{segment:06d}{SUFFIX}", b""
+
+    def write(self, chunk: bytes, *, sync: bool) -> None:
+        self._data += chunk
+
+    def end(self) -> None:
+        self._put(self._name, self._data)
+
+
+class LineSink(Sink):
+    """A line of JSON a chunk, given to ``write_line`` (print, a logger's method)."""
+
+    def __init__(self, write_line: Callable[[str], object], writer: str) -> None:
+        self._write_line, self._writer = write_line, writer
+
+    def begin(self, segment: int) -> None:
+        self._segment = segment
+
+    def write(self, chunk: bytes, *, sync: bool) -> None:
+        text = base64.b64encode(chunk).decode()
+        self._write_line(json.dumps({LINE: self._writer, "segment": self._segment, "chunk": text}))
 
 
 class Ledger:
@@ -87,19 +168,9 @@ class Writer:
     writer raises OSError instead. Methods are thread-safe.
     """
 
-    def __init__(
-        self,
-        sink: Sink,
-        name: str,
-        stream: str,
-        side: str,
-        *,
-        wait: bool,
-        seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool, seconds: float) -> None:
         self.name, self.stream = name, stream
-        self._sink, self._side, self._wait, self._seconds, self._clock = sink, side, wait, seconds, clock
+        self._sink, self._side, self._wait, self._seconds = sink, side, wait, seconds
         self._lock = threading.Lock()  # of the rows that are kept: never held while something is written
         self._io = threading.RLock()
         self._rows: list[Row] = []
@@ -107,7 +178,7 @@ class Writer:
         self._before: Ranges = {}  # what the segment before named
         self._ranges: Ranges = {}
         self._segment = self._index = self._bytes = self._lost = 0
-        self._begun_at = clock()
+        self._begun_at = time.monotonic()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._careful(self._begin)
@@ -175,7 +246,7 @@ class Writer:
 
     def _begin(self) -> None:
         self._sink.begin(self._segment)
-        self._index, self._bytes, self._begun_at = 0, 0, self._clock()
+        self._index, self._bytes, self._begun_at = 0, 0, time.monotonic()
         self._write(header(self.name, self._segment, self.stream, self._side, self._before), sync=self._wait)
 
     def _write(self, data: bytes, *, sync: bool) -> None:
@@ -190,7 +261,7 @@ class Writer:
             self._write(chunk(b"B", self._index, block(self._writing)), sync=sync)
             self._ranges = ranges_of(self._writing, self._ranges)
             self._writing = []
-        old = self._clock() - self._begun_at >= self._sink.segment_seconds
+        old = time.monotonic() - self._begun_at >= self._sink.segment_seconds
         if self._index > 1 and (old or self._bytes >= self._sink.segment_bytes):
             self._roll()
 

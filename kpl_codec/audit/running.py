@@ -1,22 +1,58 @@
-"""A whole audit: reads both sides, judges, and looks at the stream for the causes."""
+"""A whole audit: reads both sides, judges, looks at the stream for the causes. Its results: findings, sums, a
+folder like that of `validate`.
+
+out/findings/        Parquet, for `kpl-codec findings`
+out/summary.json     the sums
+out/report.html      the same with a picture by shard and time
+out/user-records/    the missing user records that the stream still holds: `kpl-codec repair` puts them again
+out/shards.json      the shard map, where the stream was looked at
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any, Literal
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final, Literal
 
+import numpy as np
+import pyarrow as pa
+
+from .. import __version__
 from ..captures import Location
+from ..captures.rows import Rows
 from ..errors import KplError
+from ..findings import KINDS, Finding
 from ..ledger import Row, digest_of
+from ..pictures.labels import camel_keys, plural
+from ..report.build import build_report
+from ..report.counters import Tally as Counts
+from ..report.model import About, AuditCell, Report
+from ..report.page import render_page
+from ..report.scan import findings_batch
+from ..shards.shard_map import ShardMap
 from ..shards.stream import stream_of
+from ..validation.check import check
 from ..validation.repair_files import read_copies
+from ..validation.results import prepare_output
 from .handled import read_handled, read_produced
-from .judge import judge
-from .names import NAMED, Name, Names, runs_of
-from .results import Audited, findings_of
+from .judge import Audit, judge
+from .names import NAMED, Name, Names, Run, runs_of
 from .tally import Tally
 from .why import Fetched, Why, fetch
+
+#: Columns of the picture.
+_COLUMNS: Final = 60
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
+#: What is said of what no ledger names, by its origin.
+_UNCLAIMED: Final = {
+    "unanswered": ("audit-twice", f"a producer's retry: {_RETRY}"),
+    "either": ("audit-unclaimed", f"a foreign writer, or {_RETRY}"),
+    "foreign": ("audit-unclaimed", "a writer without a ledger"),
+}
 
 
 class AuditError(KplError, ValueError):
@@ -33,6 +69,174 @@ class AuditError(KplError, ValueError):
         if self.code == "several-streams":
             return f"ledgers of several streams: {', '.join(self.streams)}"
         return "there is no ledger and no row in what was produced"
+
+
+def findings_of(audit: Audit, names: Names, missing: Iterable[Finding]) -> Iterator[Finding]:
+    """All findings; ``missing``: those on missing user records, see `why`."""
+    yield from missing
+    for run in runs_of(names, audit.unknown):
+        yield run.finding("audit-unknown", f"a note may be lost: {audit.handled_holes[0].why}")
+    # AUD-13: "User records that were handled oftener than once MUST be told apart by who doubled them: a
+    # consumer's retry, a producer's that sent a Kinesis record again, or a repair."
+    for run, count in audit.doubles:
+        times = f"{count} times" if count < 255 else "255 times or oftener"
+        yield run.finding("audit-twice", f"a consumer's retry: {times}")
+    for name in audit.repaired_twice:
+        yield Run(*name, name[2]).finding("audit-twice", "a repair: it was handled, and its copy, too")
+    if audit.copies:
+        detail = "a producer's retry: copies that the producer sent again, because the KCL drops them"
+        yield Finding(kind="audit-twice", user_records=audit.copies, detail=detail)
+    for origin, one in audit.unclaimed:
+        kind, detail = _UNCLAIMED[origin]
+        if one.shard_id:
+            yield replace(Run(*one[:4]).finding(kind, detail), user_records=one.rows)
+        else:
+            yield Finding(kind=kind, user_records=one.rows, detail=f"from a queue: {detail}")
+    for hole in audit.holes:
+        yield Finding(kind="audit-incomplete", file=hole.writer, detail=hole.why)
+    if audit.conflicts:
+        detail = f"{audit.conflicts} rows of ledgers contradict others of the same name"
+        yield Finding(kind="audit-incomplete", detail=detail)
+    for (fate, code), count in audit.undelivered.items():
+        detail = f"{code}; it may be stored all the same" if fate == "left" else code
+        yield Finding(kind="audit-refused", user_records=count, detail=detail)
+    for shard_id, sums in audit.shards.items():
+        if sums["too_early"]:
+            later = "nothing later" if sums["handled"] else "nothing"
+            detail = f"{later} of this shard was handled"
+            yield Finding("audit-not-yet", shard_id, user_records=sums["too_early"], detail=detail)
+
+
+@dataclass
+class Audited:
+    """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing."""
+
+    audit: Audit
+    names: Names
+    tally: Tally
+    findings: list[Finding]
+    stream: str | None
+    shard_map: ShardMap | None
+    fetched: Fetched
+
+    @property
+    def headline(self) -> str:
+        """One sentence."""
+        audit = self.audit
+        if audit.complete:
+            return f"Everything was handled: {plural(audit.total('delivered'), 'user record')}."
+        parts = [
+            f"{audit.total(name):,} {text}"
+            for name, text in (
+                ("missing", "missing"), ("unknown", "unknown"), ("too_early", "too early to say"),
+            )
+            if audit.total(name)
+        ]  # fmt: skip
+        if audit.holes or audit.conflicts:
+            parts.append("a ledger is not whole, so nobody can say that this is all")
+        return f"Of {plural(audit.total('delivered'), 'delivered user record')}: {'; '.join(parts)}."
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The sums, as in summary.json."""
+        audit, tally, kinds = self.audit, self.tally, Counter[str]()
+        for finding in self.findings:
+            kinds[finding.kind] += finding.user_records or 1
+        sums = {
+            name: audit.total(name)
+            for name in ("delivered", "handled", "repaired", "missing", "unknown", "too_early")
+        }
+        twice = sum(run.last - run.first + 1 for run, _ in audit.doubles) + audit.copies
+        undelivered = {
+            fate: [
+                {"code": code, "userRecords": count}
+                for (name, code), count in sorted(audit.undelivered.items())
+                if name == fate
+            ]
+            for fate in ("refused", "left")
+        }
+        return {
+            "complete": audit.complete,
+            "userRecords": {**camel_keys(sums), "twice": twice},
+            **undelivered,
+            "kinds": [
+                {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=list(KINDS).index)
+            ],
+            "kinesisRecords": len(self.names.rows),
+            "handledRows": tally.rows,
+            "unclaimedRows": tally.unclaimed_rows,
+            "unreadableRows": tally.bad,
+            "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
+            "incomplete": [f"{hole.writer}: {hole.why}" for hole in audit.holes],
+            "version": __version__,
+        }
+
+    def write(self, output: str | Location) -> None:
+        """Write the folder. Raises OutputError if it is not empty."""
+        output = Location(output)
+        prepare_output(output)
+        (output / "_work").delete()
+        for folder in ("findings", "user-records"):
+            (output / folder).make_folder()
+        (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
+        (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
+        (output / "report.html").write(render_page(self._report()).encode())
+        if self.shard_map is not None:
+            batches = list(self._user_records(self.shard_map))
+            if batches:
+                (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
+            (output / "shards.json").write(self.shard_map.to_json().encode())
+
+    def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
+        """The missing user records of what was fetched, in the columns of `validate`."""
+        missing = {
+            (run.shard_id, run.sequence_number, sub)
+            for run in runs_of(self.names, self.audit.missing)
+            for sub in range(run.first, run.last + 1)
+        }
+        rows = Rows(None)
+        for record in self.fetched.records.values():
+            rows.record(record, self.stream)
+        for batch in check(rows.take(), shard_map):
+            columns = [
+                batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber", "kcl")
+            ]
+            keep = [name in missing for name in zip(*columns[:3], strict=True)]
+            fate = pa.array([kcl if kcl == "dropped" else "missing" for kcl in columns[3]], pa.string())
+            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", fate).filter(pa.array(keep))
+
+    def _report(self) -> Report:
+        about = About(
+            datetime.now(timezone.utc),
+            __version__,
+            title=f"Audit: {self.headline}",
+            stream_name=self.stream,
+            source="ledgers of producers, and what consumers have handled",
+        )
+        report = build_report(Counts(), None, about, self.findings)
+        kinds = tuple(count for count in report.kinds if count.kind.name != "no-records")
+        shown = tuple(finding for finding in report.findings if finding.kind != "no-records")
+        return replace(report, kinds=kinds, findings=shown, audit=tuple(self._cells()))
+
+    def _cells(self) -> Iterator[AuditCell]:
+        """User records by shard and when they were put."""
+        names = self.names
+        known = names.at[(names.at > 0) & (names.at < 1 << 60)]
+        if not len(known):
+            return
+        first, width = int(known.min()), max(-(-(int(known.max()) - int(known.min()) + 1) // _COLUMNS), 1000)
+        column = np.clip((names.at - first) // width, 0, _COLUMNS - 1)
+        where = names.shard * _COLUMNS + column
+        size = len(names.shards) * _COLUMNS
+        put = np.bincount(where, names.counts, size)
+        parts = [
+            np.bincount(where[names.record_of(part)], minlength=size)
+            for part in (self.audit.missing, self.audit.too_early)
+        ]
+        for at in np.flatnonzero(put):
+            start = _EPOCH + timedelta(milliseconds=int(first + at % _COLUMNS * width))
+            counts = int(put[at]), *(int(part[at]) for part in parts)
+            yield AuditCell(start, width / 1000, names.shards[at // _COLUMNS], *counts)
 
 
 def audit(
@@ -102,11 +306,7 @@ def audit(
 def _copies(folders: Iterable[str]) -> Iterable[tuple[Name, Name]]:
     """Originals and copies, by the logs of `kpl-codec repair`. Raises InputError."""
     for folder in folders:
-        for file in (Location(folder) / "repair/log").files():
-            if file.name.endswith(".jsonl"):
-                for (shard_id, number, sub), new in read_copies(file):
-                    if shard_id is not None and number is not None:
-                        yield (shard_id, number, sub), new
+        yield from read_copies(Location(folder) / "repair/log")
 
 
 def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:

@@ -1,6 +1,6 @@
 """Counts how often each known user record was handled, and keeps what is handled and not known.
 
-Memory: a byte a user record, two with several sources.
+Memory: a byte a user record.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import numpy as np
 
 from .names import Names
 
-#: Sources that can be told apart; all later ones are one.
-SOURCES: Final = 8
 #: User records of runs that are written out at a time.
 _SLICE: Final = 1 << 20
 #: Every Kinesis record has fewer user records.
@@ -47,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class Tally:
-    """Counts how often each name was handled, and by which sources.
+    """Counts how often each name was handled.
 
     ``bad``: rows that name no user record. ``unclaimed_rows``: handled rows that no ledger has.
     """
@@ -55,8 +53,6 @@ class Tally:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.times = np.zeros(names.user_records, np.uint8)  # 255: that often or oftener
-        self._by: Any = None  # a bit a source, once there are two of them
-        self.sources: list[str] = []
         self.rows = self.bad = self.unclaimed_rows = 0
         #: Of each shard one past the last known Kinesis record that is before the last handled one.
         self.passed = names.bounds[:-1].copy()
@@ -64,20 +60,6 @@ class Tally:
         self.handled_shards: set[str] = set()
         #: Of records of queues, by their places in the ledger, the digests.
         self.queued: dict[tuple[str, str], bytes] = {}
-
-    def source(self, name: str) -> None:
-        """The batches that follow are of this source."""
-        if name not in self.sources:
-            self.sources.append(name)
-        self._bit = np.uint8(1 << min(self.sources.index(name), SOURCES - 1))
-        if self._by is None and len(self.sources) > 1:
-            self._by = self.by(slice(None))
-
-    def by(self, user_records: Any) -> Any:
-        """Of each user record a bit for each source that has handled it."""
-        if self._by is None:
-            return (self.times[user_records] > 0).astype(np.uint8)
-        return self._by[user_records]
 
     def add(self, batch: Batch) -> None:
         """Count a batch."""
@@ -113,8 +95,6 @@ class Tally:
             self._not_claimed(batch, places, record[~claimed], sub[~claimed])
             record, sub = record[claimed], sub[claimed]
         at = self.names.starts[places][record] + sub
-        if self._by is not None:
-            self._by[at] |= self._bit
         if batch.before:
             self.times[at] = np.maximum(self.times[at], 1)
         elif _distinct(at):

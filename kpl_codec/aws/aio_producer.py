@@ -28,9 +28,8 @@ from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .producer_base import ProducerBase, client_config
-from .producer_log import log_failure, log_left_behind
+from .producer_log import log_failure, log_left_behind, log_user_records
 from .producer_owner import Letters, Owner
-from .undelivered import log_not_called
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -66,10 +65,10 @@ class AsyncProducer(ProducerBase):
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._ran_at = float("-inf")  # when the event loop was last seen to run
+        self._rests_until = float("-inf")
         self._calls: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> AsyncProducer:
-        """Start. Raises ProducerClosed."""
         await self._start()
         return self
 
@@ -136,6 +135,8 @@ class AsyncProducer(ProducerBase):
                 self._blocked -= 1
         elif pending.accepted_at >= self._ran_at + _LONGEST_RUN:
             # PRD-46: "With asyncio put lets the event loop run at least every millisecond"
+            if pending.accepted_at >= self._rests_until:
+                self._schedule()
             await asyncio.sleep(0)
             self._ran_at = self._clock()
         return future
@@ -185,8 +186,6 @@ class AsyncProducer(ProducerBase):
                 await asyncio.to_thread(notes.close)
         return not owner.failed
 
-    # -- driving the core ---------------------------------------------------------------------
-
     def _schedule(self) -> None:
         """Let the core run soon; many puts in a row need one run."""
         if not self._scheduled and self._started and not self._letters.finished:
@@ -204,8 +203,19 @@ class AsyncProducer(ProducerBase):
             return
         if not owner.turn(self._make):
             owner.finish()
-        elif (wait := owner.wait()) < float("inf"):
-            self._timer = owner.loop.call_later(wait, self._schedule)
+        else:
+            rest = owner.rest()
+            self._rests_until = self._ran_at + rest
+            self._timer = owner.loop.call_later(rest, self._look)
+
+    def _look(self) -> None:
+        """It has rested: is there something to do?"""
+        wait = self._owner.wait()
+        self._letters.awake = wait <= 0
+        if wait <= 0:
+            self._schedule()
+        elif wait < float("inf"):
+            self._timer = self._owner.loop.call_later(wait, self._schedule)
 
     def _make(self, request: PutRecordsRequest | Request) -> None:
         task = self._owner.loop.create_task(self._call(request))
@@ -304,7 +314,8 @@ class _AsyncOwner(Owner):
                         await hook.finish(given)
             except asyncio.CancelledError:
                 rest = hook.next(None)
-                log_not_called(len([*left, *rest]))
+                text = "on_undelivered was not called for %d user records: its event loop ends"
+                log_user_records(len([*left, *rest]), text)
                 batch += rest
                 raise
             finally:
@@ -314,7 +325,6 @@ class _AsyncOwner(Owner):
 
 
 def _session() -> Any:
-    """A session of aiobotocore. Raises ModuleNotFoundError with the name of the extra."""
     with needing_extras("kpl_codec.aws.AsyncProducer"):
         from aiobotocore.session import get_session
     return get_session()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..findings import Finding
-from .calls import CALL_ERRORS, failure_of, stream_for
+from .calls import call_errors, failure_of, stream_for
 
 
 class Channel(NamedTuple):
@@ -33,31 +33,29 @@ class Subscribers(NamedTuple):
 
 
 def subscribers_of(client: Any, stream: str) -> Subscribers:
-    """What DescribeStreamSummary counts, and what each channel is.
-
-    It needs kinesis:ListChannels and kinesis:DescribeChannel where there are channels. What may not be read
-    is counted; nothing is raised. botocore knows channels since 1.43, queues since 1.44; before that there
-    are none.
-    """
+    """What DescribeStreamSummary counts, and what each channel is, with kinesis:ListChannels and
+    kinesis:DescribeChannel. What may not be read, or what botocore is too old for (channels came with 1.43),
+    is counted; nothing is raised."""
     named = stream_for(client, stream)
     channels: list[Channel] = []
     count = queues = 0
+    why = ""
     try:
         summary = client.describe_stream_summary(**named.argument)["StreamDescriptionSummary"]
         count, queues = int(summary.get("ChannelCount") or 0), int(summary.get("QueueCount") or 0)
         token: dict[str, str] = {}
-        while count and len(channels) < count:
+        while len(channels) < count:
             answer = client.list_channels(StreamFilter=[{"StreamARN": summary["StreamARN"]}], **token)
             channels += [_channel(client, found) for found in answer["ChannelSummaries"]]
             if not answer.get("NextToken"):
                 break
             token = {"NextToken": answer["NextToken"]}
-    except CALL_ERRORS as error:
+    except call_errors() as error:
         failure = failure_of(error)
-        return Subscribers(channels, queues, count - len(channels), f"{failure.code}: {failure.reason}")
+        why = f"{failure.code}: {failure.reason}"
     except (AttributeError, KeyError) as error:
-        return Subscribers(channels, queues, count - len(channels), f"botocore is too old: {error}")
-    return Subscribers(channels, queues, max(0, count - len(channels)))
+        why = f"botocore is too old: {error}"
+    return Subscribers(channels, queues, max(0, count - len(channels)), why)
 
 
 def _channel(client: Any, summary: dict[str, Any]) -> Channel:

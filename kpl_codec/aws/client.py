@@ -62,7 +62,7 @@ def kinesis_client(
             session,
             role_arn,
             once,
-            session_name=role_session_name,
+            role_session_name,
             external_id=role_external_id,
             endpoint_url=sts_endpoint_url,
         )
@@ -74,8 +74,8 @@ def assumed(
     session: boto3.Session,
     role_arn: str,
     config: Config,
-    *,
     session_name: str = "kpl-codec",
+    *,
     external_id: str | None = None,
     endpoint_url: str | None = None,
 ) -> boto3.Session:

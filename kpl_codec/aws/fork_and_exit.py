@@ -18,16 +18,12 @@ from typing import Any
 
 from ..producer.results import undelivered
 from .one_lock import LOCK
-from .producer_log import logger
+from .producer_log import log_user_records
 from .producer_threads import RUNNING
 
-_PRODUCERS: weakref.WeakSet[Any] = weakref.WeakSet()
+#: They are reset in a forked child.
+PRODUCERS: weakref.WeakSet[Any] = weakref.WeakSet()
 _registered = False  # in this child of multiprocessing
-
-
-def remember(producer: Any) -> None:
-    """Reset it in a forked child."""
-    _PRODUCERS.add(producer)
 
 
 def close_at_exit() -> None:
@@ -50,11 +46,8 @@ def _close_all() -> None:
         for _, owner in owners:
             owner.letters.news.wait_for(lambda owner=owner: owner.letters.finished)
     for _, owner in owners:
-        if owner.abandoned:
-            logger.error(
-                "interpreter exit: user records were given up",
-                extra={"outcome": "closed", "user_records": owner.abandoned},
-            )
+        text = "interpreter exit: user records were given up: %d"
+        log_user_records(owner.abandoned, text, outcome="closed")
 
 
 def _after_fork_in_child() -> None:
@@ -67,7 +60,7 @@ def _after_fork_in_child() -> None:
                 pending.token.orphan(undelivered(owner.core.config, pending, "closed", "forked").result)
         threads.begin()
     RUNNING.clear()
-    for producer in list(_PRODUCERS):
+    for producer in list(PRODUCERS):
         producer._after_fork_in_child()
     LOCK.release()
 

@@ -91,14 +91,14 @@ def read_only(client: Any, stream: str, places: Iterable[Place]) -> Iterator[Kin
     """The record at each place, or why there is none. Two calls for each. Raises StreamUnavailable."""
     for place in places:
         # CHN-3: "Of records that were asked for by sequence number each MUST be given, or named as gone."
+        record, reason = None, "the stream does not hold it any more"
         if place.shard_id is None:
-            yield Gone(place, "nothing says its shard")
-            continue
-        try:
-            record = read_record(client, stream, place.shard_id, place.sequence_number)
-        except StreamUnavailable as error:
-            if error.code not in _GONE:
-                raise
-            yield Gone(place, error.reason)
-            continue
-        yield Gone(place, "the stream does not hold it any more") if record is None else record
+            reason = "nothing says its shard"
+        else:
+            try:
+                record = read_record(client, stream, place.shard_id, place.sequence_number)
+            except StreamUnavailable as error:
+                if error.code not in _GONE:
+                    raise
+                reason = error.reason
+        yield Gone(place, reason) if record is None else record

@@ -35,7 +35,7 @@ from ..format.records import Tag
 from ..producer import RecordTooLarge
 from .calls import KinesisClient, finished
 from .delivery_future import DeliveryFuture
-from .fork_and_exit import close_at_exit, remember
+from .fork_and_exit import PRODUCERS, close_at_exit
 from .one_lock import driving, locked, may_wait, within_limit
 from .producer_base import ProducerBase, import_boto3
 from .producer_owner import CROWD, LONGEST_WAIT, Owner
@@ -73,7 +73,7 @@ class Producer(ProducerBase):
         self._exit_timeout = exit_timeout
         self._threads = threads or ProducerThreads()
         self._begin()
-        remember(self)
+        PRODUCERS.add(self)
 
     def _begin(self) -> None:
         """Set everything that a forked child needs anew. Threads start when they are needed."""
@@ -83,8 +83,6 @@ class Producer(ProducerBase):
         self._letters, self._wake = self._owner.letters, self._threads.wake
         self._started = False
         self._finalizer: weakref.finalize[..., Producer] | None = None
-
-    # -- putting ------------------------------------------------------------------------------
 
     def put(
         self,
@@ -124,6 +122,7 @@ class Producer(ProducerBase):
                 self._ensure_running()
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
             if len(letters.inbox) >= CROWD and not driving.here:
+                self._wake()
                 letters.news.wait_for(lambda: len(letters.inbox) < CROWD, LONGEST_WAIT)
         return future
 
@@ -134,8 +133,6 @@ class Producer(ProducerBase):
     def _may_wait(self, method: str) -> None:
         may_wait(method)
         super()._may_wait(method)
-
-    # -- waiting ------------------------------------------------------------------------------
 
     def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """Start, and wait until there is a shard map, without which user records are not aggregated.
@@ -186,16 +183,12 @@ class Producer(ProducerBase):
     ) -> None:
         self.close()
 
-    # -- starting -----------------------------------------------------------------------------
-
     def _connect(self) -> None:
-        """Make the client, which takes long, without the lock."""
         if self._owner.client is None and not (self._letters.closing or (self._forked and self._client)):
             client: KinesisClient = self._client or self._threads.client(self.config, self._client_settings)
             self._owner.client = client
 
     def _ensure_running(self) -> None:
-        """Called with the lock held, after `_connect`. Raises ProducerClosed."""
         self._check_open()
         if self._started:
             return

@@ -41,7 +41,6 @@ def guarded(observe: Observe | None) -> Observe | None:
 
 
 def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:
-    """One line for a call that failed as a whole."""
     facts: dict[str, object] = {"error_code": failure.code, "answered": answered}
     if isinstance(request, PutRecordsRequest):
         facts |= {"operation": "PutRecords", "kinesis_records": len(request.records)}
@@ -50,25 +49,19 @@ def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered
     # Without ListShards there is no map, and without a map no aggregation: somebody must fix a permanent
     # error.
     lasting = request.operation == "ListShards" and is_permanent(failure.code)
+    level = logging.WARNING if lasting else logging.INFO
     facts["operation"] = request.operation
-    logger.log(
-        logging.WARNING if lasting else logging.INFO,
-        "%s failed: %s",
-        request.operation,
-        failure.code,
-        extra=facts,
-    )
+    logger.log(level, "%s failed: %s", request.operation, failure.code, extra=facts)
 
 
-def log_left_behind(user_records: int, why: str) -> None:
-    """One line for a producer that ends with user records in it."""
-    if user_records:
-        logger.error(
-            "%d user records not delivered: %s",
-            user_records,
-            why,
-            extra={"outcome": "closed", "user_records": user_records},
-        )
+def log_user_records(count: int, text: str, *facts: object, **extra: object) -> None:
+    """One line about so many user records, the first fact of ``text``, if there are any."""
+    if count:
+        logger.error(text, count, *facts, extra={"user_records": count, **extra})
+
+
+def log_left_behind(count: int, why: str) -> None:
+    log_user_records(count, "%d user records not delivered: %s", why, outcome="closed")
 
 
 def not_delivered(ended: Iterable[Pending]) -> Counter[tuple[str, str]]:
@@ -78,12 +71,6 @@ def not_delivered(ended: Iterable[Pending]) -> Counter[tuple[str, str]]:
 
 
 def log_not_delivered(failures: Counter[tuple[str, str]]) -> None:
-    """One line for each outcome and code."""
     for (outcome, code), count in failures.items():
-        logger.error(
-            "%d user records not delivered: %s (%s)",
-            count,
-            outcome,
-            code,
-            extra={"outcome": outcome, "error_code": code, "user_records": count},
-        )
+        text = "%d user records not delivered: %s (%s)"
+        log_user_records(count, text, outcome, code, outcome=outcome, error_code=code)

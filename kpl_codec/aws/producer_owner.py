@@ -27,6 +27,8 @@ from .undelivered import SLOW, OnUndelivered, Undelivered
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
 LONGEST_WAIT: Final = 0.01
+#: Seconds after a turn until the driver looks for puts again: many then take one turn.
+_REST: Final = 0.005
 
 
 class Flush:
@@ -38,7 +40,6 @@ class Flush:
         self._remaining = 0
 
     def begin(self, accepted: int, unresolved: int) -> None:
-        """Called when the core flushes. ``accepted``: so far, ``unresolved``: of them without a result."""
         self._up_to, self._remaining = accepted, unresolved
         self.done = not unresolved
 
@@ -83,7 +84,7 @@ class Letters:
 
     ``space`` and ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: of
     outstanding user records, ``dropped`` of them without room: their size is 0. ``unread``: news besides puts
-    and flushes.
+    and flushes. ``awake``: the driver looks for puts soon, and needs not be woken for them.
     """
 
     def __init__(self, new_bell: Callable[[], Any]) -> None:
@@ -92,7 +93,7 @@ class Letters:
         self.records = self.bytes = self.dropped = 0
         self.flushes: list[Flush] = []
         self.refresh_wanted = True  # the first map
-        self.unread = self.closing = self.finished = False
+        self.unread = self.closing = self.finished = self.awake = False
         self.give_up_at: float | None = None
         self.broken: BaseException | None = None
 
@@ -103,7 +104,6 @@ class Letters:
         self.notify()
 
     def notify(self) -> None:
-        """Whoever waits has to look."""
         self.space.notify_all()
         self.news.notify_all()
 
@@ -144,11 +144,9 @@ class Owner:
 
     @staticmethod
     def new_bell() -> Any:
-        """What callers wait for."""
         return threading.Condition(LOCK)
 
     def end_futures(self, ended: list[Pending]) -> None:
-        """Give user records their results."""
         end_all(ended)
 
     def tell_bug(self, error: BaseException) -> None:
@@ -157,12 +155,10 @@ class Owner:
         threading.excepthook(threading.ExceptHookArgs(facts))
 
     def close_notes(self) -> None:
-        """The ledger's writer has nothing more to write."""
         if self.notes is not None:
             self.notes.close()
 
     def start_calling(self) -> None:
-        """Call on_undelivered for those that wait."""
         self.hook.caller = self  # until the thread runs
         try:
             threading.Thread(target=self._call, name="kpl-codec on_undelivered", daemon=True).start()
@@ -195,6 +191,10 @@ class Owner:
         if letters.records != len(self.unresolved):  # see decide
             return 0.0
         return max(0.0, self._due_at - self.clock())
+
+    def rest(self) -> float:
+        """Seconds after a turn for which puts can wait."""
+        return min(_REST, self.core.config.buffering_seconds / 10, max(0.0, self._due_at - self.clock()))
 
     def turn(self, make: Callable[[PutRecordsRequest | Request], object]) -> bool:
         """Take puts and answers, ``make`` calls, give results. False: the producer is closed and nothing is
@@ -263,7 +263,6 @@ class Owner:
         return calls
 
     def _count(self) -> None:
-        """Count what is outstanding. Called with the lock held."""
         sizes = [pending.size for pending in self.unresolved]
         letters = self.letters
         letters.records, letters.bytes, letters.dropped = len(sizes), sum(sizes), sizes.count(0)
@@ -310,7 +309,6 @@ class Owner:
             self.start_calling()
 
     def finish(self) -> None:
-        """There are no more turns. Called with the lock held."""
         self.letters.finished = True
         self.letters.notify()
 

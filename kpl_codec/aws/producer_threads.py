@@ -39,7 +39,6 @@ class Workers:
         self._threads: list[threading.Thread] = []
 
     def give(self, owner: Owner, request: PutRecordsRequest | Request) -> None:
-        """Make the call in a thread."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         if len(self._threads) <= self.busy:
             self.start_one()
@@ -57,7 +56,6 @@ class Workers:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Let every thread end after its earlier calls."""
         for _ in self._threads:
             self._calls.put(None)
 
@@ -97,11 +95,9 @@ class ProducerThreads:
         self.begin()
 
     def begin(self) -> None:
-        """Set everything that a forked child needs anew."""
         self.owners: list[Owner] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()
-        self._asleep = False
 
     def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
         """The boto3 client for these settings. The first takes long: not to be called with the lock held."""
@@ -115,9 +111,7 @@ class ProducerThreads:
 
     def wake(self) -> None:
         """There is something for an owner to do. Called with the lock held."""
-        if self._asleep:
-            self._answers.put(None)
-            self._asleep = False
+        self._answers.put(None)
 
     def let_go(self, owner: Owner) -> None:
         """Its producer was dropped without `close`: deliver what is outstanding, then end. May be called
@@ -149,15 +143,18 @@ class ProducerThreads:
         while True:
             with LOCK:
                 wait = min([owner.wait() for owner in self.owners], default=_LONGEST_SLEEP)
-                self._asleep = wait > 0 and self._answers.empty()
-            self._take_answers(workers, min(wait, _LONGEST_SLEEP) if self._asleep else 0.0)
+                for owner in self.owners:
+                    owner.letters.awake = wait <= 0
+            self._take_answers(workers, min(wait, _LONGEST_SLEEP))
             with LOCK:
-                self._asleep = False
+                for owner in self.owners:
+                    owner.letters.awake = True
                 ready = [owner for owner in self.owners if owner.wait() <= 0]
             for owner in ready:
                 if not owner.turn(partial(workers.give, owner)) and self._end(owner):
                     workers.stop()
                     return
+            self._take_answers(workers, min([owner.rest() for owner in ready], default=0.0))
 
     def _take_answers(self, workers: Workers, seconds: float) -> None:
         """Sleep until there is something, and take all answers."""

@@ -54,14 +54,7 @@ def s3_file_system(bucket: str) -> fs.S3FileSystem:
     except (BotoCoreError, ClientError, ResponseParserError) as error:
         failure = failure_of(error)
         raise _error(bucket, failure.code, failure.reason) from None
-    endpoint = client.meta.endpoint_url
-    return _file_system(
-        frozen.access_key,
-        frozen.secret_key,
-        frozen.token,
-        region,
-        None if urlsplit(endpoint).hostname.endswith((".amazonaws.com", ".amazonaws.com.cn")) else endpoint,
-    )
+    return _file_system(frozen.access_key, frozen.secret_key, frozen.token, region, client.meta.endpoint_url)
 
 
 def _settings() -> tuple[tuple[str, str], ...]:
@@ -81,7 +74,6 @@ def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=64)
 def _region(settings: tuple[tuple[str, str], ...], bucket: str) -> str:
-    """The bucket's region. Raises S3Error, BotoCoreError."""
     _, client = _client(settings)
     try:
         answer = client.head_bucket(Bucket=bucket)
@@ -100,11 +92,11 @@ def _region(settings: tuple[tuple[str, str], ...], bucket: str) -> str:
 
 @lru_cache(maxsize=8)
 def _file_system(
-    access_key: str, secret_key: str, token: str | None, region: str, endpoint: str | None
+    access_key: str, secret_key: str, token: str | None, region: str, endpoint: str
 ) -> fs.S3FileSystem:
     server: dict[str, Any] = {}
-    if endpoint is not None:
-        parts = urlsplit(endpoint)
+    parts = urlsplit(endpoint)
+    if not str(parts.hostname).endswith((".amazonaws.com", ".amazonaws.com.cn")):
         server = {"endpoint_override": parts.netloc + parts.path, "scheme": parts.scheme}
     return fs.S3FileSystem(
         access_key=access_key,

@@ -16,23 +16,7 @@ from typing import Any
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.shard_map import ShardMap
-from .calls import CALL_ERRORS, failure_of, finished, send, settled, stream_for
-
-
-async def run_refresh(
-    live: LiveShardMap, client: Any, clock: Callable[[], float] = time.monotonic
-) -> MapChanged | RefreshFailed | None:
-    """Make every call that ``live`` wants now. Returns the event of the refresh, None if there was no
-    call."""
-    outcome: MapChanged | RefreshFailed | None = None
-    while (request := live.next_request(clock())) is not None:
-        try:
-            answer = await settled(send(client, request))
-        except CALL_ERRORS as error:
-            outcome = live.fail(request, failure_of(error), clock()) or outcome
-        else:
-            outcome = live.receive(request, answer, clock()) or outcome
-    return outcome
+from .calls import call_errors, failure_of, finished, send, settled, stream_for
 
 
 async def fetch(
@@ -41,17 +25,25 @@ async def fetch(
     """The stream's live shard map, once it has a map. For a client of boto3 or aiobotocore."""
     live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON" if closed else "AT_LATEST")
     stream_for(client, live.stream)
-    end = time.monotonic() + timeout
-    live.refresh(time.monotonic())
+    clock = time.monotonic
+    end = clock() + timeout
+    live.refresh(clock())
     while True:
-        outcome = await run_refresh(live, client, time.monotonic)
+        outcome: MapChanged | RefreshFailed | None = None
+        while (request := live.next_request(clock())) is not None:
+            try:
+                answer = await settled(send(client, request))
+            except call_errors() as error:
+                outcome = live.fail(request, failure_of(error), clock()) or outcome
+            else:
+                outcome = live.receive(request, answer, clock()) or outcome
         if isinstance(outcome, MapChanged):
             return live
         retry_at = live.timer()
         if live.error is not None and (live.error.permanent or retry_at is None or retry_at > end):
             raise live.error
         if retry_at is not None:
-            await settled(sleep(max(0.0, retry_at - time.monotonic())))
+            await settled(sleep(max(0.0, retry_at - clock())))
 
 
 def fetch_shard_map(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ..producer import DeliveryError, Pending
-from .producer_log import logger
+from .producer_log import log_user_records, logger
 
 #: What both producers take as ``on_undelivered``.
 OnUndelivered = Callable[[DeliveryError], object]
@@ -28,10 +28,8 @@ NOT_IN_HOOK: Final = "on_undelivered must not wait for its own producer; let ano
 
 
 class Undelivered:
-    """``function``: the caller's; None: nothing is held.
-
-    The thread producer uses it with its lock held, but for `call` and `tell`.
-    """
+    """``function``: the caller's; None: nothing is held. Used with the producers' lock held, but for `call`
+    and `tell`."""
 
     def __init__(self, function: OnUndelivered | None, clock: Callable[[], float]) -> None:
         self.function = function
@@ -58,7 +56,6 @@ class Undelivered:
 
     @property
     def may_start(self) -> bool:
-        """Whether somebody has to begin with calling."""
         return bool(self._waiting) and self.caller is None
 
     def next(self, caller: object) -> list[Pending]:
@@ -68,11 +65,9 @@ class Undelivered:
         return batch
 
     def release(self, batch: list[Pending]) -> None:
-        """It has returned for all of these."""
         self.held.difference_update(batch)
 
     def call(self, error: DeliveryError) -> Any:
-        """Call it; what it has given."""
         assert self.function is not None
         self._called_at = self._clock()
         # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
@@ -85,11 +80,9 @@ class Undelivered:
             self._called_at = None
 
     def call_all(self, left: Iterator[Pending]) -> list[Any]:
-        """Call it for each; what it has given."""
         return [self.call(pending.result) for pending in left]
 
     async def finish(self, given: Any) -> None:
-        """Await what it has given, if that can be awaited."""
         if not hasattr(given, "__await__"):
             return
         self._called_at = self._clock()
@@ -110,24 +103,9 @@ class Undelivered:
         """Log what it has raised; and, once, that a call has not returned for long."""
         raised, self._raised = self._raised, Counter()
         for what, count in raised.items():
-            logger.error(
-                "on_undelivered failed for %d user records: %s", count, what, extra={"user_records": count}
-            )
+            log_user_records(count, "on_undelivered failed for %d user records: %s", what)
         if self._called_at is not None and self._clock() >= self._called_at + SLOW:
             self._called_at = None
-            logger.warning(
-                "on_undelivered has not returned for %d s; %d user records wait for it",
-                SLOW,
-                len(self.held),
-                extra={"user_records": len(self.held)},
-            )
-
-
-def log_not_called(user_records: int) -> None:
-    """For an event loop that ends before it was called for all."""
-    if user_records:
-        logger.error(
-            "on_undelivered was not called for %d user records: its event loop ends",
-            user_records,
-            extra={"user_records": user_records},
-        )
+            text = "on_undelivered has not returned for %d s; %d user records wait for it"
+            held = len(self.held)
+            logger.warning(text, SLOW, held, extra={"user_records": held})

@@ -20,7 +20,7 @@ from ..shards.live_shard_map import LiveShardMap, MapChanged, Request, StreamUna
 from ..watch import Call, LastHour, Watch, WatchFinding
 from ..watch.measures import Every, Measure, measures
 from ..watch.watch import GIVE_UP
-from .calls import CALL_ERRORS, failure_of, send, stream_for
+from .calls import call_errors, failure_of, send, stream_for
 from .channels import channel_findings, subscribers_of
 
 #: Seconds between two routine refreshes of the shard map; the minimum between two others.
@@ -140,7 +140,7 @@ class StreamWatcher:
         failure = None
         try:
             answer = done.result()
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             failure = failure_of(error)
         if isinstance(call, Call):
             if failure is not None:

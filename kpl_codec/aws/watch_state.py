@@ -49,11 +49,8 @@ class StateTable:
         self._before: Mapping[str, Any] = {"N": "0"}
 
     def load(self, now: float) -> Kept | None:
-        """What the last run kept; None if there was none in the last day, or it is from
-        the future.
-
-        Raises botocore's errors, and KeptStateError for an item that no `save` wrote.
-        """
+        """What the last run kept; None if there was none in the last day, or it is from the future. Raises
+        botocore's errors, and KeptStateError for an item that no `save` wrote."""
         # Consistent: the run before may have ended a moment ago.
         key = {"id": {"S": self._name}}
         item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")

@@ -1,10 +1,5 @@
 """Which user records of some Kinesis records may be handled, which of them failed, and which are poison: for
-Lambda events and for queues.
-
-    for call in batch.calls():                      # None: first wait for all calls so far
-        if call is not None and batch.may_start(call):
-            ...                                     # on an exception: batch.fail(call)
-"""
+Lambda events and for queues."""
 
 from __future__ import annotations
 
@@ -110,11 +105,6 @@ def done(result: object) -> object:
             result.close()
         raise TypeError("nothing of an async or generator function has run: for async handlers see aio")
     return result
-
-
-def plain_call(handler: Handler, record: DeaggregatedRecord) -> object:
-    """Call a handler that is not a coroutine or generator function. Raises what it raises, and TypeError."""
-    return done(handler(record))
 
 
 def settle_poison(
@@ -225,8 +215,8 @@ class Batch:
         self._failed_keys.update(call.record.partition_key for call in calls)
 
     def run(self, handler: Handler, record: DeaggregatedRecord) -> object:
-        """Call a handler, as `plain_call`."""
-        result = plain_call(handler, record)
+        """Call a plain handler. Raises what it raises, and TypeError for one that is none."""
+        result = done(handler(record))
         self.ran.add(id(record))
         return result
 

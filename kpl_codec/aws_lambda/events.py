@@ -20,29 +20,14 @@ from ..adapters.shapes import shape_of
 from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..errors import CaptureError
-from .batch import (
-    AfterFailure,
-    Batch,
-    Context,
-    Handler,
-    Once,
-    Poison,
-    Unit,
-    done,
-    opened,
-)
+from .batch import AfterFailure, Batch, Context, Handler, Once, Poison, Unit, done, opened
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..ledger import Ledger
     from ..shards.shard_map import ShardMap
-
-
-class ShardMaps(Protocol):
-    """Gives the shard map of a stream, like `shard_map_cache.ShardMapCache`."""
-
-    def shard_map(self, stream_arn: str, shard_id: str | None) -> ShardMap | None: ...
+    from .shard_map_cache import ShardMapCache
 
 
 class SeesEvents(Protocol):
@@ -64,7 +49,7 @@ class Opening(TypedDict, total=False):
     """
 
     policy: Policy
-    shard_map: ShardMap | ShardMaps | None
+    shard_map: ShardMap | ShardMapCache | None
     on_drop: Callable[[Drop], None] | None
     watch: SeesEvents | None
     max_decompressed_size: int | None
@@ -122,36 +107,27 @@ def stream_of(record: Mapping[str, Any]) -> str:
 
 def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
     """The records under ``key``. Raises CaptureError for an event without, TypeError for what is no event."""
-    takes = "process_user_records" if key == "Records" else "transform_user_records"
-    if not isinstance(event, Mapping):
-        raise TypeError(
-            f"{takes} takes the event as Lambda gives it, a dict, and got {type(event).__name__}; "
-            "kpl_codec.aws_lambda.user_records reads records, JSON and every other shape"
-        )
-    records = event.get(key)
-    if isinstance(records, list):
-        if records and isinstance(records[0], Mapping) and shape_of(records[0]) == "boto3":
-            raise TypeError(
-                f"{takes} takes a Lambda event; for GetRecords answers: kpl_codec.deaggregate("
-                "kpl_codec.adapters.from_get_records(answer))"
-            )
-        return records
-    other = "records" if key == "Records" else "Records"
-    if isinstance(event.get(other), list):
-        function = "firehose.transform_user_records" if key == "Records" else "process_user_records"
-        raise TypeError(f"{takes} does not take this event: use kpl_codec.aws_lambda.{function}")
-    raise CaptureError(code="missing-field", field=key, requirement="CAP-4")
+    if isinstance(event, Mapping):
+        records, other = event.get(key), event.get("records" if key == "Records" else "Records")
+        if isinstance(records, list) and (not records or shape_of(records[0]) != "boto3"):
+            return records
+        if not isinstance(records, list) and not isinstance(other, list):
+            raise CaptureError(code="missing-field", field=key, requirement="CAP-4")
+    raise TypeError(
+        "give the event as Lambda gives it, a dict: of a stream to process_user_records, of Firehose to "
+        "firehose.transform_user_records; kpl_codec.aws_lambda.user_records reads GetRecords answers, JSON "
+        "and every other shape"
+    )
 
 
 def units(
     event: Mapping[str, Any],
     *,
     policy: Policy = "strict",
-    shard_map: ShardMap | ShardMaps | None = None,
+    shard_map: ShardMap | ShardMapCache | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     watch: SeesEvents | None = None,
-    max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    **undoing: Any,
 ) -> Iterator[Unit]:
     """The Kinesis records of a Lambda event, opened one by one, once ``watch`` has seen it.
 
@@ -171,18 +147,10 @@ def units(
             yield Unit(item.sequence_number, stream_of(raw), [], Poison(item, None, raw, stream_of(raw)))
             continue
         stream_arn = stream_of(raw)
-        if shard_map is None or not hasattr(shard_map, "shard_map"):
-            known = shard_map
-        else:
-            known = shard_map.shard_map(stream_arn, item.shard_id)
-        opening = partial(
-            deaggregate,
-            policy=policy,
-            shard_map=known,
-            on_drop=on_drop,
-            max_decompressed_size=max_decompressed_size,
-            unframe=unframe,
-        )
+        known: Any = shard_map
+        if hasattr(known, "shard_map"):
+            known = known.shard_map(stream_arn, item.shard_id)
+        opening = partial(deaggregate, policy=policy, shard_map=known, on_drop=on_drop, **undoing)
         yield opened(item, raw, stream_arn, opening)
 
 

@@ -4,10 +4,8 @@ record id.
     def lambda_handler(event, context):
         return transform_user_records(event, lambda record: record.data.upper())
 
-An aggregate becomes one result: the transformed data of its user records, in order, each followed by
-``delimiter``. If one fails, the whole record goes unchanged to Firehose's error output. An answer may have 6
-MB. What does not fit is put into the stream again by ``reingest`` and answered Dropped; without ``reingest``
-it is answered ProcessingFailed. Every record gets an answer.
+An aggregate becomes one result: the transformed data of its user records, in order. If one fails, the whole
+record goes unchanged to Firehose's error output. Every record gets an answer; an answer may have 6 MB.
 """
 
 from __future__ import annotations

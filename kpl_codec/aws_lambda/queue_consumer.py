@@ -17,6 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -140,28 +141,22 @@ class QueueConsumer(ABC):
 
     async def run(self) -> QueueCounts:
         """Until ``stop`` is set, or with ``drain`` until an answer is empty."""
-        try:
-            await self._run_until_stopped()
-        finally:
-            if self._notes is not None:
-                self._notes.close()
+        with nullcontext() if self._notes is None else closing(self._notes):
+            while not self.stop.is_set():
+                # Once ``stop`` is set, no failing call is repeated.
+                answer = await self._call(self._calls.receive, self._receive, sleep=self.wait)
+                records = answer.get("QueueRecords", ())
+                if records:
+                    try:
+                        self._take(records)
+                        await self.all_of(self._taken)
+                    finally:
+                        await self.acknowledge(all_of_them=True)
+                        await self._give_back()
+                self._tell()
+                if self._drain and not records:
+                    break
         return self.counts
-
-    async def _run_until_stopped(self) -> None:
-        while not self.stop.is_set():
-            # Once ``stop`` is set, no failing call is repeated.
-            answer = await self._call(self._calls.receive, self._receive, sleep=self.wait)
-            records = answer.get("QueueRecords", ())
-            if records:
-                try:
-                    self._take(records)
-                    await self.all_of(self._taken)
-                finally:
-                    await self.acknowledge(all_of_them=True)
-                    await self._give_back()
-            self._tell()
-            if self._drain and not records:
-                break
 
     async def _call(self, operation: str, arguments: Mapping[str, Any], **how: Any) -> Any:
         given = {"patience": self._patience, "clock": self._clock, "sleep": self._sleep, **how}

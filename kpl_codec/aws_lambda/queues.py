@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import finished
 from .batch import Once, done
@@ -30,21 +30,13 @@ __all__ = ["QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_record
 QueueHandler = Callable[[Any], object]
 
 
-class Stop(Protocol):
-    """Says when to end, as a `threading.Event` does."""
-
-    def is_set(self) -> bool: ...
-    def set(self) -> None: ...
-    def wait(self, timeout: float) -> object: ...
-
-
 def process_queue_records(
     client: Any,
     queue: str,
     handle: QueueHandler,
     *,
     once: Once | None = None,
-    stop: Stop | None = None,
+    stop: threading.Event | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
     **options: Unpack[QueueOptions],

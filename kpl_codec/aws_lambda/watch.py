@@ -37,7 +37,8 @@ from ..format.records import KinesisRecord
 from ..watch import LastHour, Look, WatchFinding
 from ..watch.measures import Emf, Every, measures, measures_of_records
 from .batch import log_exception
-from .events import ShardMaps, stream_of
+from .events import stream_of
+from .shard_map_cache import ShardMapCache
 
 __all__ = ["ConsumerWatch", "lambda_handler"]
 
@@ -60,7 +61,7 @@ class ConsumerWatch:
 
     def __init__(
         self,
-        shard_map: ShardMaps | None = None,
+        shard_map: ShardMapCache | None = None,
         *,
         late: float | None = 60.0,
         names: bool = False,

@@ -3,9 +3,8 @@
     (state, user record) -> state ... -> (state, window) at the window's end
 
 A failed Kinesis record comes again as a whole, so none of it may stay in the state. So the state is copied
-before a Kinesis record. A large one is not copied before each, which would take time in proportion to their
-product, but only after as many bytes of data as it has itself. After a failure the Kinesis records since that
-copy are folded again.
+before a Kinesis record; a large one only after as many bytes of data as it has itself. After a failure the
+Kinesis records since that copy are folded again.
 """
 
 from __future__ import annotations

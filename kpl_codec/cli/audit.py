@@ -14,7 +14,7 @@ from .source import client_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..audit.results import Audited
+    from ..audit.running import Audited
 
 _EPILOG = """\
 --produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON lines) with columns

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,24 +17,7 @@ from ..captures.rows import Rows
 from ..captures.shards import shard_of
 from ..format.records import KinesisRecord
 from .progress import waiting
-
-
-class Captured(NamedTuple):
-    """A Kinesis record and its stream."""
-
-    stream: str | None
-    record: KinesisRecord
-
-
-class Unreadable(NamedTuple):
-    """Something in a file that is not a Kinesis record. ``place``: file and line, byte or row."""
-
-    code: str
-    place: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.code}" + (f": {self.text}" if self.text else "")
+from .source import Captured, Unreadable
 
 
 @contextmanager

@@ -6,9 +6,10 @@ import argparse
 import base64
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..adapters.shapes import queue_record
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
@@ -19,8 +20,7 @@ from ..pictures.terminal import drop_output, json_line, note, write_on
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import waiting
-from .queue import add_queue, check_queue, of_queue
-from .source import client_of, glue_of, paths_or_stream
+from .source import Captured, Unreadable, UsageError, client_of, glue_of, paths_or_stream
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -47,7 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--since", begin="beginning; with --follow: latest")
     add_shared(parser, "--limit", what="user records (default: all)")
     add(parser, "--follow", "go on with new records of the stream, until interrupted")
-    add_queue(parser)
+    text = "look into this queue, a name or ARN: everything counts as delivered once more"
+    add(parser, "--queue NAME", text)
+    add(parser, "--dead-letters", "with --queue: its dead letters")
+    add(parser, "--restore", "with --dead-letters: give them to the queue's consumers again")
     add(parser, "--key KEY", "only user records with this partition key; repeatable", action="append")
     add(parser, "--shard-id ID", "only records of this shard; repeatable", action="append")
     add(parser, "--data-only", "the data alone, a newline after each")
@@ -59,34 +62,46 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
-    check_queue(args)
+    if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
+        raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
+    # QUE-1, as everywhere
+    if args.queue and args.shard_id:
+        raise UsageError(reason="--shard-id: a record from a queue does not say its shard")
     paths_or_stream(args)
-    unreadable: list[str] = []
-    if args.queue:
-        records = of_queue(args)
-    else:
-        records = _of_stream(args, unreadable) if args.stream else _of_files(args.paths, unreadable)
+    items = _items(args)
     decode = _decoder(args) if args.decode else None
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
-    shown = defective = 0
-    paths = ("standard input" if path == "-" else path for path in args.paths)
-    read = args.stream or args.queue or ", ".join(paths)
+    records = unreadable = shown = defective = 0
+    read = args.stream or args.queue or ", ".join("standard input" if p == "-" else p for p in args.paths)
     what = f"following {read}" if args.follow else f"reading {read}"
     with waiting(f"{what}, nothing to show yet") as something:
         try:
-            for stream, record in _user_records(records, max_size, args.unframe or args.decode):
-                if not _wanted(args, record):
+            for item in items:
+                if isinstance(item, Unreadable):
+                    unreadable += 1
+                    note(f"{item}")
                     continue
-                something()
-                codes, data = _codes(record), record.data
-                payload = decode(record, codes) if decode is not None else None
-                defective += bool(codes)
-                told = facts(stream, record, codes)
-                if payload is not None:
-                    told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
-                    told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
-                _write(args, told, data)
-                shown += 1
+                records += 1
+                # Each by itself, so that none waits for the next; under the report policy, so all are shown.
+                opened = deaggregate(
+                    [item.record],
+                    "report",
+                    max_decompressed_size=max_size,
+                    unframe=args.unframe or args.decode,
+                )
+                for record in opened:
+                    if not _wanted(args, record) or shown == args.limit:
+                        continue
+                    something()
+                    codes, data = _codes(record), record.data
+                    payload = decode(record, codes) if decode is not None else None
+                    defective += bool(codes)
+                    told = facts(item.stream, record, codes)
+                    if payload is not None:
+                        told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
+                        told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
+                    _write(args, told, data)
+                    shown += 1
                 if shown == args.limit:
                     break
         except KeyboardInterrupt:
@@ -94,19 +109,31 @@ def run(args: argparse.Namespace) -> int:
                 raise
         except BrokenPipeError:  # the reader closed our output; what was found counts
             drop_output()
+    if args.paths and not records and not unreadable:
+        unreadable = 1
+        note(f"there is no Kinesis record in {read}")
     return FINDINGS if defective or unreadable else CLEAN
 
 
-# -- where records come from ----------------------------------------------------------------------
+def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
+    """What is read. Sees that a stream is there before it returns."""
+    if args.queue:
+        return (Captured(None, record) for record in _of_queue(args))
+    if not args.stream:
+        from .captured import captured
 
-
-def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
-    """Sees that the stream is there before it returns."""
+        return captured(args.paths)
+    from ..aws.only import Gone, read_only
     from ..aws.reading import POLL_INTERVAL, read_stream
 
     client = client_of(args)
     if args.only:
-        return _only(client, args, unreadable)
+        return (
+            Unreadable("gone", item.place.sequence_number, item.reason)
+            if isinstance(item, Gone)
+            else Captured(args.stream, item)
+            for item in read_only(client, args.stream, args.only)
+        )
     records = read_stream(
         client,
         args.stream,
@@ -115,48 +142,35 @@ def _of_stream(args: argparse.Namespace, unreadable: list[str]) -> Iterator[tupl
         shard_ids=args.shard_id,
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
-    return ((args.stream, record) for record in records)
+    return (Captured(args.stream, record) for record in records)
 
 
-def _only(
-    client: Any, args: argparse.Namespace, unreadable: list[str]
-) -> Iterator[tuple[str | None, KinesisRecord]]:
-    from ..aws.only import Gone, read_only
+def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
+    """What is in --queue now; with --restore given to its consumers again, as it is shown. Raises
+    QueueUnavailable, QueuesUnsupported, UsageError."""
+    from ..aws.calls import call_errors, failure_of
+    from ..aws.client import kinesis_client
+    from ..aws.queues import DEAD_LETTERS, RECORDS, QueueUnavailable, find_queue, look_into, restore
 
-    for item in read_only(client, args.stream, args.only):
-        if isinstance(item, Gone):
-            unreadable.append("gone")
-            note(f"{item.place.sequence_number}: gone: {item.reason}")
-        else:
-            yield args.stream, item
-
-
-def _of_files(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str | None, KinesisRecord]]:
-    """The records of all files. What cannot be read is named, and kept in ``unreadable``; so are files
-    without a record."""
-    from .captured import Unreadable, captured
-
-    any_record = False
-    for item in captured(paths):
-        if isinstance(item, Unreadable):
-            unreadable.append(item.code)
-            note(f"{item}")
-        else:
-            any_record = True
-            yield item
-    if not any_record and not unreadable:
-        unreadable.append("no-records")
-        note(f"there is no Kinesis record in {', '.join(paths)}")
-
-
-def _user_records(
-    records: Iterable[tuple[str | None, KinesisRecord]], max_size: int | None, unframe: bool
-) -> Iterator[tuple[str | None, DeaggregatedRecord]]:
-    # One at a time, so that no record waits for the next; under the report policy, so that all are shown.
-    for stream, record in records:
-        opened = deaggregate([record], "report", max_decompressed_size=max_size, unframe=unframe)
-        for user_record in opened:
-            yield stream, user_record
+    parts = args.queue.split(":")
+    region = args.region or (parts[3] if len(parts) > 3 else None)
+    try:
+        client = kinesis_client(
+            region=region, endpoint_url=args.endpoint_url, profile=args.profile, role_arn=args.role_arn
+        )
+    except call_errors() as error:
+        raise QueueUnavailable(
+            queue=args.queue, operation="connect", **failure_of(error)._asdict(), permanent=True
+        ) from None
+    queue = find_queue(client, args.queue)
+    for records in look_into(client, queue, DEAD_LETTERS if args.dead_letters else RECORDS):
+        for raw in records:
+            yield queue_record(raw)
+        if args.restore:
+            refused = restore(client, queue, [raw["ReceiptHandle"] for raw in records])
+            note(f"{len(records) - len(refused)} dead letters restored")
+            for code in sorted(set(refused.values())):
+                note(f"{list(refused.values()).count(code)} not restored: {code}")
 
 
 def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:

@@ -20,7 +20,7 @@ from ..limits import MAGIC
 from ..pictures.labels import camel_keys, plural
 from ..pictures.terminal import Part, line, show, show_json
 from .options import add, add_aws, add_shared
-from .source import UsageError, client_of, read_bytes
+from .source import Captured, UsageError, client_of, read_bytes
 
 #: Fields and user records that are listed where nobody says how many.
 _SHOWN = 400
@@ -76,7 +76,7 @@ def _given(args: argparse.Namespace) -> KinesisRecord:
 def _of_capture(path: str, sequence_number: str | None) -> list[KinesisRecord]:
     """The captured record with that number, or the first two of a file; none where it is not a capture.
     Raises UsageError."""
-    from .captured import Captured, captured
+    from .captured import captured
 
     found: list[KinesisRecord] = []
     own_data = False

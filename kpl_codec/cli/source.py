@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..aws_errors import what_to_check
 from ..errors import HashKeyError, KplError
 from ..format.hash_keys import parse_hash_key, partition_key_hash
+from ..format.records import KinesisRecord
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard import Distribution
@@ -76,7 +77,7 @@ def connection(args: argparse.Namespace) -> dict[str, Any]:
 def client_of(args: argparse.Namespace) -> Any:
     """The client the arguments ask for, once its server was reached. Raises StreamUnavailable, UsageError,
     ModuleNotFoundError."""
-    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client, reach
 
     settings = connection(args)
@@ -84,7 +85,7 @@ def client_of(args: argparse.Namespace) -> Any:
         with waiting(f"asking Kinesis for {args.stream}"):
             reach(stream_of(args.stream), **settings)
         return kinesis_client(**settings)
-    except CALL_ERRORS as error:
+    except call_errors() as error:
         failure = failure_of(error)
         raise StreamUnavailable(
             stream=args.stream, operation="connect", code=failure.code, reason=failure.reason, permanent=True
@@ -95,14 +96,14 @@ def client_of(args: argparse.Namespace) -> Any:
 
 def glue_of(args: argparse.Namespace) -> Any:
     """A client of Glue, which gives up within seconds. Raises UsageError."""
-    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client
 
     region = args.region or (stream_of(args.stream).region if args.stream else None)
     settings = {"region": region, "profile": args.profile, "role_arn": args.role_arn}
     try:
         return kinesis_client(service="glue", **settings, connect_timeout=4.0, read_timeout=8.0)
-    except CALL_ERRORS as error:
+    except call_errors() as error:
         failure = failure_of(error)
         raise UsageError(
             reason=f"Glue: {failure.reason.rstrip('.')}; {what_to_check(failure.code)}"
@@ -167,6 +168,24 @@ def _each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]
 
 
 # -- files ----------------------------------------------------------------------------------------
+
+
+class Captured(NamedTuple):
+    """A Kinesis record and its stream."""
+
+    stream: str | None
+    record: KinesisRecord
+
+
+class Unreadable(NamedTuple):
+    """Something in a file that is not a Kinesis record. ``place``: file and line, byte or row."""
+
+    code: str
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.code}" + (f": {self.text}" if self.text else "")
 
 
 def location_of(path: str) -> Location:

@@ -14,14 +14,7 @@ from .engine import add_engine, choose_engine, log_in, spark_engine
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import progress, spark_errors, waiting
-from .source import (
-    UsageError,
-    client_of,
-    connection,
-    load_shard_map,
-    location_of,
-    paths_or_stream,
-)
+from .source import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
 
 if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap

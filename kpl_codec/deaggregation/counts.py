@@ -40,12 +40,10 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Count what ``other`` has counted, too."""
-        self.kinesis_records += other.kinesis_records
-        self.aggregated_records += other.aggregated_records
-        self.user_records += other.user_records
-        self.empty_records += other.empty_records
-        self.dropped.update(other.dropped)
-        self.defects.update(other.defects)
+        for name in self.__slots__:
+            count = getattr(self, name)
+            count += getattr(other, name)
+            setattr(self, name, count)
 
     def _values(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -8,7 +8,6 @@ Specification: spec/03-deaggregation.md, KCL-1 to KCL-7.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterator
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -16,7 +15,6 @@ from typing import Literal, NamedTuple
 from ..errors import MalformedMessage
 from ..format import wire
 from ..format.codec import is_aggregated
-from ..format.fields import Dialect
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partition_key_hash
 from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, Judge, ShardJudge
@@ -50,29 +48,6 @@ def fate_of_sound(kind: AggregateKind | None) -> Fate:
     # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
     # whole aggregate is dropped; the user records after it are not looked at."
     return "dropped" if kind in ("mixed", "foreign") else "delivered"
-
-
-def _replace(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    data, bad = error.object, error.start
-    # KCL-6: "Bytes of a key that are not UTF-8 become U+FFFD, one for an encoded surrogate, whole or
-    # cut, and the hash key is that of the text so made."
-    if data[bad] == 0xED and 0xA0 <= int.from_bytes(data[bad + 1 : bad + 2], "big") <= 0xBF:
-        whole = 0x80 <= int.from_bytes(data[bad + 2 : bad + 3], "big") <= 0xBF
-        return "\ufffd", bad + 3 if whole else bad + 2
-    return "\ufffd", error.end
-
-
-codecs.register_error("kpl_codec.java", _replace)
-
-
-def java_text(data: bytes) -> str:
-    """UTF-8 as Java decodes it: invalid bytes become U+FFFD, an encoded surrogate only one."""
-    return data.decode("utf-8", "kpl_codec.java")
-
-
-#: How the KCL's protobuf reads.
-JAVA = Dialect(False, java_text)
 
 
 def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
@@ -132,7 +107,7 @@ def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | No
 def _walked(data: bytes) -> wire.Message | None:
     """The message of a frame as Java reads it; None where it refuses it."""
     try:
-        return wire.Message(data, 4, len(data) - DIGEST_SIZE, dialect=JAVA)
+        return wire.Message(data, 4, len(data) - DIGEST_SIZE, strict=False)
     except MalformedMessage:
         return None
 

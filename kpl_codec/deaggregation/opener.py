@@ -283,7 +283,7 @@ class Opener:
             return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
         # DAG-10: "User records that the KCL reads in a message that is malformed here MUST follow the raw
         # frame, each with the defect and its fate; the raw frame then has sub-sequence number -1."
-        walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE, dialect=kcl.JAVA)
+        walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE, strict=False)
         return self._defective(record, error, walked, error)
 
 

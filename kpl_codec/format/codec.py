@@ -12,6 +12,7 @@ from ..compiled import speedups
 from ..errors import AggregateFull, EncodeError
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD
 from . import frame, size, wire
+from .md5 import md5
 from .message import AggregatedRecord, parse, serialize, tag_bytes
 from .records import UserRecord
 
@@ -24,7 +25,7 @@ def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
     """
     if type(data) is not bytes:
         data = as_bytes(data, "is_aggregated")
-    return frame.looks_aggregated(data) and frame.digest(data[4:-DIGEST_SIZE]) == data[-DIGEST_SIZE:]
+    return frame.looks_aggregated(data) and md5(data[4:-DIGEST_SIZE]) == data[-DIGEST_SIZE:]
 
 
 def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
@@ -126,7 +127,7 @@ def _encode_many_in_python(groups: Iterable[Iterable[UserRecord]]) -> list[bytes
         try:
             frames.append(encode_in_python(records))
         except EncodeError as error:
-            raise error.in_group(index) from None
+            raise error.at(group_index=index) from None
     return frames
 
 

@@ -4,12 +4,12 @@ them: they look like plain data."""
 from __future__ import annotations
 
 import binascii
-import hashlib
 from contextlib import suppress
 from typing import Final, Literal
 
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
 from .compression import DecompressionError, compression_of, decompress
+from .md5 import md5
 
 Disguise = Literal[
     "base64",
@@ -68,7 +68,7 @@ def _has_foreign_magic(data: bytes) -> bool:
     elif data[1:4] != MAGIC_END and body[:1] not in FIRST_TAGS:
         return False
     message, digest = body[:-DIGEST_SIZE], body[-DIGEST_SIZE:]
-    return hashlib.md5(message, usedforsecurity=False).digest() == digest
+    return md5(message) == digest
 
 
 def _decoded(text: bytes) -> bytes:

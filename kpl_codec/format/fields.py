@@ -6,25 +6,13 @@ Specification: spec/01-aggregated-record.md, MSG-1 to MSG-4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..errors import MalformedCode, MalformedMessage
 from ..limits import MAX_NESTING
 
 VARINT, FIXED64, LENGTH_DELIMITED, START_GROUP, END_GROUP, FIXED32 = range(6)
-
-
-class Dialect(NamedTuple):
-    """How bytes are read. ``strict``: as the specification demands. Otherwise as the KCL's protobuf does: it
-    cuts numbers that are too large, and takes a known field with the wrong wire type as unknown. ``text``:
-    decodes the bytes of a key."""
-
-    strict: bool
-    text: Callable[[bytes], str]
-
-
-STRICT = Dialect(True, bytes.decode)
 
 
 class Field(NamedTuple):
@@ -40,7 +28,7 @@ class Field(NamedTuple):
 
 
 def read_varint(
-    data: bytes, pos: int, end: int, *, dialect: Dialect = STRICT, record_index: int | None = None
+    data: bytes, pos: int, end: int, *, strict: bool = True, record_index: int | None = None
 ) -> tuple[int, int]:
     """The varint at ``pos`` and the offset after it. Raises MalformedMessage (truncated, varint-too-long;
     varint-overflow only if strict, otherwise the low 64 bits are taken)."""
@@ -60,7 +48,7 @@ def read_varint(
             raise MalformedMessage(code="varint-too-long", offset=start, record_index=record_index)
     if value >> 64:
         # MSG-3: "A varint whose value does not fit 64 bits MUST be refused."
-        if dialect.strict:
+        if strict:
             raise MalformedMessage(code="varint-overflow", offset=start, record_index=record_index)
         value &= 2**64 - 1
     return value, pos
@@ -72,14 +60,15 @@ def fields(
     end: int,
     *,
     nesting: int = 0,
-    dialect: Dialect = STRICT,
+    strict: bool = True,
     record_index: int | None = None,
     group: tuple[int, int] | None = None,
 ) -> Iterator[Field]:
     """The fields of the message between ``start`` and ``end``, in the order of the bytes.
 
     ``nesting``: how many messages and groups enclose this one. ``group``: number and offset of the group
-    whose fields they are; the last of them is then its end tag. Raises MalformedMessage.
+    whose fields they are; the last of them is then its end tag. ``strict``: as the specification demands,
+    else as the KCL's protobuf does, which cuts numbers that are too large. Raises MalformedMessage.
     """
 
     def broken(code: MalformedCode, offset: int) -> MalformedMessage:
@@ -93,8 +82,8 @@ def fields(
         if tag < 0x80:  # one byte, nearly always
             pos += 1
         else:
-            tag, pos = read_varint(data, pos, end, dialect=dialect, record_index=record_index)
-            if not dialect.strict:
+            tag, pos = read_varint(data, pos, end, strict=strict, record_index=record_index)
+            if not strict:
                 tag &= 0xFFFFFFFF  # Java reads tags as 32 bits and drops what is above
         number, wire_type = tag >> 3, tag & 7
         # MSG-1: "The message MUST be well-formed protobuf: field numbers from 1 to 2^29 - 1, wire types
@@ -107,10 +96,10 @@ def fields(
                 value = data[pos]
                 pos += 1
             else:
-                value, pos = read_varint(data, pos, end, dialect=dialect, record_index=record_index)
+                value, pos = read_varint(data, pos, end, strict=strict, record_index=record_index)
             if wire_type == LENGTH_DELIMITED:
                 begin = pos
-                pos += value if dialect.strict else value & 0xFFFFFFFF
+                pos += value if strict else value & 0xFFFFFFFF
                 value = 0
         elif wire_type == FIXED64:
             pos += 8
@@ -122,7 +111,7 @@ def fields(
                 raise broken("too-deep", offset)
             inside = fields(
                 data, pos, end,
-                nesting=nesting + 1, dialect=dialect, record_index=record_index, group=(number, offset),
+                nesting=nesting + 1, strict=strict, record_index=record_index, group=(number, offset),
             )  # fmt: skip
             for field in inside:
                 pos = field.end

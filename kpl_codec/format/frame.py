@@ -11,16 +11,10 @@ Specification: spec/01-aggregated-record.md, FRM-1 to FRM-4.
 
 from __future__ import annotations
 
-import hashlib
-
 from ..errors import ChecksumMismatch, NotAggregated
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
 from .disguises import disguise_of
-
-
-def digest(message: bytes | memoryview) -> bytes:
-    """The 16 bytes that follow ``message`` in a frame. MD5 is a checksum here, not security (FIPS)."""
-    return hashlib.md5(message, usedforsecurity=False).digest()
+from .md5 import md5
 
 
 def looks_aggregated(data: bytes) -> bool:
@@ -38,7 +32,7 @@ def split_frame(data: bytes) -> bytes:
             raise NotAggregated(offset=0, length=len(data))
         raise NotAggregated(offset=0, length=len(data), disguise=disguise)
     message = data[4:-DIGEST_SIZE]
-    actual = digest(message)
+    actual = md5(message)
     # FRM-3: "The last 16 bytes MUST be the MD5 digest of the message, the bytes between magic and
     # digest."
     # FRM-4: "Data that starts with the magic, is long enough and ends in another digest MUST NOT be
@@ -52,4 +46,4 @@ def split_frame(data: bytes) -> bytes:
 
 def join_frame(message: bytes) -> bytes:
     """The frame around ``message``; the inverse of `split_frame` for every non-empty message."""
-    return b"".join((MAGIC, message, digest(message)))
+    return b"".join((MAGIC, message, md5(message)))

@@ -7,12 +7,13 @@ Specification: spec/02-hash-keys.md, KEY-1 to KEY-7.
 
 from __future__ import annotations
 
-import hashlib
+import codecs
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import HashKeyError
 from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
+from .md5 import md5
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,7 +29,7 @@ __all__ = [
 _CANONICAL = re.compile(r"(?:0|[1-9][0-9]{0,38})\Z")
 # What Java's BigInteger(String) reads: one optional ASCII sign, then decimal digits of any script
 # in the basic plane (it looks at UTF-16 units, so no digit beyond U+FFFF).
-_BIG_INTEGER = re.compile(r"[+-]?(?:(?![\U00010000-\U0010FFFF])\d)+\Z")
+_BIG_INTEGER = r"[+-]?(?:(?![\U00010000-\U0010FFFF])\d)+\Z"  # compiled at its first use
 
 
 def partition_key_hash(partition_key: str) -> int:
@@ -42,7 +43,7 @@ def partition_key_hash(partition_key: str) -> int:
         raise HashKeyError(reason="the partition key has no UTF-8 form") from None
     # KEY-2: "The hash key of a partition key MUST be the MD5 digest of its UTF-8 bytes, read as an
     # unsigned big-endian integer."
-    return int.from_bytes(hashlib.md5(encoded, usedforsecurity=False).digest(), "big")
+    return int.from_bytes(md5(encoded), "big")
 
 
 def java_integer(text: str) -> int | None:
@@ -50,16 +51,30 @@ def java_integer(text: str) -> int | None:
     digits, which Python refuses to read, a number just outside the hash key space."""
     if len(text) <= 39 and text.isascii() and text.isdigit():
         return int(text)  # nearly always
-    if not _BIG_INTEGER.match(text):
+    if not re.match(_BIG_INTEGER, text):
         return None
-    digits = text.lstrip("+-")
-    if len(digits) > 4000:  # int() refuses more than 4300 digits, leading zeros included
-        zeros = 0
-        while zeros < len(digits) and int(digits[zeros]) == 0:
-            zeros += 1
-        digits = digits[zeros:] or "0"
-    value = int(digits) if len(digits) <= 4000 else MAX_HASH_KEY + 1
+    digits = "".join(str(int(digit)) for digit in text.lstrip("+-")).lstrip("0")
+    value = int(digits or "0") if len(digits) < 40 else MAX_HASH_KEY + 1
     return -value if text[0] == "-" else value
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    data, bad = error.object, error.start
+    # KCL-6: "Bytes of a key that are not UTF-8 become U+FFFD, one for an encoded surrogate, whole or
+    # cut, and the hash key is that of the text so made."
+    if data[bad] == 0xED and 0xA0 <= int.from_bytes(data[bad + 1 : bad + 2], "big") <= 0xBF:
+        whole = 0x80 <= int.from_bytes(data[bad + 2 : bad + 3], "big") <= 0xBF
+        return "\ufffd", bad + 3 if whole else bad + 2
+    return "\ufffd", error.end
+
+
+codecs.register_error("kpl_codec.java", _replace)
+
+
+def java_text(data: bytes) -> str:
+    """UTF-8 as Java decodes it: invalid bytes become U+FFFD, an encoded surrogate only one."""
+    return data.decode("utf-8", "kpl_codec.java")
 
 
 def explicit_hash_key_value(explicit_hash_key: str | int) -> int:
@@ -182,10 +197,8 @@ class HashKeyRange(_Ends):
             raise HashKeyError(reason=f"cannot cut {self.size} hash keys into {n} ranges")
         step = self.size // n
         starts = [self.starting_hash_key + step * i for i in range(n)]
-        return [
-            HashKeyRange(start, end)
-            for start, end in zip(starts, [s - 1 for s in starts[1:]] + [self.ending_hash_key], strict=True)
-        ]
+        ends = [start - 1 for start in starts[1:]] + [self.ending_hash_key]
+        return list(map(HashKeyRange, starts, ends))
 
 
 ALL_HASH_KEYS = HashKeyRange(0, MAX_HASH_KEY)

@@ -154,14 +154,16 @@ _PARTITION_KEY_INDEX, _EXPLICIT_HASH_KEY_INDEX = _Fields(b"\x08"), _Fields(b"\x1
 _LENGTH = _Fields(b"\x1a")
 
 
+def _field(tag: bytes, value: bytes) -> bytes:
+    return tag + varint(len(value)) + value
+
+
 def tag_bytes(tag: Tag) -> bytes:
     """The bytes of a tag in a user record."""
-    key = tag.key.encode()
-    body = b"\x0a" + varint(len(key)) + key
+    body = _field(b"\x0a", tag.key.encode())
     if tag.value is not None:
-        value = tag.value.encode()
-        body += b"\x12" + varint(len(value)) + value
-    return b"\x22" + varint(len(body)) + body
+        body += _field(b"\x12", tag.value.encode())
+    return _field(b"\x22", body)
 
 
 def serialize(records: Iterable[UserRecord]) -> bytes:
@@ -184,8 +186,6 @@ def serialize(records: Iterable[UserRecord]) -> bytes:
         raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
     # ENC-4: "The message MUST be written as all partition keys, all explicit hash keys, all user
     # records, each user record's fields by ascending number, with minimal varints."
-    tables: list[bytes] = []
-    for tag_byte, table in ((b"\x0a", partition_keys), (b"\x12", explicit_hash_keys)):
-        for encoded in map(str.encode, table):
-            tables += (tag_byte, varint(len(encoded)), encoded)
+    tables = [_field(b"\x0a", key.encode()) for key in partition_keys]
+    tables += [_field(b"\x12", key.encode()) for key in explicit_hash_keys]
     return b"".join(tables) + b"".join(parts)

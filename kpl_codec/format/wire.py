@@ -25,8 +25,8 @@ from ..errors import (
     WrongWireType,
 )
 from ..limits import MAX_PARTITION_KEY_LENGTH
-from .fields import LENGTH_DELIMITED, STRICT, VARINT, Dialect, Field, fields
-from .hash_keys import explicit_hash_key_value
+from .fields import LENGTH_DELIMITED, VARINT, Field, fields
+from .hash_keys import explicit_hash_key_value, java_text
 from .records import Tag
 
 #: How many frame-level defects a `Message` keeps; it counts the rest.
@@ -66,18 +66,19 @@ class Message:
     how many user records follow, and the defects outside of them. Raises MalformedMessage.
 
     ``defects`` holds the first MAX_KEPT_DEFECTS of ``defect_count``, in the order of the bytes. ``unused``:
-    the first entry that is no explicit hash key and that no user record uses: a warning.
+    the first entry that is no explicit hash key and that no user record uses: a warning. Not ``strict``: read
+    as the KCL's protobuf does, to which a field with the wrong wire type is unknown.
     """
 
     __slots__ = (
-        *("_bounds", "_dialect", "_used", "data", "defect_count", "defects", "explicit_hash_keys"),
+        *("_bounds", "_strict", "_used", "data", "defect_count", "defects", "explicit_hash_keys"),
         *("partition_keys", "record_count", "unused"),
     )
 
-    def __init__(self, data: bytes, start: int, end: int, *, dialect: Dialect = STRICT) -> None:
+    def __init__(self, data: bytes, start: int, end: int, *, strict: bool = True) -> None:
         self.data = data
         self._bounds = start, end
-        self._dialect = dialect
+        self._strict = strict
         self._used: set[int | None] | None = None
         self.partition_keys: list[str | None] = []
         self.explicit_hash_keys: list[str | None] = []
@@ -85,12 +86,12 @@ class Message:
         self.defects: list[DecodeError] = []
         self.defect_count = 0
         self.unused: UnusedHashKey | None = None
-        for field in fields(data, start, end, dialect=dialect):
+        for field in fields(data, start, end, strict=strict):
             name, wire_type = AGGREGATED_RECORD.get(field.number, ("", -1))
             if not name:
                 continue  # MSG-11: "Unknown fields MUST be skipped, whatever their number and wire type."
             if field.wire_type != wire_type:
-                if dialect.strict:
+                if strict:
                     self._add(_wrong_wire_type(name, field, wire_type, None))
             elif name == "records":
                 self._walk_record(field)
@@ -105,7 +106,7 @@ class Message:
     def _inside(self, outer: Field, nesting: int, record_index: int) -> Iterator[Field]:
         return fields(
             self.data, outer.start, outer.end,
-            nesting=nesting, dialect=self._dialect, record_index=record_index,
+            nesting=nesting, strict=self._strict, record_index=record_index,
         )  # fmt: skip
 
     def _walk_record(self, outer: Field) -> None:
@@ -121,10 +122,10 @@ class Message:
         table = self.partition_keys if field.number == 1 else self.explicit_hash_keys
         raw = self.data[field.start : field.end]
         entry: str | DecodeError
-        if self._dialect.strict:
+        if self._strict:
             entry = _strict_key(raw, name, len(table), field.start)
         else:
-            entry = self._dialect.text(raw)
+            entry = java_text(raw)
         if isinstance(entry, InvalidHashKey):
             # KEY-8: "An unused entry of the explicit hash key table that is no hash key MUST NOT make an
             # aggregate defective; the report policy names it."
@@ -141,7 +142,7 @@ class Message:
     def records(self) -> Iterator[WireRecord]:
         """The user records, one at a time, each with the defects of its own fields."""
         index = 0
-        for field in fields(self.data, *self._bounds, dialect=self._dialect):
+        for field in fields(self.data, *self._bounds, strict=self._strict):
             if field.number == 3 and field.wire_type == LENGTH_DELIMITED:
                 yield self._record(field, index)
                 index += 1
@@ -185,14 +186,14 @@ class Message:
                     texts[name] = raw.decode()
                 except UnicodeDecodeError as error:
                     texts[name] = ""
-                    if self._dialect.strict:
+                    if self._strict:
                         at: dict[str, Any] = {
                             "offset": field.start + error.start,
                             "record_index": record_index,
                         }
                         table = f"tags.{name}"
                         defects.append(InvalidKey(code="key-utf-8", table=table, index=record_index, **at))
-        if "key" not in texts and not (self._dialect.strict and wrong):
+        if "key" not in texts and not (self._strict and wrong):
             defects.append(MissingField(field="tags.key", offset=outer.offset, record_index=record_index))
         return Tag(texts.get("key", ""), texts.get("value"))
 

@@ -68,7 +68,7 @@ class Lane:
 
     __slots__ = (
         "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "next_at", "queue",
-        "shard",
+        "shard", "share",
     )  # fmt: skip
 
     def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
@@ -80,31 +80,25 @@ class Lane:
         self._share_from = float("-inf")  # answers to earlier requests have been counted
         self._raised_at: float | None = None
         self._chance = chance
-        self._buckets: tuple[TokenBucket, TokenBucket] | None = None
-        if shard is not None:
-            # PRD-20: "A predicted shard MUST get at most rate_limit percent of 1000 records and 1 MiB a
-            # second, bursts of 1000 records and 10 MiB apart."
-            self._buckets = (
-                TokenBucket(SHARD_RECORDS_PER_SECOND * rate_limit / 100, SHARD_RECORDS_PER_SECOND),
-                TokenBucket(SHARD_BYTES_PER_SECOND * rate_limit / 100, LARGEST_MAX_RECORD_SIZE),
-            )
+        self.share = 1.0
+        # PRD-20: "A predicted shard MUST get at most rate_limit percent of 1000 records and 1 MiB a second,
+        # bursts of 1000 records and 10 MiB apart."
+        records = TokenBucket(SHARD_RECORDS_PER_SECOND * rate_limit / 100, SHARD_RECORDS_PER_SECOND)
+        size = TokenBucket(SHARD_BYTES_PER_SECOND * rate_limit / 100, LARGEST_MAX_RECORD_SIZE)
+        self._buckets = [records, size] if shard is not None else []
 
     def ready_at(self, now: float) -> float:
         """When the first of the queue may go: ``now`` or later. Also stored in `next_at`."""
-        at = max(now, self.backoff_until)
-        if self._buckets is not None:
-            records, size = self._buckets
-            at = max(at, now + records.wait(1, now), now + size.wait(self.queue[0].full_size, now))
-        self.next_at = at
-        return at
+        self.next_at = max(now, self.backoff_until)
+        for bucket, cost in zip(self._buckets, (1, self.queue[0].full_size), strict=False):
+            self.next_at = max(self.next_at, now + bucket.wait(cost, now))
+        return self.next_at
 
     def pop(self, now: float) -> Outgoing:
-        """Take the first of the queue, which is ready."""
         outgoing = self.queue.popleft()
         self.next_at = float("-inf")
-        if self._buckets is not None:
-            self._buckets[0].take(1)
-            self._buckets[1].take(outgoing.full_size)
+        for bucket, cost in zip(self._buckets, (1, outgoing.full_size), strict=False):
+            bucket.take(cost)
         # PRD-21: "From its third failure in a row until then it MUST get one Kinesis record in a backoff."
         if self._failures >= FAILURES_BEFORE_PROBES:
             self._back_off(now)
@@ -115,7 +109,6 @@ class Lane:
         self._failures += 1
 
     def keep(self, kinesis_records: Iterable[Outgoing]) -> None:
-        """Keep only these, which are some of the queue in its order."""
         self.queue = deque(kinesis_records)
         self.next_at = float("-inf")
 
@@ -142,17 +135,15 @@ class Lane:
         # most once for what was sent before; answers that throttle none raise it by a twentieth of the full
         # rate a second."
         if sent_at >= self._share_from:
-            self._set_share(max(LOWEST_SHARE, self._share() * DECREASE))
+            self._set_share(max(LOWEST_SHARE, self.share * DECREASE))
             self._share_from = self._raised_at = now
 
     def _speed_up(self, now: float) -> None:
         if self._raised_at is not None:
-            self._set_share(min(1.0, self._share() + INCREASE * min(1.0, now - self._raised_at)))
-            self._raised_at = now if self._share() < 1.0 else None
-
-    def _share(self) -> float:
-        return self._buckets[0].share if self._buckets is not None else 1.0
+            self._set_share(min(1.0, self.share + INCREASE * min(1.0, now - self._raised_at)))
+            self._raised_at = now if self.share < 1.0 else None
 
     def _set_share(self, share: float) -> None:
-        for bucket in self._buckets or ():
+        self.share = share
+        for bucket in self._buckets:
             bucket.share = share

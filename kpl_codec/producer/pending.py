@@ -93,7 +93,6 @@ class PlainPending:
         self.result: Any = None
 
     def assign(self, hash_key: int, text: str) -> None:
-        """Give it an explicit hash key that the caller did not give."""
         self.hash_key = hash_key
         if self.record.explicit_hash_key != text:
             self.record = self.record._replace(explicit_hash_key=text)
@@ -114,7 +113,6 @@ def outer_key(config: ProducerConfig, first: Pending) -> str:
 
 class Preparation:
     """Makes a `Pending` of a caller's user record: checks, sizes, hashes. Any thread may call it.
-
     ``size_is_known``: whether the stream's largest record is known."""
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -173,7 +171,7 @@ class Preparation:
         # partition key included, MUST be refused when it is put."
         room = self._max_size
         if pending.size + 1024 > room or pending.wrap:
-            size = sum(self._written(pending))
+            size = self._written(pending)
             if size > room:
                 raise RecordTooLarge(field="data", size=size, max_size=room)
         return pending
@@ -184,10 +182,10 @@ class Preparation:
         # else is done with it."
         if self._compression in ("gzip", "zstd"):
             raise SchemaRefused(reason=f"a schema's frame knows zlib, not {self._compression}")
+        if type(data) is not bytes:
+            return data  # which is refused
         try:
-            return (
-                frame(data, schema, compress=self._compression is not None) if type(data) is bytes else data
-            )
+            return frame(data, schema, compress=self._compression is not None)
         except (ValueError, TypeError, AttributeError):
             raise SchemaRefused(reason="its schema is no UUID, as a schema version id is") from None
 
@@ -199,14 +197,14 @@ class Preparation:
             self._max_size = min(max_size, self._config.max_outstanding_bytes)
             self.size_is_known = True
 
-    def _written(self, pending: Pending) -> tuple[int, int]:
+    def _written(self, pending: Pending) -> int:
         """Bytes of the outer key and the data, if sent alone under any explicit hash key."""
         record = pending.record
         if not pending.wrap:
-            return len(record.partition_key.encode()), len(record.data)
+            return pending.size
         if record.explicit_hash_key is None and (pending.keyless or self._config.reshard_proof):
             record = record._replace(explicit_hash_key=str(2**128 - 1))
-        return len(outer_key(self._config, pending).encode()), AggregatedRecordBuilder().size_with(record)
+        return len(outer_key(self._config, pending).encode()) + AggregatedRecordBuilder().size_with(record)
 
     def _hash(self, key: str) -> int:
         hash_key = self._hashes.get(key)

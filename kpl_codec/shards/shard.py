@@ -64,18 +64,14 @@ class Shard(NamedTuple):
                 numbers.get("StartingSequenceNumber"),
                 numbers.get("EndingSequenceNumber"),
             ]
+            reason = "" if all(text is None or isinstance(text, str) for text in texts) else "not a string"
         except (KeyError, TypeError, AttributeError) as error:
-            raise ShardMapError(
-                code="malformed",
-                reason=f"{shard_id}: {type(error).__name__} at {error}",
-                shard_ids=(shard_id,),
-            ) from None
+            reason = f"{type(error).__name__} at {error}"
         except HashKeyError as error:
-            raise ShardMapError(
-                code="malformed", reason=f"{shard_id}: {error.describe()}", shard_ids=(shard_id,)
-            ) from None
-        if not all(text is None or isinstance(text, str) for text in texts):
-            raise ShardMapError(code="malformed", reason=f"{shard_id}: not a string", shard_ids=(shard_id,))
+            reason = error.describe()
+        if reason:
+            reason = f"{shard_id}: {reason}"
+            raise ShardMapError(code="malformed", reason=reason, shard_ids=(shard_id,))
         return cls(shard_id, hash_key_range, *texts)
 
     def to_aws(self) -> dict[str, Any]:

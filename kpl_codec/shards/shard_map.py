@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ..errors import HashKeyError, ShardMapError
@@ -91,7 +92,7 @@ class ShardMap(Lineage):
         except ShardMapError as error:
             if source is None:
                 raise
-            raise ShardMapError(**{**error.fields, "source": source}) from None
+            raise error.at(source=source) from None
 
     def to_json(self) -> str:
         """As ``aws kinesis list-shards`` prints it; `from_json` reads it back."""
@@ -117,22 +118,16 @@ def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
     none."""
     # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
     # overlap MUST be refused."
-    expected = 0
-    before: tuple[str, ...] = ()
-    for shard in open_shards:
-        start, end = shard.hash_key_range
+    expected, before = 0, ""
+    for shard_id, (start, end) in chain((shard[:2] for shard in open_shards), (("", (MAX_HASH_KEY + 1, 0)),)):
         if start != expected:
-            code = "gap" if start > expected else "overlap"
-            reason = (
-                f"no open shard has hash keys {expected} to {start - 1}"
-                if start > expected
-                else f"{before[-1]} and {shard.shard_id} both have hash key {start}"
-            )
-            return ShardMapError(code=code, reason=reason, shard_ids=(*before, shard.shard_id))
-        expected, before = end + 1, (shard.shard_id,)
-    if expected <= MAX_HASH_KEY:
-        reason = f"no open shard has hash keys {expected} to {MAX_HASH_KEY}"
-        return ShardMapError(code="gap", reason=reason, shard_ids=before)
+            ids = tuple(filter(None, (before, shard_id)))
+            if start > expected:
+                reason = f"no open shard has hash keys {expected} to {start - 1}"
+                return ShardMapError(code="gap", reason=reason, shard_ids=ids)
+            reason = f"{before} and {shard_id} both have hash key {start}"
+            return ShardMapError(code="overlap", reason=reason, shard_ids=ids)
+        expected, before = end + 1, shard_id
     return None
 
 

@@ -54,9 +54,11 @@ class Exchange:
     operation: str
     request: dict[str, Any]
     _send: Callable[[dict[str, Any]], Answer]
+    forwarded: int = field(default=0, init=False)
 
     def forward(self) -> Answer:
         """Send ``request`` as it is now to the server; its answer."""
+        self.forwarded += 1
         return self._send(self.request)
 
 
@@ -165,25 +167,20 @@ class FaultProxy(ServerThread):
     def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """The answer. Raises Cut."""
         request = json.loads(body or b"{}")
-        forwarded = 0
 
         def send(changed: dict[str, Any]) -> Answer:
-            nonlocal forwarded
-            forwarded += 1
-            return self.forward(
-                operation, body if changed == request else json.dumps(changed).encode(), headers
-            )
+            sent = body if changed == request else json.dumps(changed).encode()
+            return self.forward(operation, sent, headers)
 
-        rule = self._choose(operation, request)
-        status: int | None = None
+        rule, status = self._choose(operation, request), None
+        exchange = Exchange(operation, dict(request), send)
         try:
-            exchange = Exchange(operation, dict(request), send)
             answer = rule.fault(exchange) if rule else exchange.forward()
             status = answer.status
         finally:
+            name = rule.fault.__name__ if rule else None
             with self._lock:
-                name = rule.fault.__name__ if rule else None
-                self._calls.append(Call(operation, request, name, status, forwarded))
+                self._calls.append(Call(operation, request, name, status, exchange.forwarded))
         return answer
 
     def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:

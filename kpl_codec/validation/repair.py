@@ -21,7 +21,6 @@ import fcntl
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -33,7 +32,7 @@ from ..producer import DeliveryError, ProducerConfig
 from ..shards.lineage import Lineage
 from ..shards.stream import stream_of
 from . import repaired
-from .repair_files import IDENTITY, LOG_EVERY, Log, planned
+from .repair_files import LOG_EVERY, Log, planned
 from .repair_plan import streams_of, write_plan
 from .results import read_shard_map
 
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 #: A user record that is put again may wait long: nobody waits for it.
 CONFIG = ProducerConfig(record_ttl_ms=300_000)
-#: Plan files that are put at the same time.
-_FILES_AT_ONCE = 4
 
 
 class RepairError(KplError, ValueError):
@@ -118,50 +115,37 @@ def apply_repair(
     this run), put-before, failed, already-delivered, cannot.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. If
-    ``output`` is a local folder, two runs at once share the plan files; elsewhere only one run is allowed.
-    ``on_file``: called with the plan files that are done, and all. Raises RepairError (no-plan,
-    other-stream).
+    ``output`` is a local folder, two runs at once take turns; elsewhere only one run is allowed. ``on_file``:
+    called with the plan files that are done, and all. Raises RepairError (no-plan, other-stream).
     """
+    from ..aws.client import kinesis_client
+    from ..aws.producer import Producer
+
     folder = Location(output)
     check_results(folder, planned=True)
     # SPK-30: "Nothing MUST be put before a plan was written that names every user record concerned and what
     # becomes of it."
     files = [file for file in (folder / "repair/plan").files() if file.name.endswith(".parquet")]
     (folder / "repair/log").make_folder()
-    record, counts = folder / "repair/record.json", Counter[str]()
+    record = folder / "repair/record.json"
     begins = json.dumps({"stream": stream})[:-1]
     if record.kind() is not None and not record.read().startswith(begins.encode()):
         raise RepairError(code="other-stream", path=folder.path)
+    record.write(json.dumps({"stream": stream}).encode())
 
-    def write_record() -> None:
-        record.write(json.dumps({"stream": stream, "user_records": dict(sorted(counts.items()))}).encode())
+    def rows() -> Iterator[dict[str, Any]]:
+        for done, file in enumerate(files):
+            on_file(done, len(files))
+            yield from planned(file)
 
-    write_record()
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        work = [pool.submit(_put_file, file, folder, n, connection, stream) for n, file in enumerate(files)]
-        try:
-            for done, one in enumerate(work):
-                on_file(done, len(files))
-                counts += one.result()
-        finally:
-            for one in work:
-                one.cancel()
-    write_record()
-    return dict(counts)
-
-
-def _put_file(
-    file: Location, output: Location, number: int, connection: Mapping[str, Any], stream: str
-) -> Counter[str]:
-    from ..aws.client import kinesis_client
-    from ..aws.producer import Producer
-
-    log = Log(output / "repair/log", number)
     with (
-        _turn(output / f"repair/log/{number:05d}.lock"),
+        _turn(folder / "repair/log/lock"),
         Producer(stream, config=CONFIG, client=kinesis_client(**connection)) as producer,
     ):
-        return put_rows(planned(file), log, producer)
+        counts = put_rows(rows(), Log(folder / "repair/log"), producer)
+    told = {"stream": stream, "user_records": dict(sorted(counts.items()))}
+    record.write(json.dumps(told).encode())
+    return dict(counts)
 
 
 @contextmanager
@@ -176,7 +160,7 @@ def _turn(lock: Location) -> Iterator[None]:
 
 
 def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Counter[str]:
-    """Put the rows of a plan file (see `planned`) that the log does not have; the number by outcome, as of
+    """Put the rows of a plan (see `planned`) that the log does not have; the number by outcome, as of
     `apply_repair`. Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
     done = log.done()
@@ -203,7 +187,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Co
 
     try:
         for number, row in enumerate(rows, 1):
-            old = shard_id, sequence_number, index = tuple(row[name] for name in IDENTITY)
+            old = row["shardId"], row["sequenceNumber"], row["subSequenceNumber"]
             if row["decision"] != "put":
                 counts[row["decision"]] += 1
             elif old in done:
@@ -211,7 +195,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Co
             else:
                 # A copy without the tag, which names the original, would be planned again.
                 tags = [Tag(tag["key"], tag["value"]) for tag in row["tags"] or ()]
-                tags.append(Tag(repaired.TAG, repaired.tag_value((shard_id, sequence_number, index))))
+                tags.append(Tag(repaired.TAG, repaired.tag_value(old)))
                 key = row["explicitHashKey"]
                 try:
                     # "007" may be read, but is written as "7".

@@ -22,23 +22,10 @@ from ..captures import Location, readable
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.misplacement_causes import ACROSS_SHARDS
 from . import repaired
+from .repair_files import PLAN
 
-#: The columns of a plan, in order, and the file of it that they go to.
-_BUCKETED = pa.schema(
-    [
-        ("shardId", pa.string()),
-        ("sequenceNumber", pa.string()),
-        ("subSequenceNumber", pa.int64()),
-        ("expectedShardId", pa.string()),
-        ("partitionKey", pa.string()),
-        ("explicitHashKey", pa.string()),
-        ("data", pa.large_binary()),
-        ("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))),
-        ("decision", pa.string()),
-        ("cause", pa.string()),
-        ("bucket", pa.int32()),
-    ]
-)
+#: The columns of a plan, and the file of it that they go to.
+_BUCKETED = PLAN.append(pa.field("bucket", pa.int32()))
 #: What is lost: the KCL drops it, or by an audit a consumer has not handled it.
 LOST = ds.field("kcl").isin(["dropped", "missing"])
 #: Files that the shards of a plan share.

@@ -14,9 +14,8 @@ import numpy as np
 
 from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.judge import Audit, judge
-from kpl_codec.audit.ledger import Writer
+from kpl_codec.audit.ledger import Sink, Writer
 from kpl_codec.audit.names import NAMED, Name, Names, Run
-from kpl_codec.audit.sinks import Sink
 from kpl_codec.audit.tally import Batch, Tally
 from kpl_codec.ledger import NO_DIGEST, Kind, Ranges, Row
 
@@ -281,12 +280,10 @@ def audited(world: World, *, until: int | None = None) -> Judged:
     repairs = [Row("repaired", *place, count, 1 << 62) for place, count in copies.items()]
     names = Names([row for row in rows if row.kind in NAMED] + repairs)
     tally, seen = Tally(names), Counter[Name]()
-    for source, table in world.tables.items():
-        tally.source(source)
+    for table in world.tables.values():
         for start in range(0, len(table), 5000):
             add(tally, table[start : start + 5000])
         seen.update(table)
-    tally.source("consumer")
     for _, block in handled.rows("handled"):
         noted = [(row.shard_id, row.sequence_number, row.first) for row in block]
         add(tally, noted)

@@ -145,7 +145,6 @@ def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
     rows = [Row("delivered", "s", "7", count, 0) for count in (2, 3, 1)]
     names = Names(rows)
     tally = Tally(names)
-    tally.source("sink")
     tally.add(Batch(["s"], [b"7"], np.zeros(3, np.int64), np.arange(3)))
     audit = judge(names, tally)
     assert audit.total("handled") == audit.total("delivered") == 3

@@ -19,8 +19,7 @@ from kpl_codec import UserRecord, encode
 from kpl_codec.audit import Ledger
 from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.handled import read_produced
-from kpl_codec.audit.ledger import Writer
-from kpl_codec.audit.sinks import S3Sink, Sink
+from kpl_codec.audit.ledger import S3Sink, Sink, Writer
 from kpl_codec.aws import client
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.cli.main import main

@@ -76,7 +76,6 @@ def refresh(shards: int) -> str:
     stream, rng = Stream(shards), random.Random(1)
     core = ProducerCore(ProducerConfig(max_outstanding_records=10**9), stream.live, rng.randrange)
     first, again = stream.refresh(0.0), stream.refresh(1.0)
-    core._placer.map_changed(recreated=False)
 
     def puts(count: int, now: float) -> Iterator[float]:
         for _ in range(count):

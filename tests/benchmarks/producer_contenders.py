@@ -154,7 +154,7 @@ def core(settings: dict[str, str], stream: str, job: Job, ready: Ready) -> None:
         LiveShardMap(stream),
         random.Random(1).randrange,
     )
-    producer.start(0.0)
+    producer.live.refresh(0.0)
 
     def run(now: float) -> int:
         for call in producer.requests(now):

@@ -6,9 +6,9 @@ model over HTTP that takes its time for each call.
         [--limits] [--only plan,batches,latency]
 
 plan: seconds, CPU seconds and calls of planning, with records on every shard and with none. batches: seconds
-of a query's batches, as Spark reports them, into a sink that keeps nothing. latency: seconds from put to the
-sink, of records put one every 0.2 s. Both with the calls on each shard. The model has its own process and
-shares the machine. With --limits it refuses what is beyond the limits of a shard.
+of a query's first batch and of later ones, as Spark reports them, into a sink that keeps nothing. latency:
+seconds from put to the sink, of records put one every 0.2 s. Both with the calls on each shard. The model has
+its own process and shares the machine. With --limits it refuses what is beyond the limits of a shard.
 """
 
 from __future__ import annotations
@@ -196,6 +196,7 @@ def batches(spark: Any, server: Server, pause: float, seconds: float) -> None:
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.start()
         whole = progress_of(query, 4, 60 + seconds)
+        first = whole[0]["durationMs"]
         calls, begun = server.calls(), time.monotonic()
         time.sleep(seconds)
         whole = progress_of(query, len(whole) + 3, 60 + seconds)[len(whole) :]
@@ -204,6 +205,8 @@ def batches(spark: Any, server: Server, pause: float, seconds: float) -> None:
     names = ("triggerExecution", "latestOffset", "addBatch")
     found = [[one["numInputRows"], *(one["durationMs"].get(name, 0) for name in names)] for one in whole]
     rows, took, planned, read = (median(column) for column in zip(*found, strict=True))
+    begin, plan = first["triggerExecution"], first["latestOffset"]
+    print(f"first batch: {begin / 1000:.2f} s, of it planning {plan / 1000:.2f}")
     print(
         f"batches: median of {len(whole)}: {took / 1000:.2f} s, of it planning {planned / 1000:.2f}, tasks "
         f"{read / 1000:.2f}; {rows:,.0f} rows; calls of each shard in a second: "

@@ -67,7 +67,7 @@ def test_a_rate_falls_once_for_what_was_sent_before_and_rises_by_time() -> None:
     lane = Lane("s", 100, lambda n: 0)
 
     def share() -> float:
-        return lane._share()
+        return lane.share
 
     for _ in range(5):
         lane.answered({"throttled"}, 1.0, 2.0)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kpl_codec.spark.class_archive import class_archive
-from kpl_codec.spark.session import ensure_java
+from kpl_codec.spark.session import class_archive, ensure_java
 
 SESSION = """
 import sys

@@ -16,13 +16,11 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.adapters import to_get_records
 from kpl_codec.aws import Producer, fetch_shard_map, read_stream
-from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validation.repair import _put_file
-from kpl_codec.validation.repair_files import IDENTITY
+from kpl_codec.validation.repair import apply_repair
 from tests.captures.test_captures import answer
 
 from .test_stream import Stream, stream
@@ -121,7 +119,9 @@ def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
 def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None:
     rows = [
         {
-            **dict(zip(IDENTITY, ("shardId-000000000000", str(number), 0), strict=True)),
+            "shardId": "shardId-000000000000",
+            "sequenceNumber": str(number),
+            "subSequenceNumber": 0,
             "partitionKey": f"k{number}",
             "explicitHashKey": None,
             "data": b"%d" % number,
@@ -130,12 +130,17 @@ def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None
         }
         for number in range(300)
     ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "plan.parquet")
-    (tmp_path / "repair" / "log").mkdir(parents=True)
+    plan = tmp_path / "repair" / "plan"
+    plan.mkdir(parents=True)
+    (tmp_path / "user-records").mkdir()
+    for done in (tmp_path / "shards.json", plan / "_SUCCESS"):
+        done.touch()
+    for number in range(3):
+        pq.write_table(pa.Table.from_pylist(rows[number::3]), plan / f"part-{number:05d}.parquet")
     settings = {"endpoint_url": stream.server.endpoint_url, "region": "us-east-1"}
 
-    def put(_: int) -> Counter[str]:
-        return _put_file(Location(tmp_path / "plan.parquet"), Location(tmp_path), 0, settings, stream.name)
+    def put(_: int) -> dict[str, int]:
+        return apply_repair(str(tmp_path), settings, stream.name)
 
     with ThreadPoolExecutor(2) as pool:
         counts = list(pool.map(put, range(2)))

@@ -106,8 +106,8 @@ class RepairMachine(RuleBasedStateMachine):
     def apply(self, output: Path, rows: int | None = None) -> None:
         """Put what the plan says, or only the first rows of each of its files."""
         (output / "repair" / "log").mkdir(exist_ok=True)
-        for number, path in enumerate(sorted((output / "repair" / "plan").glob("*.parquet"))):
-            log = Log(Location(output / "repair" / "log"), number)
+        for path in sorted((output / "repair" / "plan").glob("*.parquet")):
+            log = Log(Location(output / "repair" / "log"))
             with Producer("orders", client=self.client, config=CONFIG) as producer:
                 put_rows(islice(planned(Location(path)), rows), log, producer)
 

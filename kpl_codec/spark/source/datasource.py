@@ -4,13 +4,13 @@
     df = spark.readStream.format("kpl-kinesis").options(stream="orders", region="eu-west-1").load()
 
 Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. The options:
-`option_table`. The package must be installed where the workers run, with pyarrow and boto3.
+`options`. The package must be installed where the workers run, with pyarrow and boto3.
 Specification: spec/07-spark-source.md.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import MutableMapping
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -19,16 +19,14 @@ except ImportError as error:  # pragma: no cover - PySpark 3.5 and older
         "the data source kpl-kinesis needs PySpark 4.0 or newer; on 3.5 use kpl_codec.spark.deaggregate"
     ) from error
 
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from .options import parse_options
 from .positions import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
-    from .read import KinesisBatchReader, KinesisStreamReader
-    from .write import KinesisStreamWriter, KinesisWriter
+from .read import KinesisBatchReader, KinesisStreamReader
+from .tasks import arrow_schema
+from .write import KinesisStreamWriter, KinesisWriter, check_write
 
 
 class KinesisDataSource(DataSource):
@@ -44,10 +42,6 @@ class KinesisDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The nine columns of a user record, and those asked for by policy, placement and tags."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        from .tasks import arrow_schema
-
         return from_arrow_schema(arrow_schema(self._checked))
 
     def _fitting(self, schema: StructType) -> StructType:
@@ -65,8 +59,6 @@ class KinesisDataSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
-        from .read import KinesisBatchReader
-
         # EFO-11: "A batch read MUST refuse to deregister its consumer: Spark tells no source that a batch
         # read has ended."
         if self._checked.consumer is not None and self._checked.consumer.deregister:
@@ -75,18 +67,12 @@ class KinesisDataSource(DataSource):
         return KinesisBatchReader(self._checked, self._fitting(schema))
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
-        from .read import KinesisStreamReader
-
         return KinesisStreamReader(self._checked, self._fitting(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
-        from .write import KinesisWriter, check_write
-
         check_write(schema, overwrite)
         return KinesisWriter(self._checked)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:
-        from .write import KinesisStreamWriter, check_write
-
         check_write(schema, overwrite)
         return KinesisStreamWriter(self._checked)

@@ -1,43 +1,129 @@
-"""The settings that the options of the data source `kpl-kinesis` make, and the client.
+"""The options of the data source `kpl-kinesis`: their names, defaults and kinds stand at the fields they
+fill.
 
-Specification: spec/07-spark-source.md, SPK-64 to SPK-66; spec/11-enhanced-fan-out.md, EFO-7 to EFO-10.
+The guide says what each means; section 7.9 of spec/07-spark-source.md has those of the other connectors.
+Specification: SPK-64 to SPK-66; spec/11-enhanced-fan-out.md, EFO-7 to EFO-10.
 """
 
+# ruff: noqa: RUF009 - what `_option` gives are fields
 from __future__ import annotations
 
+import difflib
+import logging
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
-from typing import Any, Final, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache, partial
+from typing import Any, Final, Literal, NamedTuple
 
-from ...deaggregation.policies import Policy
+from ...deaggregation.policies import POLICIES, Policy
 from ...producer.config import ConfigError, ProducerConfig
 from ...shards.stream import Stream, StreamNameError, stream_of
-from .option_table import OPTIONS, changes_nothing, option_values
 from .positions import OptionError, Position, parse_position
+
+_log = logging.getLogger("kpl_codec.spark")
 
 _ARN: Final = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]*:\d*:stream/([a-zA-Z0-9_.-]+)/consumer/[^:/]+:\d+"
 )
+#: Options that Spark adds.
+_SPARKS_OWN: Final = {"path", "checkpointlocation", "queryname", "outputmode"}
+_FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_SUBSCRIBES: Final = {"polling": False, "getrecords": False, "efo": True, "subscribetoshard": True}
+#: The largest number of an option: what Spark and a clock can take.
+_MOST: Final = 2**31 - 1
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+class Kind(NamedTuple):
+    """``value`` of a text; ValueError or KeyError for one that is not ``expected``."""
+
+    expected: str
+    value: Callable[[str], Any]
+
+
+class Option(NamedTuple):
+    """``field``: of `Options`, `Connection` or `ProducerConfig`. ``names``: ours, and those of the other
+    connectors that mean the same. ``default``: as a text."""
+
+    field: str
+    names: tuple[str, ...]
+    default: str | None
+    kind: Kind
+
+
+def _number(low: int, number: Callable[[str], float] = int) -> Kind:
+    def value(text: str) -> float:
+        amount = number(text)
+        if not low <= amount <= _MOST:
+            raise ValueError
+        return amount
+
+    return Kind(f"{'an integer' if number is int else 'a number'} of at least {low}", value)
+
+
+def _limit(factor: int = 1) -> Kind:
+    number = _number(0, int if factor == 1 else float)
+    return Kind(number.expected, lambda text: int(number.value(text) * factor) or None)
+
+
+def _seconds(unit: str = "s") -> Kind:
+    """A duration: a number of ``unit``, or with a unit of its own."""
+
+    def value(text: str) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+        if match is None:
+            raise ValueError
+        return min(float(match[1]), _MOST) * _UNITS[match[2] or unit]
+
+    return Kind(f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m", value)
+
+
+def _word(expected: str, words: Mapping[str, Any]) -> Kind:
+    return Kind(expected, lambda text: words[text.lower()])
+
+
+_TEXT: Final = Kind("a text", str)
+_FLAG: Final = _word("true or false", _FLAGS)
+_POLICY: Final = _word("strict, kcl, report or none", {word: word for word in (*POLICIES, "none")})
+_CONSUMER: Final = _word("polling (or GetRecords), efo (or SubscribeToShard)", _SUBSCRIBES)
+
+
+def _position(option: str) -> Kind:
+    return Kind("a position", partial(parse_position, option))
+
+
+def _stream(text: str) -> Stream:
+    expected = "one stream: read several with several queries, or with the union of several DataFrames"
+    if "," not in text:
+        try:
+            return stream_of(text)
+        except StreamNameError as error:
+            expected = error.reason
+    raise OptionError(option="stream", value=text, expected=expected)
+
+
+def _option(names: str, default: str | None = None, kind: Kind = _TEXT, *, shown: bool = True) -> Any:
+    """A field that an option fills: see `Option`."""
+    return field(repr=shown, metadata={"option": (tuple(names.split()), default, kind)})
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
     """The arguments of `kinesis_client`. Equal ones share a client within a process."""
 
-    region: str | None
-    endpoint_url: str | None
-    profile: str | None
-    role_arn: str | None
-    role_session_name: str
-    role_external_id: str | None
-    sts_endpoint_url: str | None
-    access_key_id: str | None
+    region: str | None = _option("region regionName regionOverride kinesisRegion")
+    endpoint_url: str | None = _option("endpointUrl endpoint")
+    role_arn: str | None = _option("roleArn stsRoleArn awsSTSRoleARN")
+    role_session_name: str = _option("roleSessionName stsSessionName awsSTSSessionName", "kpl-codec")
+    role_external_id: str | None = _option("roleExternalId")
+    sts_endpoint_url: str | None = _option("stsEndpointUrl stsEndpoint")
+    profile: str | None = _option("profile")
+    access_key_id: str | None = _option("awsAccessKeyId awsAccessKey")
     # SPK-66: "A secret among the options MUST NOT show in a text form of them."
-    secret_access_key: str | None = field(repr=False)
-    session_token: str | None = field(repr=False)
+    secret_access_key: str | None = _option("awsSecretAccessKey awsSecretKey", shown=False)
+    session_token: str | None = _option("awsSessionToken sessionToken", shown=False)
 
     def client(self) -> Any:
         return _client(os.getpid(), self)
@@ -63,41 +149,78 @@ class Consumer:
 class Options:
     """All options, checked. Times are seconds, but ``max_span``, which is milliseconds of arrival time."""
 
-    stream_name: str
-    stream_arn: str | None
     connection: Connection
-    starting_position: Position
-    ending_position: Position
-    policy: Policy | Literal["none"]
-    placement: bool
-    tags: bool
-    max_decompressed_size: int | None
-    unframe: bool
-    fail_on_data_loss: bool
-    max_records: int | None
-    max_span: int | None
-    max_partitions: int | None
-    idle_time: float
-    describe_interval: float
-    calls_per_second: float
-    bytes_per_second: float
-    retry_timeout: float
-    max_batch_bytes: int
     producer: ProducerConfig
     consumer: Consumer | None
+    stream: Stream = _option("stream streamName streamARN", None, Kind("a stream", _stream))
+    starting_position: Position = _option(
+        "startingPosition initialPosition", "TRIM_HORIZON", _position("startingPosition")
+    )
+    ending_position: Position = _option("endingPosition", "LATEST", _position("endingPosition"))
+    policy: Policy | Literal["none"] = _option("policy", "strict", _POLICY)
+    placement: bool = _option("placement", "false", _FLAG)
+    tags: bool = _option("tags", "false", _FLAG)
+    max_decompressed_size: int | None = _option("maxDecompressedSize", None, _number(1))
+    unframe: bool = _option("unframe", "false", _FLAG)
+    fail_on_data_loss: bool = _option("failOnDataLoss", "true", _FLAG)
+    max_records: int | None = _option("maxFetchRecordsPerShard", "0", _limit())
+    max_span: int | None = _option("maxSecondsPerShard", "600", _limit(1000))
+    max_partitions: int | None = _option("maxPartitions", "0", _limit())
+    idle_time: float = _option("idleTimeBetweenReadsInMs", "250", _seconds("ms"))
+    describe_interval: float = _option("describeShardInterval shardFetchInterval", "10s", _seconds())
+    calls_per_second: float = _option("fetchCallsPerSecondPerShard", "4", _number(0, float))
+    bytes_per_second: float = _option("fetchBytesPerSecondPerShard", "2097152", _number(0, float))
+    retry_timeout: float = _option("retryTimeoutSeconds", "300", _seconds())
+    max_batch_bytes: int = _option("maxBatchBytes", "4194304", _number(1024))
 
     def client(self) -> Any:
         return self.connection.client()
 
     @property
+    def stream_name(self) -> str:
+        return self.stream.name
+
+    @property
     def called(self) -> str:
-        return self.stream_arn or self.stream_name
+        """The stream's ARN if given, else its name."""
+        return self.stream.arn or self.stream.name
+
+
+OPTIONS: Final = (
+    *(Option(f.name, *f.metadata["option"]) for m in (Connection, Options) for f in fields(m) if f.metadata),
+    Option("subscribes", ("consumerType", "consumerMode"), None, _CONSUMER),
+    Option("consumer_name", ("consumerName",), None, _TEXT),
+    Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, _TEXT),
+    Option("glue_consumer_arn", ("fanoutConsumerARN",), None, _TEXT),
+    Option("deregister", ("requireConsumerDeregistration",), "false", _FLAG),
+    Option("aggregation_enabled", ("sink.aggregationEnabled",), "true", _FLAG),
+    Option("record_max_buffered_time_ms", ("sink.recordMaxBufferedTimeMs",), "100", _number(0)),
+    Option("max_connections", ("sink.maxConnections",), "24", _number(1)),
+    Option("record_ttl_ms", ("sink.recordTtl",), "300000", _number(100)),
+    Option("ordering", ("sink.ordering",), "none", _TEXT),
+    Option("compression", ("sink.compression",), "none", _TEXT),
+)
+_CHANGES_NOTHING: Final = """
+addIdleTimeBetweenReads addRecordTimestamp avoidEmptyBatches checkNewRecordThreads clientMaxRetryIntervalMs
+clientNumRetries clientRetryIntervalsMs coalesce coalesceBinSize coalesceThresholdBlockSize
+consumerRefreshInterval dynamodb.tableName emitConsumerLagMetrics fetchBufferSize
+getRecords.numberOfRecordsPerFetch internal.avoidEmptyBatches internal.dataQueueCapacity
+internal.dataQueueWaitTimeoutSec internal.maintenanceTaskIntervalSec internal.maxDataQueueEmptyCount
+maxFetchDuration maxFetchTimeInMs maxFetchTimePerShardSec maxRecordPerRead maxRecordsPerFetch
+maxRetryIntervalMs maxShardsPerDescribe metadataCommitterType metadataMaxRetryIntervalMs metadataNumRetries
+metadataPath metadataRetryIntervalsMs minBatchesToRetain numRetries retryIntervalMs sink.flushWaitTimeMs
+subscribeToShard.maxRetries subscribeToShard.timeoutSec
+"""
+#: Options of the other connectors that change nothing here: section 7.9 says why. Accepted with a warning.
+NOT_NEEDED: Final = _CHANGES_NOTHING.split()
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
-    """Check the options of a read or write: those of `option_table`. Raises OptionError."""
-    values = option_values(options)
-    stream = _stream(values["stream_name"])
+    """Check the options of a read or write. Raises OptionError."""
+    values = _values(options)
+    stream = values["stream"]
+    if stream is None:
+        raise OptionError(option="stream", value=None, expected="the name or ARN of a stream")
     # MAP-22: "an ARN is asked for in its own region"
     if stream.region not in (None, values["region"] or stream.region):
         expected = f"{stream.region}, where the stream of this ARN is"
@@ -108,32 +231,56 @@ def parse_options(options: Mapping[str, str]) -> Options:
     if values["policy"] == "none" and any(map(values.get, opening)):
         expected = "strict, kcl or report with placement, tags, maxDecompressedSize or unframe"
         raise OptionError(option="policy", value="none", expected=expected)
-    made: dict[str, Any] = {
-        "stream_name": stream.name,
-        "stream_arn": stream.arn,
-        "connection": Connection(**_fields(Connection, values)),
-        "starting_position": parse_position("startingPosition", values["starting_position"]),
-        "ending_position": parse_position("endingPosition", values["ending_position"]),
-        "producer": _producer(_fields(ProducerConfig, values)),
-        "consumer": _consumer(values, stream.name),
-    }
-    return Options(**{**_fields(Options, values), **made})
+    connection = Connection(**_fields(Connection, values))
+    producer = _producer(_fields(ProducerConfig, values))
+    return Options(connection, producer, _consumer(values, stream.name), **_fields(Options, values))
 
 
 def _fields(made: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in made.__dataclass_fields__}
 
 
-def _stream(text: str | None) -> Stream:
-    expected = "the name or ARN of a stream"
-    if text and "," in text:
-        expected = "one stream: read several with several queries, or with the union of several DataFrames"
-    elif text:
+def _values(options: Mapping[str, str]) -> dict[str, Any]:
+    """The value of every option, by its field. Raises OptionError."""
+    # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
+    # with or without their prefix and whatever their case."
+    left: dict[str, tuple[str, str]] = {}
+    for name, text in options.items():
+        short = name.lower().removeprefix("kinesis.")
+        if name.lower() in _SPARKS_OWN:
+            continue
+        if short in left:
+            raise OptionError(option=name, value="...", expected=f"only one of {left[short][0]}, {name}")
+        left[short] = name, text
+    values: dict[str, Any] = {}
+    for key, names, default, kind in OPTIONS:
+        given = [left.pop(name.lower()) for name in names if name.lower() in left]
+        if len(given) > 1:
+            raise OptionError(option=given[1][0], value="...", expected=f"only one of {', '.join(names)}")
+        value = given[0][1] if given and given[0][1] else default  # an empty text is none
         try:
-            return stream_of(text)
-        except StreamNameError as error:
-            expected = error.reason
-    raise OptionError(option="stream", value=text, expected=expected)
+            values[key] = None if value is None else kind.value(value)
+        except OptionError:
+            raise
+        except (ValueError, KeyError):
+            raise OptionError(option=given[0][0], value=value, expected=kind.expected) from None
+    for name in NOT_NEEDED:
+        if left.pop(name.lower(), None) is not None:
+            _changes_nothing(name, "spec/07-spark-source.md, 7.9, says what to use instead")
+    # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
+    # anything is read, with its name and what was expected."
+    for short, (name, text) in left.items():
+        known = {name.lower(): name for option in OPTIONS for name in option.names}
+        like = " or ".join(known[close] for close in difflib.get_close_matches(short, known, 2))
+        hint = f" ({like}, perhaps)" if like else ""
+        secret = any(word in short for word in ("secret", "token", "password"))
+        expected = f"an option of kpl-kinesis{hint}: {', '.join(sorted(known.values(), key=str.lower))}"
+        raise OptionError(option=name, value="..." if secret else text, expected=expected)
+    return values
+
+
+def _changes_nothing(name: str, reason: str) -> None:
+    _log.warning("option %s changes nothing: %s", name, reason)
 
 
 def _producer(settings: dict[str, Any]) -> ProducerConfig:
@@ -151,7 +298,7 @@ def _consumer(values: Mapping[str, Any], stream_name: str) -> Consumer | None:
     arn = values["consumer_arn"] or glue
     if not (glue if subscribes is None else subscribes):
         if name or arn:
-            changes_nothing("consumerName" if name else "consumerArn", "consumerType is not efo")
+            _changes_nothing("consumerName" if name else "consumerArn", "consumerType is not efo")
         return None
     if (name is None) == (arn is None):
         raise OptionError(option="consumerName", value=name, expected="consumerName or consumerArn with efo")

@@ -17,14 +17,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from ...arrow import FIELDS, coalesce, output_schema
+from ...arrow import FIELDS, coalesce
 from ...aws.cursor import MOST_RECORDS, Pace
 from ...aws.shard_map import fetch_shard_map
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import ShardMap
-from ..columns import arrow_schema_of
+from ..columns import Kinds, arrow_schema_of
 from ..shared import opened
 from .access import GONE, Access
 from .offsets import Piece
@@ -51,8 +51,7 @@ def arrow_schema(options: Options) -> pa.Schema:
     kinesis = pa.schema(KINESIS_FIELDS)
     if options.policy == "none":
         return kinesis
-    kinds: dict[str, Any] = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
-    return output_schema(kinesis, options.policy, dictionaries=False, **kinds)
+    return Kinds(options.policy, options.placement, options.tags, options.unframe).schema(kinesis)
 
 
 @dataclass

@@ -13,8 +13,6 @@ from ...limits import MAGIC, MAX_HASH_KEY
 
 _TEXT = st.characters(exclude_categories=["Cs"])
 
-# --- user records ---------------------------------------------------------------------------------
-
 
 def partition_keys() -> st.SearchStrategy[str]:
     """Partition keys Kinesis takes: 1 to 256 characters; few different ones, so that they repeat."""
@@ -57,9 +55,6 @@ def user_records(
         st.none() | explicit_hash_keys(),
         tags() if with_tags else st.just(()),
     )
-
-
-# --- protobuf's wire format, for writing --------------------------------------------------------------
 
 
 def _varint(value: int, length: int = 1) -> bytes:
@@ -112,9 +107,6 @@ def _draft(records: tuple[UserRecord, ...]) -> _Draft:
             fields.append(_field(2, ehks.index(record.explicit_hash_key)))
         rows.append([*fields, _field(3, record.data), *map(_tag, record.tags)])
     return _Draft([key.encode() for key in pks], [key.encode() for key in ehks], rows)
-
-
-# --- aggregates -----------------------------------------------------------------------------------
 
 
 class Aggregate(NamedTuple):
@@ -186,9 +178,6 @@ def non_canonical_records(draw: st.DrawFn, *, max_records: int = 10, with_tags: 
     order = draw(st.permutations([i for i, fields in enumerate(lists) for _ in fields]))
     queues = [iter(fields) for fields in lists]
     return Aggregate(records, _frame(b"".join(next(queues[i]) for i in order)))
-
-
-# --- one thing wrong ------------------------------------------------------------------------------
 
 
 class DefectiveFrame(NamedTuple):

@@ -24,8 +24,7 @@ from kpl_codec.shards.place import (
     iterator_arguments,
 )
 from kpl_codec.spark.source.datasource import KinesisDataSource
-from kpl_codec.spark.source.option_table import NOT_NEEDED, OPTIONS
-from kpl_codec.spark.source.options import Connection, Consumer, Options, parse_options
+from kpl_codec.spark.source.options import NOT_NEEDED, OPTIONS, Connection, Consumer, Options, parse_options
 from kpl_codec.spark.source.positions import OptionError
 
 DURATIONS_AND_NUMBERS = (
