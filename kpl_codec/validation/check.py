@@ -71,7 +71,8 @@ def check(
                 unread = batch.filter(bad)
                 yield _unreadable(unread, unread["captureError"], unread["captureText"], schema)
                 batch = batch.filter(pc.invert(bad))
-            looked_at = range(0, batch.num_rows, 1 if count < _ALL_LOOKED_AT else _ONE_OF)
+            first = range(min(batch.num_rows, _ALL_LOOKED_AT - count))
+            looked_at = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
             yield from _told(batch, (*_disguised(batch), *_written(batch, looked_at, named)), schema)
             count += batch.num_rows
             told: list[pa.RecordBatch] = []
