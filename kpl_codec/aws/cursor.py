@@ -19,7 +19,7 @@ from ..aws_errors import is_permanent, missing_member
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time, iterator_arguments
-from .calls import CALL_ERRORS, failure_of, finished, settled, stream_for
+from .calls import call_errors, failure_of, finished, settled, stream_for
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
@@ -186,7 +186,7 @@ class ShardCursor:
             await settled(self._sleep(wait))
         try:
             answer: Mapping[str, Any] = await settled(getattr(self._client, operation)(**arguments))
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             raise CallFailed(operation, failure_of(error)) from None
         finally:
             self._pace.spent(operation)

@@ -20,7 +20,7 @@ from ..aws_errors import is_permanent, what_to_check
 from ..backoff import Backoff
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
-from .calls import CALL_ERRORS, failure_of, finished, settled
+from .calls import call_errors, failure_of, finished, settled
 
 __all__ = [
     "DEAD_LETTERS", "RECORDS", "Calls", "QueueUnavailable", "QueuesUnsupported",
@@ -121,7 +121,7 @@ async def call(
         try:
             answer: Mapping[str, Any] = await settled(getattr(client, operation)(**arguments))
             failure = incomplete(operation, answer)
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             failure = failure_of(error)
         if failure is None:
             return answer
@@ -156,7 +156,7 @@ def find_queue(client: Any, queue: str) -> str:
     while True:
         try:
             answer = client.list_queues(**token)
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             failure = failure_of(error)
             break
         for summary in answer["QueueSummaries"]:

@@ -18,7 +18,7 @@ from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.stream import stream_of
-from .calls import CALL_ERRORS, failure_of
+from .calls import call_errors, failure_of
 
 _BACKOFF: Final = Backoff(0.2, 5.0)
 _NOT_FOUND: Final = "ResourceNotFoundException"
@@ -88,7 +88,7 @@ class StreamConsumers:
         while True:
             try:
                 return getattr(self._client, operation)(**arguments) or {}
-            except CALL_ERRORS as error:
+            except call_errors() as error:
                 failure = failure_of(error)
             of_consumer = operation.endswith("_stream_consumer")
             if failure.code == _NOT_FOUND and of_consumer and operation != "register_stream_consumer":
