@@ -54,6 +54,8 @@ class KplError(Exception):
     #: The requirement of a code, where it differs from the requirement of the class.
     requirements: ClassVar[Mapping[str, str]] = {}
     text: ClassVar[str] = "{code}"
+    #: The fields that say where, and how a text tells each.
+    places: ClassVar[Mapping[str, str]] = {}
     #: For people who meet the error: whom it concerns, and what to do.
     concerns: ClassVar[str] = "The caller of this library. Nothing on the stream has changed."
     todo: ClassVar[str]
@@ -82,8 +84,15 @@ class KplError(Exception):
         """The text without the place."""
         return self.text.format_map({name: getattr(self, name, None) for name in ("code", *self._names)})
 
+    def at(self, **fields: Any) -> Self:
+        """The same error with these fields, too. Raises TypeError as the constructor does."""
+        return type(self)(**{**self.fields, **fields})
+
     def __str__(self) -> str:
-        return self.describe() + (f" [{self.requirement}]" if self.requirement else "")
+        values = ((text, getattr(self, name)) for name, text in self.places.items())
+        place = ", ".join(text.format(value) for text, value in values if value is not None)
+        at = f" (at {place})" if place else ""
+        return f"{self.describe()}{at}" + (f" [{self.requirement}]" if self.requirement else "")
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self.fields.items())
@@ -115,23 +124,12 @@ class DecodeError(KplError, ValueError):
     concerns = "Everybody who deaggregates this Kinesis record; `kpl-codec explain CODE` tells more."
     todo = 'The policy "report" gives every user record that the bytes still hold. Find its writer.'
 
-    def __str__(self) -> str:
-        place = []
-        if self.offset is not None:
-            place.append(f"byte {self.offset}")
-        if self.record_index is not None:
-            place.append(f"user record {self.record_index}")
-        if self.sequence_number is not None:
-            place.append(f"sequence number {self.sequence_number}")
-        if self.shard_id is not None:
-            place.append(self.shard_id)
-        at = f" (at {', '.join(place)})" if place else ""
-        return f"{self.describe()}{at}" + (f" [{self.requirement}]" if self.requirement else "")
-
-    def at(self, *, sequence_number: str | None, shard_id: str | None) -> Self:
-        """The same error with the Kinesis record it is about."""
-        fields = {**self.fields, "sequence_number": sequence_number, "shard_id": shard_id}
-        return type(self)(**fields)
+    places: ClassVar = {
+        "offset": "byte {}",
+        "record_index": "user record {}",
+        "sequence_number": "sequence number {}",
+        "shard_id": "{}",
+    }
 
 
 class NotAggregated(DecodeError):
@@ -286,14 +284,7 @@ class EncodeError(KplError, ValueError):
         "explicit-hash-key", "data-type", "tag", "no-user-records", "null",
     )  # fmt: skip
 
-    def in_group(self, index: int) -> Self:
-        """The same error with the number of the group of user records it is about."""
-        return type(self)(**{**self.fields, "group_index": index})
-
-    def __str__(self) -> str:
-        at = f" (at user record {self.record_index})" if self.record_index is not None else ""
-        at += f" (in group {self.group_index})" if self.group_index is not None else ""
-        return f"{self.describe()}{at}" + (f" [{self.requirement}]" if self.requirement else "")
+    places: ClassVar = {"record_index": "user record {}", "group_index": "group {}"}
 
 
 class AggregateFull(EncodeError):

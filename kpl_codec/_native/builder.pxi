@@ -259,7 +259,7 @@ def encode_many(groups):
                 builder.put(record, True)
             frames.append(builder.unsigned())
         except EncodeError as error:
-            raise error.in_group(index) from None
+            raise error.at(group_index=index) from None
         builder.clear()
     return signed(frames)
 

@@ -108,7 +108,7 @@ class _Reader:
             found_shape = shape_of(record)
             if found_shape is not None and found_shape != shape:
                 hint = f"a {found_shape} record: kinesis_records reads any shape"
-                error = CaptureError(**{**error.fields, "hint": hint})
+                error = error.at(hint=hint)
             return self._error(error, path, record)
         # CAP-7: "A shard id given beside the source MUST be used only where the source has none."
         return self._count(found if found.shard_id else found._replace(shard_id=shard_id))

@@ -180,14 +180,6 @@ def _canonical(seen: Tables) -> bool:
     return not seen.repeats
 
 
-def _under_a(seen: Tables) -> bool:
-    return seen.outer_key == "a" and seen.first_key not in ("a", None) and _canonical(seen)
-
-
-def _under_first(seen: Tables) -> bool:
-    return seen.first_key is not None and seen.outer_key == seen.first_key and _canonical(seen)
-
-
 #: They write the KPL's bytes, under their first user record's key.
 _FIRST_KEY = (
     "aws_kinesis_agg", "aiokpl", "npm's aws-kinesis-agg", "kinesis-tailf", "ex_kpl", "substation",
@@ -227,10 +219,12 @@ SIGNS: Final = (
          _hex_digits),
     Sign("random-letters", "likely", ("fluent-bit's Go plugin",), "one key of eight random letters for all",
          _mixed_letters),
-    Sign("outer-a", "likely", ("the KPL", "kpl_codec"), 'the KPL\'s bytes under the key "a"', _under_a),
+    Sign("outer-a", "likely", ("the KPL", "kpl_codec"), 'the KPL\'s bytes under the key "a"',
+         lambda seen: seen.outer_key == "a" and seen.first_key not in ("a", None) and _canonical(seen)),
     Sign("first-key-of-all", "unknown", (*_ONE_KEY, *_FIRST_KEY, "the KPL", "kpl_codec"),
          "the KPL's bytes under the only key", lambda seen: seen.only_key is not None and _canonical(seen)),
-    Sign("first-key", "unknown", _FIRST_KEY, "the KPL's bytes under the first key", _under_first),
+    Sign("first-key", "unknown", _FIRST_KEY, "the KPL's bytes under the first key",
+         lambda seen: None is not seen.first_key == seen.outer_key and _canonical(seen)),
 )  # fmt: skip
 
 #: The signs of others than the KPL that are at least likely. The rest come after them.

@@ -145,7 +145,7 @@ def defective_rows(
     def defects(user_record: wire.WireRecord) -> Iterator[DecodeError]:
         own = walked.defects_of(user_record)
         if unreadable is not None and not own:
-            own = [MalformedMessage(**{**unreadable.fields, "record_index": user_record.record_index})]
+            own = [unreadable.at(record_index=user_record.record_index)]
         for defect in own:
             yield defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
 

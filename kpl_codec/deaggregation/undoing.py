@@ -37,10 +37,8 @@ class Undo(ABC):
         try:
             return self.undone(record)
         except DecodeError as error:
-            fields = {**error.fields, "record_index": record.sub_sequence_number}
-            defect = type(error)(**fields).at(
-                sequence_number=record.sequence_number, shard_id=record.shard_id
-            )
+            place = {"sequence_number": record.sequence_number, "shard_id": record.shard_id}
+            defect = error.at(record_index=record.sub_sequence_number, **place)
             # ZIP-5: "Under the report policy such data MUST be delivered as it is, with the defect; under the
             # others the error is raised."
             # GSR-4: "A broken frame MUST be raised under the strict policy, delivered as it is with the

@@ -127,7 +127,7 @@ def _encode_many_in_python(groups: Iterable[Iterable[UserRecord]]) -> list[bytes
         try:
             frames.append(encode_in_python(records))
         except EncodeError as error:
-            raise error.in_group(index) from None
+            raise error.at(group_index=index) from None
     return frames
 
 

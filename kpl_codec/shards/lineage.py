@@ -83,8 +83,6 @@ class Lineage(Mapping[str, Shard]):
             sorter.done(shard_id)
         return ordered
 
-    # -- looking up ---------------------------------------------------------------------------
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_id)
 
@@ -168,8 +166,6 @@ class Lineage(Mapping[str, Shard]):
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
         return tuple(shard for shard in self.values() if hash_key in shard.hash_key_range)
 
-    # -- in time ------------------------------------------------------------------------------
-
     def created(self, shard_id: str) -> datetime | None:
         """When the shard was created, by the hint in its starting sequence number. Raises UnknownShard."""
         hint = sequence_hint(self[shard_id].starting_sequence_number)
@@ -185,8 +181,6 @@ class Lineage(Mapping[str, Shard]):
         known = [moment for moment in made if moment is not None]
         hint = sequence_hint(shard.ending_sequence_number)
         return min(known) if known else hint.time if hint else None
-
-    # -- soundness ----------------------------------------------------------------------------
 
     def defects(self) -> tuple[LineageDefect, ...]:
         """What AWS would not create in this lineage; empty for a sound one. Expired shards are no defect.

@@ -92,7 +92,7 @@ class ShardMap(Lineage):
         except ShardMapError as error:
             if source is None:
                 raise
-            raise ShardMapError(**{**error.fields, "source": source}) from None
+            raise error.at(source=source) from None
 
     def to_json(self) -> str:
         """As ``aws kinesis list-shards`` prints it; `from_json` reads it back."""
