@@ -11,7 +11,7 @@ asyncio: `kpl_codec.aws.aio`.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -132,11 +132,16 @@ def read_record(
 
 async def record_at(cursor: ShardCursor, sequence_number: str) -> KinesisRecord | None:
     """See `read_record`. The cursor begins there."""
-    while not cursor.ended:
-        answer = await cursor.read(limit=1)
-        for record in answer.records:
-            found = record["SequenceNumber"] == sequence_number
-            return answered_record(record, cursor.shard_id) if found else None
-        if not answer.behind:
-            break
+    for record in await records_at(cursor, 1):
+        if record["SequenceNumber"] == sequence_number:
+            return answered_record(record, cursor.shard_id)
     return None
+
+
+async def records_at(cursor: ShardCursor, limit: int) -> Sequence[Mapping[str, Any]]:
+    """The first records where the cursor begins; none where there are none."""
+    while not cursor.ended:
+        answer = await cursor.read(limit=limit)
+        if answer.records or not answer.behind:
+            return answer.records
+    return ()
