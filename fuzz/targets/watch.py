@@ -15,7 +15,7 @@ from typing import Any
 from kpl_codec.aws.watch_state import StateTable
 from kpl_codec.shards.live_shard_map import Failure
 from kpl_codec.watch import Call, Kept, KeptStateError, LastHour, Watch, WatchFinding
-from kpl_codec.watch.minutes import Minute, OpenFinding, Wrong
+from kpl_codec.watch.kept import Minute, OpenFinding, Wrong
 from tests.watch.model import START, ModelStream, open_map, run
 
 from .answers import READ, parsed, read_answers

@@ -7,7 +7,7 @@ Specification: spec/06-lambda.md, CAP-8, CAP-9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ..errors import CaptureError
@@ -54,24 +54,17 @@ def _stream_envelope(record: KinesisRecord, stream_arn: str, invoke_identity_arn
 
 
 def to_firehose(
-    records: Iterable[KinesisRecord],
-    *,
-    delivery_stream_arn: str,
-    source_stream_arn: str | None = None,
-    invocation_id: str = "00000000-0000-0000-0000-000000000000",
-    record_ids: Sequence[str] | None = None,
+    records: Iterable[KinesisRecord], *, delivery_stream_arn: str, source_stream_arn: str | None = None
 ) -> dict[str, Any]:
-    """The Firehose transformation event; records without a sequence number are direct puts.
-
-    ``record_ids``: one per record; their index if not given.
-    """
+    """The Firehose transformation event; records without a sequence number are direct puts. Their record ids
+    are their indices."""
     return _without_none(
-        invocationId=invocation_id,
+        invocationId="00000000-0000-0000-0000-000000000000",
         deliveryStreamArn=delivery_stream_arn,
         sourceKinesisStreamArn=source_stream_arn,
         region=_region(delivery_stream_arn),
         records=[
-            _delivered(record, at, str(index) if record_ids is None else record_ids[index])
+            _delivered(record, at, str(index))
             for index, (at, record) in enumerate(_placed(records, "records"))
         ],
     )

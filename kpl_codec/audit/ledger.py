@@ -168,19 +168,9 @@ class Writer:
     writer raises OSError instead. Methods are thread-safe.
     """
 
-    def __init__(
-        self,
-        sink: Sink,
-        name: str,
-        stream: str,
-        side: str,
-        *,
-        wait: bool,
-        seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool, seconds: float) -> None:
         self.name, self.stream = name, stream
-        self._sink, self._side, self._wait, self._seconds, self._clock = sink, side, wait, seconds, clock
+        self._sink, self._side, self._wait, self._seconds = sink, side, wait, seconds
         self._lock = threading.Lock()  # of the rows that are kept: never held while something is written
         self._io = threading.RLock()
         self._rows: list[Row] = []
@@ -188,7 +178,7 @@ class Writer:
         self._before: Ranges = {}  # what the segment before named
         self._ranges: Ranges = {}
         self._segment = self._index = self._bytes = self._lost = 0
-        self._begun_at = clock()
+        self._begun_at = time.monotonic()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._careful(self._begin)
@@ -256,7 +246,7 @@ class Writer:
 
     def _begin(self) -> None:
         self._sink.begin(self._segment)
-        self._index, self._bytes, self._begun_at = 0, 0, self._clock()
+        self._index, self._bytes, self._begun_at = 0, 0, time.monotonic()
         self._write(header(self.name, self._segment, self.stream, self._side, self._before), sync=self._wait)
 
     def _write(self, data: bytes, *, sync: bool) -> None:
@@ -271,7 +261,7 @@ class Writer:
             self._write(chunk(b"B", self._index, block(self._writing)), sync=sync)
             self._ranges = ranges_of(self._writing, self._ranges)
             self._writing = []
-        old = self._clock() - self._begun_at >= self._sink.segment_seconds
+        old = time.monotonic() - self._begun_at >= self._sink.segment_seconds
         if self._index > 1 and (old or self._bytes >= self._sink.segment_bytes):
             self._roll()
 

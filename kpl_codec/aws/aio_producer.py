@@ -69,7 +69,6 @@ class AsyncProducer(ProducerBase):
         self._calls: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> AsyncProducer:
-        """Start. Raises ProducerClosed."""
         await self._start()
         return self
 
@@ -326,7 +325,6 @@ class _AsyncOwner(Owner):
 
 
 def _session() -> Any:
-    """A session of aiobotocore. Raises ModuleNotFoundError with the name of the extra."""
     with needing_extras("kpl_codec.aws.AsyncProducer"):
         from aiobotocore.session import get_session
     return get_session()

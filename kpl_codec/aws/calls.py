@@ -6,20 +6,16 @@ boto3 and `time.sleep` they never wait, and `finished` runs them as a function.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
-from botocore.parsers import ResponseParserError
 
 from ..aws_errors import error_kind
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream import Stream, StreamNameError, stream_of
 
-#: The expected errors of a call: of the service, the client or the connection.
-CALL_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError, OSError, asyncio.TimeoutError)
 _Result = TypeVar("_Result")
 
 
@@ -29,6 +25,15 @@ class KinesisClient(Protocol):
     def put_records(self, **arguments: Any) -> Any: ...
     def list_shards(self, **arguments: Any) -> Any: ...
     def describe_stream_summary(self, **arguments: Any) -> Any: ...
+
+
+def call_errors() -> tuple[type[Exception], ...]:
+    """The expected errors of a call: of the service, the client or the connection."""
+    import asyncio  # whoever calls has loaded it and the parsers; a task of Spark may have nothing to call
+
+    from botocore.parsers import ResponseParserError
+
+    return ClientError, BotoCoreError, ResponseParserError, OSError, asyncio.TimeoutError
 
 
 async def settled(answer: Any) -> Any:
@@ -55,7 +60,6 @@ def failure_of(error: Exception) -> Failure:
 
 
 def stream_argument(stream: str) -> dict[str, str]:
-    """The argument of a call for a stream's name or ARN. Raises StreamNameError."""
     return stream_of(stream).argument
 
 
@@ -71,7 +75,6 @@ def stream_for(client: Any, stream: str) -> Stream:
 
 
 def send(client: KinesisClient, request: Request) -> Any:
-    """Make a call of the shard map: its answer (boto3), or an awaitable of it (aiobotocore)."""
     if request.operation == "ListShards":
         return client.list_shards(**request.arguments)
     return client.describe_stream_summary(**request.arguments)

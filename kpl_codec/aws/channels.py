@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..findings import Finding
-from .calls import CALL_ERRORS, failure_of, stream_for
+from .calls import call_errors, failure_of, stream_for
 
 
 class Channel(NamedTuple):
@@ -50,7 +50,7 @@ def subscribers_of(client: Any, stream: str) -> Subscribers:
             if not answer.get("NextToken"):
                 break
             token = {"NextToken": answer["NextToken"]}
-    except CALL_ERRORS as error:
+    except call_errors() as error:
         failure = failure_of(error)
         why = f"{failure.code}: {failure.reason}"
     except (AttributeError, KeyError) as error:

@@ -19,7 +19,7 @@ from ..aws_errors import is_permanent, missing_member
 from ..backoff import Backoff
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time, iterator_arguments
-from .calls import CALL_ERRORS, failure_of, finished, settled, stream_for
+from .calls import call_errors, failure_of, finished, settled, stream_for
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
@@ -65,15 +65,12 @@ class Pace:
         self._free_at: dict[Operation, float] = {}
 
     def delay(self, operation: Operation) -> float:
-        """Seconds until the next call is allowed."""
         return max(0.0, self._free_at.get(operation, 0.0) - self._clock())
 
     def begin_in(self, seconds: float) -> None:
-        """No call before that."""
         self._free_at = dict.fromkeys(get_args(Operation), self._clock() + seconds)
 
     def spent(self, operation: Operation, size: int = 0) -> None:
-        """After a call that gave ``size`` bytes."""
         busy = self.interval
         if self._bytes_per_second:
             busy = max(busy, size / self._bytes_per_second)
@@ -125,7 +122,6 @@ class ShardCursor:
         return finished(self.read(limit))
 
     async def read(self, limit: int = MOST_RECORDS) -> Answer:
-        """See `fetch`."""
         if self.ended:
             return Answer([], 0, True)
         end = self._clock() + self._patience
@@ -186,12 +182,11 @@ class ShardCursor:
         return str(answer["ShardIterator"])
 
     async def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
-        """The answer of one call. Raises CallFailed."""
         if (wait := self._pace.delay(operation)) > 0:
             await settled(self._sleep(wait))
         try:
             answer: Mapping[str, Any] = await settled(getattr(self._client, operation)(**arguments))
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             raise CallFailed(operation, failure_of(error)) from None
         finally:
             self._pace.spent(operation)

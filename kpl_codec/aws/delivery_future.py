@@ -98,7 +98,6 @@ class _Waiters(list[Any]):
 
 
 def end_all(ended: Sequence[Pending]) -> None:
-    """Give the futures of user records their results, unless they have one."""
     asked: list[DeliveryFuture] = []
     told: list[tuple[DeliveryFuture, list[Any]]] = []
     with LOCK:
@@ -135,7 +134,6 @@ def end_all(ended: Sequence[Pending]) -> None:
 
 
 def _tell(told: list[tuple[DeliveryFuture, list[Any]]]) -> None:
-    """Tell `wait` and `as_completed`."""
     for future, waiters in told:
         for waiter in waiters:
             if future._exception is None:

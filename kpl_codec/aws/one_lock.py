@@ -54,7 +54,6 @@ def locked(method: str) -> threading.RLock:
 
 
 def interrupted(method: str) -> WouldDeadlock:
-    """The error for a handler that has interrupted a producer."""
     instead = "the handler has interrupted a producer; let it set a flag, and act when it has returned"
     return WouldDeadlock(code="in-signal-handler", method=method, instead=instead)
 
@@ -75,5 +74,4 @@ def may_wait(method: str) -> None:
 
 
 def within_limit(timeout: float | None) -> float | None:
-    """Seconds that a lock can wait."""
     return timeout if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)

@@ -184,13 +184,11 @@ class Producer(ProducerBase):
         self.close()
 
     def _connect(self) -> None:
-        """Make the client, which takes long, without the lock."""
         if self._owner.client is None and not (self._letters.closing or (self._forked and self._client)):
             client: KinesisClient = self._client or self._threads.client(self.config, self._client_settings)
             self._owner.client = client
 
     def _ensure_running(self) -> None:
-        """Called with the lock held, after `_connect`. Raises ProducerClosed."""
         self._check_open()
         if self._started:
             return

@@ -84,7 +84,6 @@ class ProducerBase:
         return ProducerCore(self.config, live, self._chance, self._observe, noted=noted)
 
     def _new_notes(self) -> Notes | None:
-        """A writer of the ledger, if there is one."""
         return None if self._ledger is None else self._ledger.writer(self._stream.name, "produced")
 
     def _leave(self, pending: Pending) -> bool:
@@ -114,11 +113,9 @@ class ProducerBase:
 
     @property
     def _in_hook(self) -> bool:
-        """Whether on_undelivered of this producer runs here."""
         raise NotImplementedError
 
     def _may_wait(self, method: str) -> None:
-        """Raises WouldDeadlock where this thread or task must not wait for this producer."""
         if self._in_hook:
             raise WouldDeadlock(code="in-callback", method=method, instead=NOT_IN_HOOK)
 
@@ -167,7 +164,6 @@ class ProducerBase:
 
 
 def import_boto3() -> Any:
-    """boto3, or ModuleNotFoundError with the name of the extra."""
     with needing_extras("kpl_codec.aws.Producer"):
         import boto3
     return boto3

@@ -41,7 +41,6 @@ def guarded(observe: Observe | None) -> Observe | None:
 
 
 def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:
-    """One line for a call that failed as a whole."""
     facts: dict[str, object] = {"error_code": failure.code, "answered": answered}
     if isinstance(request, PutRecordsRequest):
         facts |= {"operation": "PutRecords", "kinesis_records": len(request.records)}
@@ -62,7 +61,6 @@ def log_user_records(count: int, text: str, *facts: object, **extra: object) -> 
 
 
 def log_left_behind(count: int, why: str) -> None:
-    """One line for a producer that ends with user records in it."""
     log_user_records(count, "%d user records not delivered: %s", why, outcome="closed")
 
 
@@ -73,7 +71,6 @@ def not_delivered(ended: Iterable[Pending]) -> Counter[tuple[str, str]]:
 
 
 def log_not_delivered(failures: Counter[tuple[str, str]]) -> None:
-    """One line for each outcome and code."""
     for (outcome, code), count in failures.items():
         text = "%d user records not delivered: %s (%s)"
         log_user_records(count, text, outcome, code, outcome=outcome, error_code=code)

@@ -40,7 +40,6 @@ class Flush:
         self._remaining = 0
 
     def begin(self, accepted: int, unresolved: int) -> None:
-        """Called when the core flushes. ``accepted``: so far, ``unresolved``: of them without a result."""
         self._up_to, self._remaining = accepted, unresolved
         self.done = not unresolved
 
@@ -105,7 +104,6 @@ class Letters:
         self.notify()
 
     def notify(self) -> None:
-        """Whoever waits has to look."""
         self.space.notify_all()
         self.news.notify_all()
 
@@ -146,11 +144,9 @@ class Owner:
 
     @staticmethod
     def new_bell() -> Any:
-        """What callers wait for."""
         return threading.Condition(LOCK)
 
     def end_futures(self, ended: list[Pending]) -> None:
-        """Give user records their results."""
         end_all(ended)
 
     def tell_bug(self, error: BaseException) -> None:
@@ -159,12 +155,10 @@ class Owner:
         threading.excepthook(threading.ExceptHookArgs(facts))
 
     def close_notes(self) -> None:
-        """The ledger's writer has nothing more to write."""
         if self.notes is not None:
             self.notes.close()
 
     def start_calling(self) -> None:
-        """Call on_undelivered for those that wait."""
         self.hook.caller = self  # until the thread runs
         try:
             threading.Thread(target=self._call, name="kpl-codec on_undelivered", daemon=True).start()
@@ -269,7 +263,6 @@ class Owner:
         return calls
 
     def _count(self) -> None:
-        """Count what is outstanding. Called with the lock held."""
         sizes = [pending.size for pending in self.unresolved]
         letters = self.letters
         letters.records, letters.bytes, letters.dropped = len(sizes), sum(sizes), sizes.count(0)
@@ -316,7 +309,6 @@ class Owner:
             self.start_calling()
 
     def finish(self) -> None:
-        """There are no more turns. Called with the lock held."""
         self.letters.finished = True
         self.letters.notify()
 

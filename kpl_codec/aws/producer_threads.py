@@ -39,7 +39,6 @@ class Workers:
         self._threads: list[threading.Thread] = []
 
     def give(self, owner: Owner, request: PutRecordsRequest | Request) -> None:
-        """Make the call in a thread."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         if len(self._threads) <= self.busy:
             self.start_one()
@@ -57,7 +56,6 @@ class Workers:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Let every thread end after its earlier calls."""
         for _ in self._threads:
             self._calls.put(None)
 
@@ -97,7 +95,6 @@ class ProducerThreads:
         self.begin()
 
     def begin(self) -> None:
-        """Set everything that a forked child needs anew."""
         self.owners: list[Owner] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()

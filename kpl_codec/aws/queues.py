@@ -20,7 +20,7 @@ from ..aws_errors import is_permanent, what_to_check
 from ..backoff import Backoff
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
-from .calls import CALL_ERRORS, failure_of, finished, settled
+from .calls import call_errors, failure_of, finished, settled
 
 __all__ = [
     "DEAD_LETTERS", "RECORDS", "Calls", "QueueUnavailable", "QueuesUnsupported",
@@ -53,7 +53,6 @@ class QueueUnavailable(KplError):
     codes = ("no-such-queue", "UnknownQueueState")
 
     def describe(self) -> str:
-        """What failed, and what to check."""
         check = what_to_check(self.code)
         return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
 
@@ -96,7 +95,6 @@ def check_client(client: Any) -> None:
 
 
 def incomplete(operation: str, answer: Mapping[str, Any]) -> Failure | None:
-    """What an answer lacks, as a failure of the call."""
     # QUE-11: "An answer that was cut short MUST be taken for a call that failed."
     needed = ["QueueRecords"] if operation.startswith("receive") else ["Successful", "Failed"]
     missing = [name for name in needed if name not in answer]
@@ -123,7 +121,7 @@ async def call(
         try:
             answer: Mapping[str, Any] = await settled(getattr(client, operation)(**arguments))
             failure = incomplete(operation, answer)
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             failure = failure_of(error)
         if failure is None:
             return answer
@@ -158,7 +156,7 @@ def find_queue(client: Any, queue: str) -> str:
     while True:
         try:
             answer = client.list_queues(**token)
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             failure = failure_of(error)
             break
         for summary in answer["QueueSummaries"]:
@@ -196,7 +194,6 @@ def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[
 
 
 def _calls_of(handles: list[str]) -> Iterator[list[str]]:
-    """The handles of one call after the other."""
     for at in range(0, len(handles), MOST_RECORDS):
         yield handles[at : at + MOST_RECORDS]
 

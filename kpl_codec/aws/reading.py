@@ -36,7 +36,6 @@ _MOST_CURSORS = 100
 
 
 def place_of(start: Start) -> Place:
-    """The place in a shard that ``start`` names."""
     if isinstance(start, datetime):
         return at_time(round(start.timestamp() * 1000))
     if start == "TRIM_HORIZON":

@@ -74,7 +74,6 @@ def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=64)
 def _region(settings: tuple[tuple[str, str], ...], bucket: str) -> str:
-    """The bucket's region. Raises S3Error, BotoCoreError."""
     _, client = _client(settings)
     try:
         answer = client.head_bucket(Bucket=bucket)

@@ -21,7 +21,7 @@ from ..backoff import Backoff
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import KplError
 from ..schema_registry import Schema, decode_payload
-from .calls import CALL_ERRORS, failure_of
+from .calls import call_errors, failure_of
 
 _BACKOFF: Final = Backoff(0.2, 5.0)
 #: Glue's answers for a version that is not there, and for an id that is none.
@@ -107,7 +107,7 @@ class SchemaRegistry:
             try:
                 answer = self._client.get_schema_version(SchemaVersionId=schema_version_id)
                 break
-            except CALL_ERRORS as error:
+            except call_errors() as error:
                 code = failure_of(error).code
                 wait = _BACKOFF.seconds(failures, random.random())
                 failures += 1

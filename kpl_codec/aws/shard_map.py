@@ -16,7 +16,7 @@ from typing import Any
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.shard_map import ShardMap
-from .calls import CALL_ERRORS, failure_of, finished, send, settled, stream_for
+from .calls import call_errors, failure_of, finished, send, settled, stream_for
 
 
 async def fetch(
@@ -33,7 +33,7 @@ async def fetch(
         while (request := live.next_request(clock())) is not None:
             try:
                 answer = await settled(send(client, request))
-            except CALL_ERRORS as error:
+            except call_errors() as error:
                 outcome = live.fail(request, failure_of(error), clock()) or outcome
             else:
                 outcome = live.receive(request, answer, clock()) or outcome

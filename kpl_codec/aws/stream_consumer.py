@@ -17,7 +17,7 @@ from typing import Any, Final
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..shards.live_shard_map import StreamUnavailable
-from .calls import CALL_ERRORS, failure_of, stream_argument
+from .calls import call_errors, failure_of, stream_argument
 
 _BACKOFF: Final = Backoff(0.2, 5.0)
 _NOT_FOUND: Final = "ResourceNotFoundException"
@@ -73,7 +73,6 @@ class StreamConsumers:
         return str(found["ConsumerDescription"]["ConsumerStatus"]) if found else None
 
     def deregister(self, consumer_arn: str) -> None:
-        """Deregister a consumer; nothing where there is none."""
         self._call("deregister_stream_consumer", ConsumerARN=consumer_arn)
 
     def _stream_arn(self, stream: str) -> str:
@@ -88,7 +87,7 @@ class StreamConsumers:
         while True:
             try:
                 return getattr(self._client, operation)(**arguments) or {}
-            except CALL_ERRORS as error:
+            except call_errors() as error:
                 failure = failure_of(error)
             of_consumer = operation.endswith("_stream_consumer")
             if failure.code == _NOT_FOUND and of_consumer and operation != "register_stream_consumer":
@@ -109,7 +108,6 @@ class StreamConsumers:
 
 
 def not_active(consumer: str, reason: str, *, permanent: bool = True) -> StreamUnavailable:
-    """The error for a consumer that cannot read."""
     return StreamUnavailable(
         stream=consumer,
         operation="describe_stream_consumer",

@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
 from ..shards.place import Place, after_record, at_time, iterator_arguments
-from .calls import CALL_ERRORS, failure_of
+from .calls import call_errors, failure_of
 from .cursor import Answer, CallFailed, ShardCursor
 from .stream_consumer import StreamConsumers, not_active
 
@@ -34,7 +34,7 @@ REFUSED_FOR: Final = 5.0
 #: Seconds between two calls for one consumer and shard.
 _BETWEEN_CALLS: Final = 1.0
 #: What an event stream raises when its connection breaks or its bytes are no events.
-_STREAM_ERRORS: Final = (*CALL_ERRORS, HTTPError, ParserError, ResponseParserError)
+_STREAM_ERRORS: Final = (*call_errors(), HTTPError, ParserError, ResponseParserError)
 
 
 _EVENT: Final = "SubscribeToShardEvent"
@@ -183,7 +183,6 @@ class SubscriptionCursor(ShardCursor):
         self._events = iter(self._stream_of_events)
 
     def _receive(self) -> ShardEvent | None:
-        """The next event, None where the stream of events ends."""
         try:
             found = next(self._events, None)
             if found is None:

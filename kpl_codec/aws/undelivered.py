@@ -56,7 +56,6 @@ class Undelivered:
 
     @property
     def may_start(self) -> bool:
-        """Whether somebody has to begin with calling."""
         return bool(self._waiting) and self.caller is None
 
     def next(self, caller: object) -> list[Pending]:
@@ -66,11 +65,9 @@ class Undelivered:
         return batch
 
     def release(self, batch: list[Pending]) -> None:
-        """It has returned for all of these."""
         self.held.difference_update(batch)
 
     def call(self, error: DeliveryError) -> Any:
-        """Call it; what it has given."""
         assert self.function is not None
         self._called_at = self._clock()
         # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
@@ -83,11 +80,9 @@ class Undelivered:
             self._called_at = None
 
     def call_all(self, left: Iterator[Pending]) -> list[Any]:
-        """Call it for each; what it has given."""
         return [self.call(pending.result) for pending in left]
 
     async def finish(self, given: Any) -> None:
-        """Await what it has given, if that can be awaited."""
         if not hasattr(given, "__await__"):
             return
         self._called_at = self._clock()

@@ -20,7 +20,7 @@ from ..shards.live_shard_map import LiveShardMap, MapChanged, Request, StreamUna
 from ..watch import Call, LastHour, Watch, WatchFinding
 from ..watch.measures import Every, Measure, measures
 from ..watch.watch import GIVE_UP
-from .calls import CALL_ERRORS, failure_of, send, stream_for
+from .calls import call_errors, failure_of, send, stream_for
 from .channels import channel_findings, subscribers_of
 
 #: Seconds between two routine refreshes of the shard map; the minimum between two others.
@@ -73,7 +73,6 @@ class StreamWatcher:
 
     @property
     def unavailable(self) -> StreamUnavailable | None:
-        """Why the shards are not known yet."""
         return self._live.error if self._live.shard_map is None else None
 
     def stop(self) -> None:
@@ -132,7 +131,6 @@ class StreamWatcher:
         return clock + self._offset
 
     def _make(self, call: Call | Request) -> Any:
-        """Runs in a worker."""
         if isinstance(call, Request):
             return send(self._client, call)
         begins = call.operation == "GetShardIterator"
@@ -144,7 +142,7 @@ class StreamWatcher:
         failure = None
         try:
             answer = done.result()
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             failure = failure_of(error)
         if isinstance(call, Call):
             if failure is not None:

@@ -107,25 +107,17 @@ def stream_of(record: Mapping[str, Any]) -> str:
 
 def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
     """The records under ``key``. Raises CaptureError for an event without, TypeError for what is no event."""
-    takes = "process_user_records" if key == "Records" else "transform_user_records"
-    if not isinstance(event, Mapping):
-        raise TypeError(
-            f"{takes} takes the event as Lambda gives it, a dict, and got {type(event).__name__}; "
-            "kpl_codec.aws_lambda.user_records reads records, JSON and every other shape"
-        )
-    records = event.get(key)
-    if isinstance(records, list):
-        if records and isinstance(records[0], Mapping) and shape_of(records[0]) == "boto3":
-            raise TypeError(
-                f"{takes} takes a Lambda event; for GetRecords answers: kpl_codec.deaggregate("
-                "kpl_codec.adapters.from_get_records(answer))"
-            )
-        return records
-    other = "records" if key == "Records" else "Records"
-    if isinstance(event.get(other), list):
-        function = "firehose.transform_user_records" if key == "Records" else "process_user_records"
-        raise TypeError(f"{takes} does not take this event: use kpl_codec.aws_lambda.{function}")
-    raise CaptureError(code="missing-field", field=key, requirement="CAP-4")
+    if isinstance(event, Mapping):
+        records, other = event.get(key), event.get("records" if key == "Records" else "Records")
+        if isinstance(records, list) and (not records or shape_of(records[0]) != "boto3"):
+            return records
+        if not isinstance(records, list) and not isinstance(other, list):
+            raise CaptureError(code="missing-field", field=key, requirement="CAP-4")
+    raise TypeError(
+        "give the event as Lambda gives it, a dict: of a stream to process_user_records, of Firehose to "
+        "firehose.transform_user_records; kpl_codec.aws_lambda.user_records reads GetRecords answers, JSON "
+        "and every other shape"
+    )
 
 
 def units(

@@ -129,8 +129,6 @@ class _Poison(dict[str, Any]):
 class _UserRecords:
     """What both processors add to those of Powertools."""
 
-    _sequence_numbers: list[str]
-
     def __init__(self, **settings: Any) -> None:
         given = {name: settings.pop(name) for name in Opening.__annotations__ if name in settings}
         self._opening = cast("Opening", given)

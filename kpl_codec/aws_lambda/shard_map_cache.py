@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     from ..shards.shard_map import ShardMap
 
 
+#: Seconds after which a map that lacks a shard is fetched again.
+_MIN_AGE = 5.0
+
+
 class ShardMapCache:
     """Shard maps by stream. Not thread-safe: a Lambda process handles one event at a time.
 
     State per stream: the last map, when it was fetched (``clock``), the last error. A map is fetched again
-    when it is older than ``max_age`` seconds, or lacks a record's shard, but not before ``min_age`` seconds
-    after a success, ``max_age`` after a failure. A fetch takes at most ``timeout`` seconds.
+    when it is older than ``max_age`` seconds, or lacks a record's shard, but not before 5 seconds after a
+    success, ``max_age`` after a failure. A fetch takes at most ``timeout`` seconds.
     """
 
     def __init__(
@@ -36,12 +40,11 @@ class ShardMapCache:
         client: Any,
         *,
         max_age: float = 60.0,
-        min_age: float = 5.0,
         timeout: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
-        self._max_age, self._min_age, self._timeout = max_age, min_age, timeout
+        self._max_age, self._timeout = max_age, timeout
         self._clock = clock
         self._maps: dict[str, ShardMap] = {}
         self._tried: dict[str, float] = {}
@@ -58,7 +61,7 @@ class ShardMapCache:
         known = self._maps.get(stream_arn)
         age = self._clock() - self._tried.get(stream_arn, float("-inf"))
         stale = known is None or age > self._max_age or (shard_id is not None and shard_id not in known)
-        if not stale or age < (self._max_age if stream_arn in self.error else self._min_age):
+        if not stale or age < (self._max_age if stream_arn in self.error else _MIN_AGE):
             return known
         from ..aws.shard_map import fetch_shard_map  # boto3's errors; only where a map is asked for
         from ..shards.live_shard_map import StreamUnavailable

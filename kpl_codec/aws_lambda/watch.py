@@ -42,8 +42,6 @@ from .shard_map_cache import ShardMapCache
 
 __all__ = ["ConsumerWatch", "lambda_handler"]
 
-#: How many streams one function may read.
-_MOST_STREAMS = 20
 #: Milliseconds that a scheduled run leaves unused.
 _RESERVE = 5_000
 
@@ -106,8 +104,6 @@ class ConsumerWatch:
                     self._write(line)
 
     def _of(self, arn: str) -> tuple[LastHour, Emf]:
-        if arn not in self._streams and len(self._streams) >= _MOST_STREAMS:
-            self._streams.pop(next(iter(self._streams)))
         name = arn.rpartition("/")[2] or "unknown"
         return self._streams.setdefault(arn, (LastHour(name, late=self._late, names=self._names), Emf(name)))
 

@@ -148,7 +148,7 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
     """What is in --queue now; with --restore given to its consumers again, as it is shown. Raises
     QueueUnavailable, QueuesUnsupported, UsageError."""
-    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client
     from ..aws.queues import DEAD_LETTERS, RECORDS, QueueUnavailable, find_queue, look_into, restore
 
@@ -158,7 +158,7 @@ def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
         client = kinesis_client(
             region=region, endpoint_url=args.endpoint_url, profile=args.profile, role_arn=args.role_arn
         )
-    except CALL_ERRORS as error:
+    except call_errors() as error:
         raise QueueUnavailable(
             queue=args.queue, operation="connect", **failure_of(error)._asdict(), permanent=True
         ) from None

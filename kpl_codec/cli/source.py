@@ -77,7 +77,7 @@ def connection(args: argparse.Namespace) -> dict[str, Any]:
 def client_of(args: argparse.Namespace) -> Any:
     """The client the arguments ask for, once its server was reached. Raises StreamUnavailable, UsageError,
     ModuleNotFoundError."""
-    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client, reach
 
     settings = connection(args)
@@ -85,7 +85,7 @@ def client_of(args: argparse.Namespace) -> Any:
         with waiting(f"asking Kinesis for {args.stream}"):
             reach(stream_of(args.stream), **settings)
         return kinesis_client(**settings)
-    except CALL_ERRORS as error:
+    except call_errors() as error:
         failure = failure_of(error)
         raise StreamUnavailable(
             stream=args.stream, operation="connect", code=failure.code, reason=failure.reason, permanent=True
@@ -96,14 +96,14 @@ def client_of(args: argparse.Namespace) -> Any:
 
 def glue_of(args: argparse.Namespace) -> Any:
     """A client of Glue, which gives up within seconds. Raises UsageError."""
-    from ..aws.calls import CALL_ERRORS, failure_of
+    from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client
 
     region = args.region or (stream_of(args.stream).region if args.stream else None)
     settings = {"region": region, "profile": args.profile, "role_arn": args.role_arn}
     try:
         return kinesis_client(service="glue", **settings, connect_timeout=4.0, read_timeout=8.0)
-    except CALL_ERRORS as error:
+    except call_errors() as error:
         failure = failure_of(error)
         raise UsageError(
             reason=f"Glue: {failure.reason.rstrip('.')}; {what_to_check(failure.code)}"

@@ -156,7 +156,6 @@ def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
 
 
 def _outlets(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Outlet]:
-    """What the arguments ask for."""
     name = watcher.watch.last_hour.stream
     if args.page is not None:
         from ..outlets.page import PageServer

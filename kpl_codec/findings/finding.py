@@ -8,11 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from .kind import SEVERITIES, Kind, Severity
-from .kinds_audit import AUDIT
-from .kinds_bytes import BYTES
-from .kinds_input import INPUT
-from .kinds_placement import PLACEMENT
-from .kinds_watch import CHANNELS, WATCH
+from .kinds import AUDIT, BYTES, CHANNELS, INPUT, PLACEMENT, WATCH
 
 #: Every listed kind by its name, in the order they are shown.
 KINDS: Mapping[str, Kind] = MappingProxyType(

@@ -8,7 +8,7 @@ info       a useful fact; nothing is wrong
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 Severity = Literal["critical", "error", "warning", "info"]
 #: Worst first.
@@ -38,3 +38,25 @@ class Kind(NamedTuple):
 
 ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can say."
 NOBODY = "Nobody."
+
+
+def kinds(text: str, concerns: str = NOBODY, todo: str = "Nothing.") -> tuple[Kind, ...]:
+    """The kinds in ``text``, each a paragraph:
+
+    name: severity, requirement (or -): title
+    the meaning, in any number of lines
+    Whom: whom it concerns, unless that is ``concerns``
+    Do: what to do, unless that is ``todo``
+    """
+    found = []
+    for paragraph in text.strip().split("\n\n"):
+        head, _, told = paragraph.partition("\n")
+        name, grade, title = head.split(": ", 2)
+        severity, requirement = grade.split(", ")
+        meaning, _, what_to_do = told.replace("\n", " ").partition(" Do: ")
+        meaning, _, whom = meaning.partition(" Whom: ")
+        texts = title, meaning, whom or concerns, what_to_do or todo
+        found.append(
+            Kind(name, cast("Severity", severity), *texts, None if requirement == "-" else requirement)
+        )
+    return tuple(found)

@@ -1,8 +1,4 @@
-"""Ready alarms for the watch's metrics: templates with the stream's name filled in.
-
-A test checks their metrics against `kpl_codec.watch.measures.METRICS`, and their syntax with cfn-lint,
-python-hcl2 and a schema.
-"""
+"""Ready alarms for the watch's metrics: templates with the stream's name filled in."""
 
 from __future__ import annotations
 

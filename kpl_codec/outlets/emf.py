@@ -1,5 +1,4 @@
-"""The measures as CloudWatch's embedded metric format on standard output, once a minute: for ECS and EC2,
-where an agent reads it. The Lambda function writes the same lines (`kpl_codec.aws_lambda.watch`)."""
+"""The measures as CloudWatch's embedded metric format on standard output: for ECS and EC2, by an agent."""
 
 from __future__ import annotations
 
@@ -19,7 +18,6 @@ class EmfLines(Outlet):
         self._every = Every(60.0)
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Write them if the minute is over."""
         if self._every.due(now):
             for line in self._emf.lines(measured, now):
                 sys.stdout.write(json.dumps(line) + "\n")

@@ -41,5 +41,4 @@ class OpenTelemetryOutlet(Outlet):
         return read
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Keep them until they are read."""
         self._measured = measured

@@ -21,8 +21,8 @@ from ..report.model import About, Report, Sample
 from ..report.page import render_page
 from ..report.summary import REASONS
 from ..watch import Watch
+from ..watch.kept import MINUTE, Minute
 from ..watch.measures import Measure
-from ..watch.minutes import MINUTE, Minute
 from .outlet import Outlet
 from .serving import ServerThread
 
@@ -99,7 +99,6 @@ class PageServer(ServerThread, Outlet):
         super().__init__(type("Handler", (_Handler,), {"owner": self}), address, port)
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Renew the page if somebody waits for it."""
         if not self._made.is_set():
             self._page = render_page(report_of(self._watch, now)).encode()
             self._made_at = time.monotonic()

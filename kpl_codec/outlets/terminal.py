@@ -63,7 +63,6 @@ class Terminal(Outlet):
             self._say(f"Kinesis records by kind of writer: {kinds}")
 
     def finding(self, finding: WatchFinding) -> None:
-        """Tell of one finding."""
         if self._json:
             write_on(json_line(finding.to_json()))
             return
@@ -71,7 +70,6 @@ class Terminal(Outlet):
         self._say(text, _STYLES[finding.severity])
 
     def measures(self, measured: Sequence[Measure], now: float) -> None:
-        """Tell of the cost once it is known; renew the table."""
         from ..aws.watch import REFRESH
 
         watch = self._watcher.watch
@@ -91,7 +89,6 @@ class Terminal(Outlet):
 
 
 def _table(watch: Watch, now: float) -> Any:
-    """The shards and their losses, worst first, as many as have room."""
     from rich.table import Table
 
     last_hour = watch.last_hour

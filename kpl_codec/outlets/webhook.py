@@ -59,7 +59,6 @@ class Webhook(Outlet):
         self.failed += sum(not post.done() or post.cancelled() or not post.result() for post in self._posts)
 
     def finding(self, finding: WatchFinding) -> None:
-        """Post ``finding`` soon."""
         # WCH-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
         # be counted."
         while self._posts and self._posts[0].done():

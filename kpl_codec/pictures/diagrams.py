@@ -118,7 +118,6 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
 
 
 def _aligned(texts: Iterable[str]) -> list[str]:
-    """``texts`` as wide as the widest, at the right."""
     several = list(texts)
     wide = max(map(len, several), default=0)
     return [text.rjust(wide) for text in several]

@@ -6,7 +6,7 @@ element("rect", {"x": 1.5, "class": "shard"}, element("title", {}, shard_id))
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from html import escape
 from math import ceil, log10
 
@@ -62,7 +62,6 @@ def rect(x: float, y: float, width: float, height: float, css: str | None, tip: 
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> Svg:
-    """A straight line."""
     return element("line", {"x1": float(x1), "y1": float(y1), "x2": float(x2), "y2": float(y2), "class": css})
 
 
@@ -103,11 +102,3 @@ def round_scale(most: float) -> tuple[float, list[float]]:
             break
     count = ceil(most / step - 1e-9)
     return step * count, [step * index for index in range(count + 1)]
-
-
-def plus(time: datetime, seconds: float, otherwise: datetime) -> datetime:
-    """``time`` so many seconds later; ``otherwise`` where the calendar ends before."""
-    try:
-        return time + timedelta(seconds=seconds)
-    except OverflowError:
-        return otherwise

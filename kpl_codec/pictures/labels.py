@@ -45,12 +45,10 @@ def share(hash_key_range: HashKeyRange, of: HashKeyRange | None = None) -> str:
 
 
 def number(value: int) -> str:
-    """``1,234,567``."""
     return f"{value:,}"
 
 
 def size(value: float) -> str:
-    """Bytes as ``1.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":
             return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
@@ -77,12 +75,10 @@ def camel(name: str) -> str:
 
 
 def camel_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` with names for JSON."""
     return {camel(name): value for name, value in values.items()}
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
-    """``3 user records``."""
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 

@@ -21,28 +21,20 @@ from .labels import plural, safe_lines
 _MOST_SHARDS, _MOST_NODES, _MOST_RECORDS = 40, 100, 20
 _WIDTH = 96
 _PRE = "line-height:1.25;overflow-x:auto;background:none;color:inherit"
-_CELL = "text-align:left;padding:1px 12px 1px 0;font-family:monospace"
 
 
 def html(value: Any) -> str:
     """HTML of ``value``: a shard map or lineage, an explanation, or an aggregated record."""
     if isinstance(value, Lineage):
-        return _lineage(value)
-    if isinstance(value, Explanation):
-        return _explanation(value)
-    return _aggregate(value)
+        title, lines = _lineage(value)
+    else:
+        title, lines = _explanation(value) if isinstance(value, Explanation) else _aggregate(value)
+    texts = (line if isinstance(line, Svg) else Svg(escape(safe_lines(line))) for line in lines)
+    pre = element("pre", {"style": _PRE}, Svg("\n".join(texts)))
+    return element("div", {}, element("strong", {}, title), pre)
 
 
-def _shown(title: str, *parts: Svg) -> str:
-    return element("div", {}, element("strong", {}, title), *parts)
-
-
-def _pre(*lines: str | Svg) -> Svg:
-    text = (line if isinstance(line, Svg) else Svg(escape(safe_lines(line))) for line in lines)
-    return element("pre", {"style": _PRE}, Svg("\n".join(text)))
-
-
-def _lineage(lineage: Lineage) -> str:
+def _lineage(lineage: Lineage) -> tuple[str, list[str]]:
     shards = list(lineage.values())
     opened = sum(shard.open for shard in shards)
     title = f"{type(lineage).__name__}: {plural(len(shards), 'shard')}, {opened} open"
@@ -51,10 +43,10 @@ def _lineage(lineage: Lineage) -> str:
     pictures = [key_space(shards, _WIDTH)] if isinstance(lineage, ShardMap) else []
     if opened < len(shards) <= _MOST_SHARDS:
         pictures += ["", timeline(lineage, _WIDTH)]
-    return _shown(title, _pre(*pictures))
+    return title, pictures
 
 
-def _explanation(explanation: Explanation) -> str:
+def _explanation(explanation: Explanation) -> tuple[str, list[str | Svg]]:
     count = explanation.user_records
     title = f"{explanation.size:,} bytes: {explanation.kind}"
     title += f", {plural(count, 'user record')}" if count is not None else ""
@@ -73,20 +65,16 @@ def _explanation(explanation: Explanation) -> str:
     kcl = explanation.kcl
     fate = "hands it on unopened" if kcl.raw else f"delivers {kcl.delivered} of {kcl.total} user records"
     lines.append(f"the KCL {fate}" + (f" ({kcl.reason})" if kcl.reason else ""))
-    lines.append(f"writer: {explanation.writer}")
-    return _shown(title, _pre(*lines))
+    return title, [*lines, f"writer: {explanation.writer}"]
 
 
-def _aggregate(aggregate: AggregatedRecord) -> str:
-    def row(name: str, *cells: object) -> Svg:
-        return element("tr", {}, [element(name, {"style": _CELL}, str(cell)) for cell in cells])
-
-    rows = [row("th", "number", "partition key", "explicit hash key", "bytes", "tags")]
-    for number, record in enumerate(aggregate[:_MOST_RECORDS]):
-        keys = short(record.partition_key), short(record.explicit_hash_key or "")
-        rows.append(row("td", number, *keys, len(record.data), len(record.tags)))
-    rest = len(aggregate) - _MOST_RECORDS
-    more = [element("div", {}, f"... and {rest:,} more")] if rest > 0 else []
+def _aggregate(aggregate: AggregatedRecord) -> tuple[str, list[str]]:
     keys_of_all = plural(len(aggregate.partition_key_table), "partition key")
     title = f"AggregatedRecord: {plural(len(aggregate), 'user record')}, {keys_of_all}"
-    return _shown(title, element("table", {}, rows), *more)
+    row = "{:>6}  {:<34} {:<34} {:>7} {:>4}"
+    lines = [row.format("number", "partition key", "explicit hash key", "bytes", "tags")]
+    for number, record in enumerate(aggregate[:_MOST_RECORDS]):
+        keys = short(record.partition_key), short(record.explicit_hash_key or "")
+        lines.append(row.format(number, *keys, len(record.data), len(record.tags)))
+    rest = len(aggregate) - _MOST_RECORDS
+    return title, lines + ([f"... and {rest:,} more"] if rest > 0 else [])

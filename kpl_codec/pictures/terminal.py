@@ -124,7 +124,6 @@ def note(text: str) -> None:
 
 
 def drop_output() -> None:
-    """From here on discard standard output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -43,7 +43,6 @@ class Aggregator:
         return outgoing if outgoing is not None and outgoing.has_room(pending) else None
 
     def alone(self, shard: str | None, pending: Pending) -> Outgoing:
-        """Close a Kinesis record of one user record at once."""
         outgoing = self._begin(shard, None, pending)
         self._close(outgoing)
         return outgoing
@@ -94,7 +93,6 @@ class Aggregator:
         self.closed.append(outgoing)
 
     def deadline(self) -> float | None:
-        """When the next aggregate has to be closed."""
         while self._deadlines and self._deadlines[0][2].closed:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
@@ -124,12 +122,10 @@ class Aggregator:
         return list(self._open.values())
 
     def close_all(self) -> None:
-        """Close all open aggregates, in the order they were begun."""
         for outgoing in self.kinesis_records():
             self.close(outgoing)
 
     def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
-        """Take the open aggregates of shards that are no longer open."""
         if self._few:
             self._last_at = {shard: at for shard, at in self._last_at.items() if shard in open_shards}
         gone = [self._open.pop(key) for key in list(self._open) if key[0] not in open_shards]

@@ -105,12 +105,14 @@ class ProducerCore:
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
-        self._count(pending, put_at)
+        pending.accepted_at = put_at
         pending.expires_at = put_at + self._ttl
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
         # put, neither for those of its aggregate nor for other shards' in its request."
         pending.deadline = put_at + self._aggregating
         pending.map_deadline = put_at + self._map_wait
+        pending.number = self.accepted = self.accepted + 1
+        self.outstanding, self.outstanding_bytes = self.outstanding + 1, size
         if self._observed:
             self._meter.accepted(put_at)
         order = self._order
@@ -124,20 +126,13 @@ class ProducerCore:
             self._queue_closed()
 
     def drop(self, pending: Pending, now: float) -> None:
-        """Take a user record for which there is no room: it ends at once, as dropped."""
-        self._count(pending, now)
-        self._meter.accepted(now)
-        self._meter.failed("dropped")
-        self._take_results([undelivered(self.config, pending, "dropped")])
-
-    def _count(self, pending: Pending, put_at: float) -> None:
-        pending.accepted_at = put_at
+        """Take a user record for which there is no room: it ends at once."""
+        pending.accepted_at = now
         pending.number = self.accepted = self.accepted + 1
-        self.outstanding += 1
-        self.outstanding_bytes += pending.size
+        self._meter.failed("dropped")
+        self._results.append(undelivered(self.config, pending, "dropped"))
 
     def flush(self) -> None:
-        """Send everything accepted so far, retries included, without waiting for more."""
         self._placer.flush(self.accepted + 1)
         self._queue_closed()
 
@@ -174,7 +169,6 @@ class ProducerCore:
             yield outgoing.records
 
     def _flying(self) -> Iterator[Outgoing]:
-        """The Kinesis records of calls under way."""
         return chain.from_iterable(self._in_flight.values())
 
     # -- into a Kinesis record ----------------------------------------------------------------
@@ -187,9 +181,7 @@ class ProducerCore:
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
         """Place a user record beside those of its key; whether that could be done."""
         home = order.home(pending)
-        if home == "waiting":
-            return False
-        placed = self._placer.place(pending, now, home)
+        placed = None if home == "waiting" else self._placer.place(pending, now, home)
         if placed is not None:
             order.placed(pending, placed)
         return placed is not None
@@ -310,7 +302,6 @@ class ProducerCore:
             self._answered(landed, [entry] * len(landed), now)
 
     def _landed(self, request: PutRecordsRequest, now: float) -> list[Outgoing]:
-        """The Kinesis records in flight with ``request``; none if they were given up."""
         landed = self._in_flight.pop(request.number, [])
         if landed:
             self._meter.observe("RequestTime", (now - landed[0].sent_at) * 1000, {})
@@ -332,7 +323,6 @@ class ProducerCore:
         return self._ended(outgoing, attempt, now)
 
     def _ended(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
-        """An attempt has its outcome; returns the user records to place again."""
         if self.rows is not None:
             self.rows.note(outgoing, attempt)
         if attempt.outcome == "delivered":

@@ -49,7 +49,6 @@ class Failures:
         self._aggregating = config.buffering_seconds / 2 - config.collecting_seconds
 
     def failed(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Fate:
-        """One Kinesis record was not delivered."""
         note(outgoing, attempt)
         outcome, action = attempt.outcome, ACTIONS[attempt.outcome]
         if action == "fail" or (outcome == "throttled" and self._config.fail_if_throttled):

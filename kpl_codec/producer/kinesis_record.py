@@ -60,7 +60,6 @@ class Outgoing:
         self.expires_at = first.expires_at
 
     def has_room(self, pending: Pending) -> bool:
-        """Whether `add` would add a user record."""
         most = self.aggregate.max_size
         return most is None or self.aggregate.size_with(pending.record) <= most
 
@@ -96,7 +95,6 @@ class Outgoing:
         return expired
 
     def attempt(self, entry: Entry, now: float) -> Attempt:
-        """The attempt that has ended as ``entry`` says."""
         outcome, *facts = entry
         return Attempt(outcome, self.sent_at, now, self.shard, *facts)
 

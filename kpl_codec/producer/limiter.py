@@ -95,7 +95,6 @@ class Lane:
         return self.next_at
 
     def pop(self, now: float) -> Outgoing:
-        """Take the first of the queue, which is ready."""
         outgoing = self.queue.popleft()
         self.next_at = float("-inf")
         for bucket, cost in zip(self._buckets, (1, outgoing.full_size), strict=False):
@@ -110,7 +109,6 @@ class Lane:
         self._failures += 1
 
     def keep(self, kinesis_records: Iterable[Outgoing]) -> None:
-        """Keep only these, which are some of the queue in its order."""
         self.queue = deque(kinesis_records)
         self.next_at = float("-inf")
 

@@ -32,21 +32,17 @@ class StrictOrder:
         self._expires_from = float("inf")  # no held user record expires before
 
     def home(self, pending: Pending) -> Home | None:
-        """Where the user records of its key are; None for nowhere."""
         return self._homes.get(pending.record.partition_key)
 
     def is_held(self, pending: Pending) -> bool:
-        """Whether others of its key are held."""
         return pending.record.partition_key in self._held
 
     def placed(self, pending: Pending, home: Home) -> None:
-        """It has joined the others of its key, or is the first of them."""
         key = pending.record.partition_key
         self._homes[key] = home
         self._inside[key] = self._inside.get(key, 0) + 1
 
     def hold(self, pending: Pending) -> None:
-        """It is held, behind the others of its key."""
         self._expires_from = min(self._expires_from, pending.expires_at)
         self._held.setdefault(pending.record.partition_key, deque()).append(pending)
 
@@ -58,7 +54,6 @@ class StrictOrder:
             self._held.setdefault(pending.record.partition_key, deque()).appendleft(pending)
 
     def ended(self, records: Iterable[Pending]) -> None:
-        """User records have ended that were not held."""
         for pending in records:
             if not pending.keyless:
                 self._leave(pending)
@@ -85,7 +80,6 @@ class StrictOrder:
         self._left.pop(pending.record.partition_key, None)
 
     def release(self, pending: Pending) -> None:
-        """It, the first of its key, is no longer held."""
         key = pending.record.partition_key
         self._held[key].popleft()
         if not self._held[key]:
@@ -108,6 +102,5 @@ class StrictOrder:
         return expired
 
     def held(self) -> Iterator[Pending]:
-        """All held user records."""
         for held in self._held.values():
             yield from held

@@ -93,7 +93,6 @@ class PlainPending:
         self.result: Any = None
 
     def assign(self, hash_key: int, text: str) -> None:
-        """Give it an explicit hash key that the caller did not give."""
         self.hash_key = hash_key
         if self.record.explicit_hash_key != text:
             self.record = self.record._replace(explicit_hash_key=text)

@@ -136,12 +136,10 @@ class Placer:
         return start
 
     def timer(self) -> float | None:
-        """When `close_due` or `take_waiting` is due; None for never."""
         times = [self._aggregator.deadline(), self._waiting_until if self._waiting else None]
         return min((at for at in times if at is not None), default=None)
 
     def close_due(self, now: float) -> None:
-        """Close the aggregates whose deadline has come."""
         self._aggregator.close_due(now, self.urgent_below)
 
     def flush(self, urgent_below: int) -> None:
@@ -159,12 +157,10 @@ class Placer:
         return due
 
     def map_changed(self, open_shards: frozenset[str]) -> list[Outgoing]:
-        """Take the open aggregates of shards that are no longer open."""
         self._starts.clear()
         self.partitioner.set_shards(self._live.known.routes.shard_ids)
         return self._aggregator.take_others(open_shards)
 
     def places(self) -> Iterator[list[Pending]]:
-        """All user records in here, place by place."""
         yield self._waiting
         yield from (outgoing.records for outgoing in self._aggregator.kinesis_records())

@@ -61,7 +61,6 @@ class Collector:
         return float("-inf") if full else self._until
 
     def keep(self, kinesis_records: list[Outgoing]) -> None:
-        """Keep only these, which may be smaller than before."""
         self.take()
         self.kinesis_records = kinesis_records
         self._size = sum(outgoing.full_size for outgoing in kinesis_records)
@@ -74,8 +73,6 @@ class Collector:
 
 
 class SendQueue:
-    """See the module."""
-
     def __init__(self, config: ProducerConfig, chance: Chance) -> None:
         self._rate_limit = config.rate_limit
         self._chance = chance
@@ -89,7 +86,6 @@ class SendQueue:
         self._refused_until = float("-inf")
 
     def add(self, outgoing: Outgoing) -> None:
-        """Add it to the end of its shard's lane."""
         lane = self._lane(outgoing.shard)
         lane.queue.append(outgoing)
         self._busy[lane.shard] = lane
@@ -107,7 +103,6 @@ class SendQueue:
         return lane
 
     def answered(self, kinesis_records: list[Outgoing], entries: list[Entry], now: float) -> None:
-        """Take the answer to a request, an entry for each Kinesis record."""
         by_shard: dict[str | None, set[Outcome]] = {}
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
             if entry.outcome == "delivered":
@@ -130,7 +125,6 @@ class SendQueue:
             self._refused_until = now + pause
 
     def queued(self) -> dict[str, int]:
-        """The Kinesis records that wait to be sent to each shard, for the partitioner."""
         return {lane.shard: len(lane.queue) for lane in self._busy.values() if lane.shard is not None}
 
     def take(self, now: float, urgent_below: int) -> list[Outgoing] | None:
@@ -176,7 +170,6 @@ class SendQueue:
         return max(min(times), self._refused_until) if times else None
 
     def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
-        """Take the Kinesis records for shards that are no longer open, wherever they stand."""
         gone = self._remove(lambda one: one.shard is not None and one.shard not in open_shards)
         for shard in [shard for shard in self._lanes if shard is not None and shard not in open_shards]:
             del self._lanes[shard]
@@ -203,7 +196,6 @@ class SendQueue:
         return expired
 
     def _remove(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
-        """Take the Kinesis records that are ``unwanted``, wherever they stand."""
         gone = {outgoing: None for outgoing in self.kinesis_records() if unwanted(outgoing)}
         if gone:
             groups = ([outgoing for outgoing in group if outgoing not in gone] for group in self._isolated)

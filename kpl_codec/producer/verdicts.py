@@ -112,7 +112,6 @@ class Verdicts:
         return due
 
     def timer(self) -> float | None:
-        """When `take_due` is due; None for never."""
         times = [one.until for one in self.parked]
         if self._probe_at is not None:
             times.append(self._probe_at)

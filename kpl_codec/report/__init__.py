@@ -1,10 +1,8 @@
 """Shows the result of a validation: a summary for the terminal and one self-contained HTML page.
 
-    scan = Scan(shard_map)                              # .scan, needs pyarrow; in the workers
-    for batch in checked: findings = scan.process(batch)
-    report = build_report(Tally.merged(tallies), shard_map, About(now, kpl_codec.__version__))
-    print(summary_text(report))                         # .layout, needs rich
-    Path("report.html").write_text(render_page(report)) # .page, needs Jinja2
-
-Nothing is imported here: workers need only `scan` and `counters`.
+scan = Scan(shard_map)                              # .scan, needs pyarrow; in the workers
+for batch in checked: findings = scan.process(batch)
+report = build_report(Tally.merged(tallies), shard_map, About(now, kpl_codec.__version__))
+print(summary_text(report))                         # .layout, needs rich
+Path("report.html").write_text(render_page(report)) # .page, needs Jinja2
 """

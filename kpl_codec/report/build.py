@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from ..findings import Finding, kind_of, order_of
 from ..shards.lineage import Lineage
 from ..shards.shard_map import ShardMap
-from .counters import MAX_EXAMPLES, SLOTS, Loads, Tally, drawn
+from .counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, SLOTS, Loads, Tally, drawn
 from .model import (
     NO_SHARD,
     About,
@@ -35,10 +35,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def _time(seconds: int | None) -> datetime | None:
-    try:
-        return _EPOCH + timedelta(seconds=seconds) if seconds is not None else None
-    except OverflowError:
-        return None
+    known = seconds is not None and FIRST_SECOND <= seconds <= LAST_SECOND
+    return _EPOCH + timedelta(seconds=seconds or 0) if known else None
 
 
 def build_report(

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from math import ceil
 
-from ..pictures.drawing import Child, Svg, element, join, label, line, plus, rect, round_scale, time_ticks
+from ..pictures.drawing import Child, Svg, element, join, label, line, rect, round_scale, time_ticks
 from ..pictures.labels import KEY_SPACE, duration, number, percent, plural, short_id, size
 from .model import RateCell, Report, ShardFacts
 
@@ -20,13 +19,11 @@ INNER = WIDTH - LEFT - RIGHT
 
 
 def picture(height: float, name: str, *children: Child, fit: str = "xMidYMin meet") -> Svg:
-    """An SVG with a name for screen readers."""
     attributes = {"viewBox": f"0 0 {WIDTH} {height:g}", "role": "img", "aria-label": name}
     return element("svg", {**attributes, "preserveAspectRatio": fit}, *children)
 
 
 def patterns() -> Svg:
-    """Definitions that all charts of the page use."""
     turned = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
     hatch = element(
         "pattern",
@@ -39,7 +36,6 @@ def patterns() -> Svg:
 
 
 def swatch(css: str) -> Svg:
-    """The colour of a legend's entry."""
     attributes = {"class": "swatch", "viewBox": "0 0 16 16", "aria-hidden": "true"}
     return element("svg", attributes, rect(0.5, 0.5, 15, 15, css))
 
@@ -67,7 +63,6 @@ FATES = (
 
 
 def fates(kcl: Mapping[str, int]) -> Svg:
-    """All user records as one bar, divided by what a KCL consumer does with them."""
     whole = sum(kcl.values())
     there = [(name, css) for name, _, css in FATES if kcl.get(name)]
     drawn: list[Child] = []
@@ -91,23 +86,18 @@ class Axis:
         self.span = max((last - first).total_seconds(), 1.0)
 
     def x(self, time: datetime) -> float:
-        """Where a time is; times outside are at the edges."""
         return LEFT + INNER * min(max((time - self.first).total_seconds() / self.span, 0), 1)
 
     def begin(self, column: int) -> datetime:
-        """When a column begins."""
-        return plus(self.first, column * self.column, self.last)
+        return self.first + timedelta(seconds=column * self.column)
 
     def edges(self, column: int) -> tuple[float, float]:
-        """Where a column begins and ends."""
         return self.x(self.begin(column)), self.x(self.begin(column + 1))
 
     def column_of(self, time: datetime) -> int:
-        """The column that a time is in."""
         return int((time - self.first).total_seconds()) // self.column
 
     def draw(self, top: float, bottom: float) -> Svg:
-        """Lines and labels under a chart that ends at ``bottom``."""
         drawn: list[Child] = []
         for time, text in time_ticks(self.first, self.last):
             x = self.x(time)
@@ -125,38 +115,31 @@ def time_axis(report: Report, columns: int) -> Axis | None:
         return None
     first, last = report.rate.cells[0].start, report.rate.cells[-1].start
     buckets = int((last - first).total_seconds()) // report.rate.bucket_seconds + 1
-    with suppress(OverflowError):
-        last += timedelta(seconds=report.rate.bucket_seconds)
+    last += timedelta(seconds=report.rate.bucket_seconds)
     return Axis(first, last, report.rate.bucket_seconds * ceil(buckets / columns))
 
 
 class Cell:
-    """What arrived in one place of a chart."""
-
     __slots__ = ("bytes", "dropped", "user_records")
 
     def __init__(self) -> None:
         self.user_records = self.bytes = self.dropped = 0.0
 
     def add(self, cell: RateCell, part: float = 1.0) -> None:
-        """Add ``part`` of what a cell of the report counts."""
         self.user_records += cell.user_records * part
         self.bytes += cell.bytes * part
         self.dropped += cell.dropped * part
 
     @property
     def lost(self) -> float:
-        """The part of the user records that the KCL loses, 0 to 1."""
         return self.dropped / max(self.user_records, self.dropped) if self.dropped else 0.0
 
     def text(self) -> str:
-        """For people."""
         lost = f", the KCL loses {number(round(self.dropped))}" if self.dropped else ""
         return f"{plural(round(self.user_records), 'user record')}, {size(self.bytes)}{lost}"
 
 
 def rate(report: Report) -> Svg | None:
-    """User records a second over time, and how many of them the KCL loses."""
     axis = time_axis(report, 160)
     if axis is None:
         return None
@@ -224,7 +207,6 @@ def key_space(report: Report) -> Svg | None:
 
 
 def _open_shards(opened: Sequence[ShardFacts], below: float) -> Svg:
-    """A strip of the open shards."""
     drawn: list[Child] = []
     css = "shard-edge shard" if len(opened) <= 64 else "shard"
     for shard in opened:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from hashlib import blake2b
 from heapq import nsmallest
-from operator import add
+from operator import add, attrgetter
 from typing import Any, Literal
 
 from ..findings import Finding
@@ -34,6 +34,8 @@ MAX_EXAMPLES = 250
 MAX_STREAMS = 8
 #: Parts of the hash key space: one per value of a hash key's first byte.
 SLOTS = 256
+#: The years 1 to 9000: a time outside counts as missing, and no sum of times leaves the calendar.
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 221_845_392_000
 #: Stands for all shards past the bound.
 OTHERS = "(other shards)"
 #: Seconds that a time bucket may have; each is a multiple of the one before.
@@ -64,19 +66,13 @@ _SUMS = {
 }
 
 
+_place = attrgetter(
+    "shard_id", "sequence_number", "sub_sequence_number", "record_index", "file", "line", "offset"
+)
+
+
 def _sample_key(finding: Finding) -> tuple[bytes, str]:
-    """Sort key for order-independent sampling of findings."""
-    place = repr(
-        (
-            finding.shard_id,
-            finding.sequence_number,
-            finding.sub_sequence_number,
-            finding.record_index,
-            finding.file,
-            finding.line,
-            finding.offset,
-        )
-    )
+    place = repr(_place(finding))
     return blake2b(place.encode("utf-8", "surrogatepass"), digest_size=8).digest(), place
 
 
@@ -135,14 +131,12 @@ class Tally:
             self._coarsen()
 
     def _known(self, shard_id: str | None) -> str | None:
-        """``shard_id``, or `OTHERS` where there are too many to tell apart."""
         if shard_id not in self.shards and len(self.shards) >= MAX_SHARDS:
             shard_id = OTHERS
         self.shards.setdefault(shard_id, [0, 0, None, None])
         return shard_id
 
     def _coarsen(self, seconds: int | None = None) -> None:
-        """Lengthen the buckets to ``seconds``, or until there are not too many cells."""
         while self.bucket_seconds < seconds if seconds else len(self.cells) > MAX_CELLS:
             if seconds is None and len({start for start, _ in self.cells}) <= 1:
                 return  # one bucket holds it all: there are just that many shards
@@ -163,7 +157,6 @@ class Tally:
     # -- adding up ------------------------------------------------------------------------------
 
     def merge(self, other: Tally) -> Tally:
-        """Add the counts of ``other``. Returns this tally."""
         self.records += other.records
         self._coarsen(other.bucket_seconds)
         for table in _SUMS:
@@ -176,7 +169,6 @@ class Tally:
 
     @classmethod
     def merged(cls, tallies: Iterable[Tally]) -> Tally:
-        """The sum of all ``tallies``, lazily taken."""
         total = cls()
         for tally in tallies:
             total.merge(tally)
@@ -217,8 +209,6 @@ class Tally:
 
 
 class Loads:
-    """The groups of a tally, summed up by shard."""
-
     def __init__(self, tally: Tally) -> None:
         self.user_records: Counter[str | None] = Counter()
         self.bytes: Counter[str | None] = Counter()

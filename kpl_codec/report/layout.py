@@ -82,7 +82,6 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
 
 
 def _example(report: Report, kind: str) -> str:
-    """Where the first finding of a kind is."""
     finding = next((finding for finding in report.findings if finding.kind == kind), None)
     place = place_of(finding) if finding is not None else ""
     return f"; e.g. {place}" if place else ""
@@ -105,7 +104,6 @@ def place_of(finding: Finding) -> str:
 
 
 def _shards(report: Report) -> Iterator[RenderableType]:
-    """The worst shards: those that lose most, then those with most on them."""
     skew = f"; the fullest open shard has {report.skew:.2f} times the mean" if report.skew is not None else ""
     yield line(("Shards" + skew, "bold"))
     shown = worst_first(report.shards)[:_SHARDS]

@@ -182,7 +182,6 @@ class Report:
 
     @property
     def worst(self) -> Severity | None:
-        """The worst severity found, None without findings."""
         return worst(count.kind.name for count in self.kinds)
 
     @property

@@ -59,7 +59,6 @@ COLUMNS = (
 
 
 def columns_of(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
-    """The columns that are not empty for all of ``findings``."""
     return [
         column
         for column in COLUMNS

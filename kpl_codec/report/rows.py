@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
 from ..pictures.labels import camel
-from .counters import SLOTS
+from .counters import FIRST_SECOND, LAST_SECOND, SLOTS
 
 Array = np.ndarray[Any, Any]
 
@@ -49,8 +49,6 @@ _COLUMNS = {
     "offset": "errorOffset", "record_index": "errorRecordIndex", "requirement": "errorRequirement",
     "detail": "errorText",
 }  # fmt: skip
-#: The years 1 to 9999.
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 #: In place of a time that is not known.
 _NO_TIME = -(2**63)
 
@@ -123,7 +121,7 @@ class Rows:
         seconds = pc.cast(times, pa.timestamp("s", times.type.tz), safe=False).cast(pa.int64())
         self.seconds: Array = _numpy(pc.fill_null(seconds, _NO_TIME))
         # Times outside the calendar, which Parquet allows, count as missing.
-        self.timed: Array = (self.seconds >= _FIRST_SECOND) & (self.seconds <= _LAST_SECOND)
+        self.timed: Array = (self.seconds >= FIRST_SECOND) & (self.seconds <= LAST_SECOND)
         known_times = pc.if_else(pa.array(self.timed), times, None)
         self._times = pc.cast(known_times, pa.timestamp("us", "UTC"), safe=False)
         if hash_keys.null_count:
@@ -141,7 +139,6 @@ class Rows:
         return column.cast(pa.string()).dictionary_encode() if kind == _CODED else column.cast(kind)
 
     def _flags(self, name: str, *, default: bool) -> Array:
-        """A column of truth values; ``default`` where it has none."""
         return _numpy(pc.fill_null(self._column(name, pa.bool_()), default))
 
     def _arrivals(self) -> pa.Array:
@@ -173,11 +170,9 @@ class Rows:
         return np.array([one == text for one in self.texts[name]])[self.codes[name]]
 
     def fate(self, kcl: str) -> Array:
-        """Where the KCL does that with the rows."""
         return self._is("kcl", kcl)
 
     def is_placed(self, verdict: str) -> Array:
-        """Where that is the verdict on the rows."""
         return self._is("placement", verdict)
 
     def slots(self, where: Array) -> list[int]:

@@ -49,7 +49,6 @@ _NONE = pa.RecordBatch.from_pylist([], FINDINGS_SCHEMA)
 
 
 def findings_batch(findings: list[Finding]) -> pa.RecordBatch:
-    """Findings as a batch of FINDINGS_SCHEMA."""
     if not findings:
         return _NONE
     columns = [pa.array([finding.severity for finding in findings], pa.string())]
@@ -84,7 +83,6 @@ class Scan:
         return self._told(found)
 
     def finish(self) -> pa.RecordBatch:
-        """The findings about the Kinesis record that was held."""
         last, self._open = self._open, None
         return self._told(list(self._judge(last)) if last is not None else [])
 

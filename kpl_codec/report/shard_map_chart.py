@@ -66,7 +66,6 @@ def _filled(x1: float, x2: float, y1: float, y2: float, cell: Cell, most: float,
 
 
 def _shards(shards: Sequence[ShardFacts], height: float) -> dict[str, list[tuple[_Place, float]]]:
-    """Each shard is a place of its own."""
     return {shard.shard_id: [((shard.shard_id, *_keys_y(shard, height)), 1.0)] for shard in shards}
 
 
@@ -82,14 +81,12 @@ def _rows(shards: Sequence[ShardFacts], height: float) -> dict[str, list[tuple[_
 
 
 def _row_parts(shard: ShardFacts) -> list[tuple[int, float]]:
-    """The rows that a shard's range covers, and the part of the range in each."""
     start, end = (shard.start or 0) * _ROWS / KEY_SPACE, ((shard.end or 0) + 1) * _ROWS / KEY_SPACE
     rows = range(int(start), min(ceil(end), _ROWS))
     return [(row, (min(end, row + 1) - max(start, row)) / (end - start)) for row in rows]
 
 
 def _boxes(shards: Sequence[ShardFacts], axis: Axis, height: float, cells: list[Child]) -> list[Child]:
-    """``cells`` in the boxes of their shards."""
     grounds: list[Child] = []
     edges: list[Child] = []
     for shard in shards:

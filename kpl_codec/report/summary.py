@@ -151,5 +151,4 @@ def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
 
 
 def state(shard: ShardFacts) -> str:
-    """open, closed, or unknown to the shard map."""
     return "unknown" if shard.open is None else "open" if shard.open else "closed"

@@ -66,10 +66,7 @@ def matched(df: DataFrame, kinds: Kinds) -> DataFrame:
     if in_the_way:
         told = ", ".join(f"{name} ({types[name]})" for name in in_the_way)
         raise ValueError(f"the result has columns of the same name: {told}. Rename yours first")
-    for name, standard in new.items():
-        if name != standard:
-            df = df.withColumnRenamed(name, standard)
-    return df
+    return df.withColumnsRenamed(new)
 
 
 def folding(spark: SparkSession) -> Callable[[str], str]:
@@ -88,18 +85,16 @@ def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     present = {fold(name) for name in df.columns}
     for field in df.schema.fields:
         standard = standard_name(field.name)
-        # Where case counts, shardid is not our shardId.
-        if standard and standard.lower() == field.name.lower() and fold(standard) != fold(field.name):
+        if standard is None or fold(standard) in present or field.name == "shard":
             continue
-        if standard is not None and fold(standard) not in present and field.name != "shard":
-            fits = {"data": "binary", "approximateArrivalTimestamp": "timestamp"}.get(standard, "string")
-            if field.dataType.simpleString() == fits:
-                df = df.withColumnRenamed(field.name, standard)
-                present.add(fold(standard))
-    names = {fold(name) for name in df.columns}
-    if fold("shardId") in names:
+        fits = {"data": "binary", "approximateArrivalTimestamp": "timestamp"}.get(standard, "string")
+        # Where case counts, shardid is not our shardId.
+        if field.dataType.simpleString() == fits and field.name.lower() != standard.lower():
+            df = df.withColumnRenamed(field.name, standard)
+            present.add(fold(standard))
+    if fold("shardId") in present:
         return df, False
-    if fold("sequenceNumber") not in names:
+    if fold("sequenceNumber") not in present:
         raise ValueError(
             "verify needs a column shardId or sequenceNumber: a verdict is about the shard a record lies on"
         )

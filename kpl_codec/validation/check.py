@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -40,26 +40,13 @@ _UNREAD = (
     *("partitionKey", "explicitHashKey", "aggregatePlacement"),
     *("errorCount", "shardIdFrom", "recordIndex"),
 )
+_deaggregator = partial(Deaggregator, _IN, "report", tags=True, max_batch_bytes=_BATCH_BYTES)
 
 
 def checked_schema(shard_map: ShardMap, *, dictionaries: bool = False) -> pa.Schema:
     """The columns of user records: those of `kpl_codec.arrow` under the report policy, and where it was read.
     ``dictionaries``: as `check` gives them, where text that repeats is in dictionary arrays."""
-    return _deaggregator(shard_map, dictionaries).schema
-
-
-def _deaggregator(
-    shard_map: ShardMap, dictionaries: bool, columns: Iterable[str] | None = None
-) -> Deaggregator:
-    return Deaggregator(
-        _IN,
-        "report",
-        shard_map=shard_map,
-        tags=True,
-        columns=columns,
-        max_batch_bytes=_BATCH_BYTES,
-        dictionaries=dictionaries,
-    )
+    return _deaggregator(shard_map=shard_map, dictionaries=dictionaries).schema
 
 
 def check(
@@ -68,10 +55,10 @@ def check(
     """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` with dictionaries out: every user record with
     its verdict, and for data that cannot be read a row with its error and without sub-sequence number.
     ``whole``: all columns, else those that findings and counts need."""
-    deaggregator = _deaggregator(shard_map, dictionaries=True)
+    deaggregator = _deaggregator(shard_map=shard_map, dictionaries=True)
     if not whole:
         needed = [name for name in deaggregator.schema.names if name not in _UNREAD]
-        deaggregator = _deaggregator(shard_map, True, needed)
+        deaggregator = _deaggregator(shard_map=shard_map, dictionaries=True, columns=needed)
     schema = deaggregator.schema
     schemas = _Schemas(schema)
 
@@ -84,7 +71,8 @@ def check(
                 unread = batch.filter(bad)
                 yield _unreadable(unread, unread["captureError"], unread["captureText"], schema)
                 batch = batch.filter(pc.invert(bad))
-            looked_at = range(0, batch.num_rows, 1 if count < _ALL_LOOKED_AT else _ONE_OF)
+            first = range(min(batch.num_rows, _ALL_LOOKED_AT - count))
+            looked_at = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
             yield from _told(batch, (*_disguised(batch), *_written(batch, looked_at, named)), schema)
             count += batch.num_rows
             told: list[pa.RecordBatch] = []

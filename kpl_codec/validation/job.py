@@ -12,7 +12,7 @@ from ..shards.shard_map import ShardMap
 from .repaired import read_copied
 from .results import Validation, finish, prepare_output
 from .stream import only_parts, shard_parts
-from .task import Job, clear, discard, gather, pack, work_folder
+from .task import Job, discard, gather, make_folders, pack, work_folder
 
 if TYPE_CHECKING:
     from ..aws.only import Place
@@ -107,7 +107,8 @@ def _run(
         repaired = read_copied(work / "copies")
         # A copy may have come after its original, and that is dropped: say that it is repaired.
         if repaired and any(kcl == "dropped" for *_, kcl in gather(work).groups):
-            clear(output)
+            discard(output)
+            make_folders(work)
             engine.run(replace(job, repaired=repaired))
     except BaseException:
         discard(output)

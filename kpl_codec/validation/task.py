@@ -181,14 +181,9 @@ def judged(
 
 
 def discard(output: Location) -> None:
+    """Delete what tasks have written."""
     work_folder(output).delete()
     users_folder(output).delete()
-
-
-def clear(output: Location) -> None:
-    """Delete what tasks have written, so that they can run again."""
-    discard(output)
-    make_folders(work_folder(output))
 
 
 def gather(work: Location) -> Tally:

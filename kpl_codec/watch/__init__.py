@@ -1,13 +1,11 @@
 """Watches a stream: reports what is wrong with it now. Sans-I/O.
 
     `watch`      which shards to read, whose call is next, what the answers mean
-    `reading`    how one shard is read: sampled, or whole      `sampling`   which time is looked at
+    `reading`    how one shard is read: sampled, or whole      `budget`     what watching may cost, and does
     `last_hour`  findings with estimates, from the records of each look
-    `judging`    Kinesis records -> faults                     `minutes`    what is counted of a shard
+    `judging`    Kinesis records -> faults, kinds of writers   `uneven`     hot keys and skewed shards
     `findings`   one finding as value, JSON, text              `estimates`  what a sample says of the whole
-    `writers`    kinds of writers                              `uneven`     hot keys and skewed shards
-    `kept`       what is kept between two runs                 `measures`   the metrics
-    `budget`     what watching may cost, and does
+    `kept`       what is counted and kept between two runs     `measures`   the metrics
 
 Specification: spec/10-watch.md.
 """

@@ -63,21 +63,19 @@ class Limits(NamedTuple):
 
 class Cost(NamedTuple):
     """What watching ``shards`` open shards costs. ``period``: seconds between two looks at a shard;
-    ``calls``: a second, in all; ``shard_calls``: of one shard, of the 5 it allows; ``share``: of its time."""
+    ``calls``: a second on each, of the 5 it allows; ``share``: of its time."""
 
     shards: int
     period: float
     calls: float
-    shard_calls: float
     share: float
 
     def __str__(self) -> str:
-        part = self.shard_calls / 5
-        of_shard = f"{self.shard_calls:.2f} calls a second on each shard ({part:.1%} of what it allows)"
         how = "everything is read" if self.share >= 1 else f"{self.share:.1%} of each shard's time"
         return (
-            f"{self.shards} open shards, {how}, each looked at every {self.period:.0f} s: "
-            f"about {self.calls:.1f} calls a second in all, {of_shard}"
+            f"{self.shards} open shards, {how}, each looked at every {self.period:.0f} s: about "
+            f"{self.calls * self.shards:.1f} calls a second in all, {self.calls:.2f} calls a second on each "
+            f"shard ({self.calls / 5:.1%} of what it allows)"
         )
 
 

@@ -12,14 +12,14 @@ from typing import Any, Literal
 from ..findings import Finding
 from ..shards.misplacement_causes import CAUSES
 from .estimates import Estimate
-from .writers import WRITERS
+from .judging import WRITERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchFinding(Finding):
     """One thing that is wrong, as far as it is known now.
 
-    ``writer``: a kind of writer, see `writers`. ``state``: "open" when new, "grown" when it has doubled since
+    ``writer``: a key of `WRITERS`. ``state``: "open" when new, "grown" when it has doubled since
     it was last told, "over" when it was not seen again for a while. ``first_seen``, ``last_seen``: seconds
     since 1970. ``kinesis_records``: how many of the kind were seen in all; ``sequence_number``: of one of
     them. ``lost``: user records that the KCL drops, in the last hour.

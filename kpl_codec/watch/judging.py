@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ..deaggregation.fingerprints import fingerprint
+from ..deaggregation.fingerprints import SIGNS, Sign, fingerprint
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import UnusedHashKey
@@ -20,13 +20,26 @@ from ..format.disguises import disguise_of
 from ..format.records import KinesisRecord
 from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
-from .minutes import Minute, Wrong
-from .writers import writer_of
+from .kept import Minute, Wrong
 
 #: The kind of finding about an aggregated record that was turned into text.
 ENCODED: Final = "capture-encoded-frame"
 #: How many Kinesis records are remembered, to recognise those already counted.
 REMEMBERED = 20_000
+#: Writers that their sign makes at least likely. The KPL is known by its outer key.
+_BY_SIGN = {
+    sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.said})"
+    for sign in SIGNS
+    if sign.certainty != "unknown" and sign.name != "outer-a"
+}
+WRITERS: Final[dict[str, str]] = {
+    "plain": "a writer that does not aggregate",
+    "kpl": 'an aggregator with the outer key "a", as the KPL and kpl_codec use',
+    "first-key": "an aggregator that puts under its first user record's key, as aws_kinesis_agg does",
+    "other-key": "an aggregator that puts under a key of its own",
+    "unknown": "an unknown writer",
+    **_BY_SIGN,
+}
 
 
 class Look(NamedTuple):
@@ -104,7 +117,6 @@ class Judge:
         self._read_before = {shard_id: int(number) for shard_id, number in read_to.items() if number}
 
     def judge(self, records: Sequence[KinesisRecord], look: Look, minute: Minute) -> Judged:
-        """Judge records of one shard, which ``minute`` counts."""
         judged = Judged()
         for record in self._fresh(records, judged, look):
             self._one(record, judged, look, minute)
@@ -205,3 +217,18 @@ def _count_fates(rows: Sequence[DeaggregatedRecord], minute: Minute) -> None:
         fate = str(row.placement.verdict) if row.placement is not None else None, row.kcl
         minute.fates[fate] += 1
         minute.fate_bytes[fate] += len(row.data)
+
+
+def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:
+    """The kind of writer of a Kinesis record with these user records, and this sign of its writer."""
+    opened = bool(rows) and rows[0].aggregated
+    if rows and not opened and not rows[0].defects:
+        return "plain"
+    if sign is not None and sign.name in _BY_SIGN:
+        return sign.name
+    if not opened or record.partition_key is None:
+        return "unknown"
+    if record.partition_key == "a":
+        return "kpl"
+    first = next((row.partition_key for row in rows if row.sub_sequence_number == 0), None)
+    return "first-key" if record.partition_key == first else "other-key"

@@ -20,8 +20,7 @@ from ..shards.shard_map import ShardMap
 from .estimates import Estimate, Sample, estimate
 from .findings import WatchFinding
 from .judging import Fault, Judge, Look
-from .kept import Kept
-from .minutes import MINUTE, FindingKey, Load, Minute, OpenFinding, Wrong, load_of
+from .kept import MINUTE, FindingKey, Kept, Load, Minute, OpenFinding, Wrong, load_of
 from .uneven import HotKeys, skewed_shards
 
 #: Seconds that are remembered.
@@ -158,15 +157,12 @@ class LastHour:
 
     def findings(self) -> list[WatchFinding]:
         """All open findings, the worst first."""
-        findings = [self._finding(key, "open") for key in self.open_findings]
-        return sorted(
-            findings,
-            key=lambda f: (
-                SEVERITIES.index(f.severity),
-                -(f.lost.estimate if f.lost else 0),
-                f.shard_id or "",
-            ),
-        )
+
+        def order(one: WatchFinding) -> tuple[int, int, str]:
+            lost = one.lost.estimate if one.lost is not None else 0
+            return SEVERITIES.index(one.severity), -lost, one.shard_id or ""
+
+        return sorted((self._finding(key, "open") for key in self.open_findings), key=order)
 
     def lost(self, shard_id: str | None = None) -> Estimate:
         """User records that the KCL drops, in the last hour: of one shard, or of the whole stream."""
@@ -255,10 +251,8 @@ class LastHour:
         )
 
     def _uneven(self, now: float) -> Iterator[WatchFinding]:
-        if self.shard_map is None:
-            return
-        minutes = {one.shard_id: self.minutes(one.shard_id).values() for one in self.shard_map.open_shards}
-        for shard_id, detail in self._keys.hot(minutes):
-            yield from self.report(Wrong("hot-key"), shard_id, now, detail)
-        for shard_id, detail in skewed_shards(minutes):
-            yield from self.report(Wrong("skewed-shard"), shard_id, now, detail)
+        opened = self.shard_map.open_shards if self.shard_map is not None else ()
+        loads = {shard.shard_id: self.load(shard.shard_id) for shard in opened}
+        for kind, uneven in (("hot-key", self._keys.hot(loads)), ("skewed-shard", skewed_shards(loads))):
+            for shard_id, detail in uneven:
+                yield from self.report(Wrong(kind), shard_id, now, detail)

@@ -1,6 +1,6 @@
-"""How one shard is read. Specification: spec/10-watch.md, WCH-2, WCH-5, WCH-29.
+"""How one shard is read. Specification: spec/10-watch.md, WCH-1, WCH-2, WCH-5, WCH-29.
 
-    Sampled    one slot of each period is read by its time (see `sampling`), a little after it is over
+    Sampled    one slot of each period is read by its time, a little after it is over
     Whole      every record is read once: with a share of 1, and for a while after a reshard
 
 A `Whole` one becomes a `Sampled` one with the same `Reader`, which knows where the next call goes on and
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from ..format.records import KinesisRecord, answered_record
@@ -19,7 +20,6 @@ from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard import Shard
 from .budget import POLL, Budget, Limits
 from .kept import KeptShard
-from .sampling import Sampling, Window
 
 #: Records that one call asks for; GetRecords calls of one look at most.
 _MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
@@ -27,6 +27,41 @@ _MOST_CALLS: Final = 8
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
 _SETTLE: Final = 2.0
 _NEVER: Final = float("inf")
+
+
+class Window(NamedTuple):
+    """From ``start`` up to, not including, ``end``; ``period_end``: where its period ends."""
+
+    start: int
+    end: int
+    period_end: int
+
+
+class Sampling(NamedTuple):
+    """One slot of ``slots`` in every period of ``period_ms`` milliseconds. ``seed``: any text."""
+
+    period_ms: int
+    slots: int
+    seed: str = ""
+
+    def window(self, shard_id: str, number: int) -> Window:
+        """The slot of period ``number`` (counted from 1970) of a shard."""
+        # WCH-1: "A period MUST be cut into slots of equal length, of which one is looked at; a hash of
+        # seed, shard and period draws it, so that each slot is as likely as any other and a restart draws
+        # the same."
+        place = f"{self.seed}\0{shard_id}\0{number}".encode()
+        slot = int.from_bytes(blake2b(place, digest_size=8).digest(), "big") % self.slots
+        begin = number * self.period_ms
+        return Window(
+            begin + slot * self.period_ms // self.slots,
+            begin + (slot + 1) * self.period_ms // self.slots,
+            begin + self.period_ms,
+        )
+
+    def number(self, at_ms: float) -> int:
+        return int(at_ms // self.period_ms)
+
+
 _NO_SLOT: Final = Window(0, 0, 0)
 
 
@@ -78,7 +113,6 @@ class Reader:
     read_to: str | None = None
 
     def take(self, answer: Mapping[str, Any], limit: int, now: float) -> Batch:
-        """What GetRecords answered to a call for ``limit`` records."""
         records = [answered_record(record, self.shard_id) for record in answer["Records"]]
         size = sum(len(record.data) for record in records)
         self.iterator = answer.get("NextShardIterator")
@@ -97,7 +131,6 @@ class Reader:
         return Batch(records, size, position, tip, at_tip, ended)
 
     def begin_at(self, place: Place, due: float) -> None:
-        """Go on elsewhere, with another iterator."""
         self.iterator, self.place, self.due = None, place, due
 
 
@@ -180,7 +213,6 @@ class Sampled(WatchedShard):
         return time
 
     def too_late(self, sampling: Sampling, now: float) -> bool:
-        """Whether the slot cannot be read any more."""
         return now * 1000 > self.window.period_end + sampling.period_ms
 
     def up_to_date(self, sampling: Sampling, now: float) -> bool:
@@ -201,7 +233,6 @@ class Whole(WatchedShard):
     lag: float = 0.0
 
     def limit(self, limits: Limits) -> int:
-        """Records to ask for: as many as the budget allows."""
         return min(_room(self.reader, limits), _MOST_RECORDS)
 
     def read(self, batch: Batch, now: float) -> Time:
@@ -228,7 +259,6 @@ class Whole(WatchedShard):
         return 0.0 if self.until == _NEVER else self.until
 
     def resume(self, kept: KeptShard) -> None:
-        """Go on where ``kept`` left off."""
         self.covered, self.looked_at, self.reader.read_to = kept.covered, kept.looked_at, kept.read_to
         self.reader.place = at_time(round(kept.covered))
         if kept.sequence_number is not None:
@@ -236,12 +266,10 @@ class Whole(WatchedShard):
         self.until = kept.whole_until or _NEVER
 
     def sampled(self) -> Sampled:
-        """The same shard, sampled from now on."""
         return Sampled(self.reader, self.covered, self.looked_at, self.looks, self.closed)
 
 
 def _room(reader: Reader, limits: Limits) -> int:
-    """How many records the budget of bytes allows for, at least one."""
     return max(1, int(min(limits.shard_bytes, limits.bytes) / max(1.0, reader.records_size)))
 
 

@@ -8,14 +8,14 @@ Specification: spec/10-watch.md, WCH-19, WCH-23, WCH-36.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from heapq import nlargest
 from operator import itemgetter
 from typing import Any, Final
 
 from ..format.hash_keys import partition_key_hash
 from ..shards.skew import skewed
-from .minutes import Minute, load_of
+from .kept import Load
 
 #: Partition keys that are counted, and for how many seconds.
 _KEYS, _COUNTED_FOR = 256, 3600
@@ -38,7 +38,6 @@ class HeavyHitters:
         self._counts: dict[Any, tuple[int, int]] = {}
 
     def add(self, key: Hashable, count: int = 1) -> None:
-        """Count ``key`` that many times."""
         counts = self._counts
         most = error = 0
         if key in counts:
@@ -64,7 +63,6 @@ class HotKeys:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all counts."""
         self._keys = HeavyHitters(_KEYS)
         self._since: float | None = None
         self._counted: Counter[str | None] = Counter()
@@ -86,12 +84,14 @@ class HotKeys:
             self._counted[shard_id] += weight
             self._keys.add((shard_id, key), weight)
 
-    def hot(self, minutes: Mapping[str, Collection[Minute]]) -> Iterator[tuple[str, str]]:
-        """Shards with hot keys, and what to say of these. ``minutes``: of every open shard."""
+    def hot(self, loads: Mapping[str, Load]) -> Iterator[tuple[str, str]]:
+        """Shards with hot keys, and what to say of these. ``loads``: of every open shard."""
+        if not loads:
+            return
         # WCH-36: "The load of a key MUST be its part of its shard, times the shard's rate: that more of one
         # shard was read makes no key hot."
-        rates: Mapping[str | None, float] = {one: load_of(some).user_records for one, some in minutes.items()}
-        looks: Mapping[str | None, int] = {one: _looks(some) for one, some in minutes.items()}
+        rates: Mapping[str | None, float] = {one: load.user_records for one, load in loads.items()}
+        looks: Mapping[str | None, int] = {one: load.looks for one, load in loads.items()}
         if not any(looks.values()):  # in a consumer, which is given all records of the shards it reads
             rates, looks = self._counted, self._looks
         total = sum(rates.values())
@@ -110,15 +110,10 @@ class HotKeys:
             yield shard_id, f"{'; '.join(parts)} of the user records"
 
 
-def _looks(minutes: Iterable[Minute]) -> int:
-    return sum(minute.looks for minute in minutes)
-
-
-def skewed_shards(minutes: Mapping[str, Collection[Minute]]) -> Iterator[tuple[str, str]]:
-    """Shards far above the mean of these, and what to say of each. ``minutes``: of every open shard."""
-    if min(map(_looks, minutes.values()), default=0) < _ENOUGH_LOOKS:
+def skewed_shards(loads: Mapping[str, Load]) -> Iterator[tuple[str, str]]:
+    """Shards far above the mean, and what to say of each. ``loads``: of every open shard."""
+    if min((load.looks for load in loads.values()), default=0) < _ENOUGH_LOOKS:
         return
-    seen = sum(minute.slot_user_records for some in minutes.values() for minute in some)
-    rates = {shard_id: load_of(some).bytes for shard_id, some in minutes.items()}
-    for shard_id, times in skewed(rates, seen):
+    rates = {shard_id: load.bytes for shard_id, load in loads.items()}
+    for shard_id, times in skewed(rates, sum(load.seen for load in loads.values())):
         yield shard_id, f"{times:.1f} times the mean of the open shards, {rates[shard_id] / 1000:,.0f} kB/s"

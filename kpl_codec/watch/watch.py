@@ -25,11 +25,9 @@ from ..shards.shard_map import ShardMap
 from .budget import POLL, Budget, Cost, Limits, Measured, planned_period
 from .findings import WatchFinding
 from .judging import Look
-from .kept import Kept, KeptShard
+from .kept import Kept, KeptShard, Wrong
 from .last_hour import LastHour
-from .minutes import Wrong
-from .reading import Batch, Call, Reader, Sampled, Time, Whole, made_within
-from .sampling import Sampling
+from .reading import Batch, Call, Reader, Sampled, Sampling, Time, Whole, made_within
 
 #: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
@@ -96,9 +94,9 @@ class Watch:
         count = len(self.shards) if shards is None else shards
         if self._sampling.slots == 1:
             each = min(self.limits.shard_calls, 1 / POLL, self.limits.calls / max(1, count))
-            return Cost(count, max(POLL, 1 / each), count * each, each, 1.0)
+            return Cost(count, max(POLL, 1 / each), each, 1.0)
         period = planned_period(self._wanted, count, self.limits.calls)
-        return Cost(count, period, count * 2 / period, 2 / period, 1 / self._sampling.slots)
+        return Cost(count, period, 2 / period, 1 / self._sampling.slots)
 
     @property
     def period(self) -> float:

@@ -12,8 +12,7 @@ from botocore.exceptions import ClientError
 
 from kpl_codec.aws.watch_state import StateTable
 from kpl_codec.watch import Kept, KeptStateError
-from kpl_codec.watch.kept import KeptShard
-from kpl_codec.watch.minutes import Minute
+from kpl_codec.watch.kept import KeptShard, Minute
 
 from ..aws_lambda.dynamodb import idempotency_table
 

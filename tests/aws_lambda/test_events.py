@@ -192,8 +192,8 @@ def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None
     [
         ([], "kpl_codec.aws_lambda.user_records"),
         ("{}", "kpl_codec.aws_lambda.user_records"),
-        ({"records": []}, "kpl_codec.aws_lambda.firehose.transform_user_records"),
-        ({"Records": [{"Data": b"x", "SequenceNumber": "1"}]}, "kpl_codec.adapters.from_get_records"),
+        ({"records": []}, "firehose.transform_user_records"),
+        ({"Records": [{"Data": b"x", "SequenceNumber": "1"}]}, "user_records reads GetRecords answers"),
     ],
 )
 def test_what_is_no_event_is_told_its_function(given: Any, function: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 import kpl_codec
 from kpl_codec import errors
 from kpl_codec.findings import KINDS, SEVERITIES, Kind, kind_of, worst
-from kpl_codec.findings.kinds_watch import WATCH
+from kpl_codec.findings.kinds import WATCH
 from kpl_codec.shards.misplacement_causes import CAUSES
 from kpl_codec.shards.placement import Verdict
 
@@ -38,12 +38,12 @@ def defect_codes() -> set[str]:
 def test_every_defect_of_the_decoder_is_a_kind() -> None:
     found = defect_codes()
     assert len(found) > 14
-    assert found - KINDS.keys() == set(), "each needs a Kind in findings/kinds_bytes.py"
+    assert found - KINDS.keys() == set(), "each needs a Kind in findings/kinds.py"
 
 
 def test_every_verdict_but_expected_is_a_kind() -> None:
     unknown = {*get_args(Verdict)} - {"expected"} - KINDS.keys()
-    assert unknown == set(), "each needs a Kind in findings/kinds_placement.py"
+    assert unknown == set(), "each needs a Kind in findings/kinds.py"
 
 
 def test_every_kind_is_reported_by_some_code() -> None:

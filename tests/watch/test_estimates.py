@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.watch.budget import Budget, planned_period
 from kpl_codec.watch.estimates import Sample, estimate
-from kpl_codec.watch.sampling import Sampling
+from kpl_codec.watch.reading import Sampling
 from kpl_codec.watch.uneven import HeavyHitters
 
 from .model import seconds_to_find

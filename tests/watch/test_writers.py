@@ -9,9 +9,8 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation.fingerprints import fingerprint
-from kpl_codec.watch.judging import Judge, Judged, Look
-from kpl_codec.watch.minutes import Minute
-from kpl_codec.watch.writers import WRITERS, writer_of
+from kpl_codec.watch.judging import WRITERS, Judge, Judged, Look, writer_of
+from kpl_codec.watch.kept import Minute
 
 from ..spec.vectors import VECTORS, wild
 

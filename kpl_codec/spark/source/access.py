@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...aws.calls import CALL_ERRORS, failure_of, stream_argument
+from ...aws.calls import call_errors, failure_of, stream_argument
 from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
-from ...aws.subscription import SubscriptionCursor
 from ...aws_errors import is_permanent
 from ...backoff import Backoff
 from ...shards.lineage import Lineage
@@ -64,6 +63,8 @@ class Access:
             "sleep": self.sleep,
         }
         if consumer is not None:
+            from ...aws.subscription import SubscriptionCursor
+
             return SubscriptionCursor(self._client, consumer, shard_id, place, **settings)
         return ShardCursor(self._client, self.options.called, shard_id, place, pace=pace, **settings)
 
@@ -78,7 +79,7 @@ class Access:
             for failures in range(_ATTEMPTS if self._retention is None else 0):
                 try:
                     answer = self._client.describe_stream_summary(**stream_argument(self.options.called))
-                except CALL_ERRORS as error:
+                except call_errors() as error:
                     if is_permanent(failure_of(error).code):
                         break
                     self.sleep(_BACKOFF.seconds(failures))

@@ -200,8 +200,6 @@ OPTIONS: Final = (
     Option("ordering", ("sink.ordering",), "none", _TEXT),
     Option("compression", ("sink.compression",), "none", _TEXT),
 )
-
-
 _CHANGES_NOTHING: Final = """
 addIdleTimeBetweenReads addRecordTimestamp avoidEmptyBatches checkNewRecordThreads clientMaxRetryIntervalMs
 clientNumRetries clientRetryIntervalsMs coalesce coalesceBinSize coalesceThresholdBlockSize
@@ -233,10 +231,8 @@ def parse_options(options: Mapping[str, str]) -> Options:
     if values["policy"] == "none" and any(map(values.get, opening)):
         expected = "strict, kcl or report with placement, tags, maxDecompressedSize or unframe"
         raise OptionError(option="policy", value="none", expected=expected)
-    connection, producer = (
-        Connection(**_fields(Connection, values)),
-        _producer(_fields(ProducerConfig, values)),
-    )
+    connection = Connection(**_fields(Connection, values))
+    producer = _producer(_fields(ProducerConfig, values))
     return Options(connection, producer, _consumer(values, stream.name), **_fields(Options, values))
 
 
