@@ -3,7 +3,7 @@
     Sampled    one slot of each period is read by its time, a little after it is over
     Whole      every record is read once: with a share of 1, and for a while after a reshard
 
-A `Whole` one becomes a `Sampled` one with the same `Reader`, which knows where and when the next call goes on.
+A `Whole` one becomes a `Sampled` one with the same `Reader`, which knows where and when to go on.
 """
 
 from __future__ import annotations
