@@ -33,8 +33,7 @@ class Run:
 
 
 #: What is counted of each Kinesis record. ``known``, ``outside``: user records whose hash key is known, and
-#: is outside the shard's range. What the KCL does with them; ``repaired``: it drops them, and they were put
-#: again.
+#: is outside the shard's range. What the KCL does with them; ``repaired``: dropped, and put again.
 COUNTS = (
     "user_records", "known", "outside", "dropped", "repaired", "delivered", "raw", "aggregated", "defective",
 )  # fmt: skip

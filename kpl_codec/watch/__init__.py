@@ -1,7 +1,7 @@
 """Watches a stream: reports what is wrong with it now. Sans-I/O.
 
     `watch`      which shards to read, whose call is next, what the answers mean
-    `reading`    how one shard is read: sampled, or whole      `budget`     what watching may cost, and does
+    `reading`    how one shard is read: sampled, or whole      `budget`     what watching costs
     `last_hour`  findings with estimates, from the records of each look
     `judging`    Kinesis records -> faults, kinds of writers   `uneven`     hot keys and skewed shards
     `findings`   one finding as value, JSON, text              `estimates`  what a sample says of the whole

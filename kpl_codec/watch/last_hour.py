@@ -32,8 +32,7 @@ OTHERS: Final = "(other shards)"
 
 class LastHour:
     """``quiet``: a finding not seen for so many seconds is over. ``names``: tell hot partition keys, not
-    their hash keys. ``late``: seconds from arrival to now above which records are late (None: not looked
-    at)."""
+    their hash keys. ``late``: seconds from arrival to now above which records are late (None: never)."""
 
     def __init__(
         self, stream: str, *, quiet: float = 600.0, names: bool = False, late: float | None = None

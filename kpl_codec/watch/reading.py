@@ -3,8 +3,7 @@
     Sampled    one slot of each period is read by its time, a little after it is over
     Whole      every record is read once: with a share of 1, and for a while after a reshard
 
-A `Whole` one becomes a `Sampled` one with the same `Reader`, which knows where the next call goes on and
-when.
+A `Whole` one becomes a `Sampled` one with the same `Reader`, which knows where and when to go on.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ class Call(NamedTuple):
 
 class Batch(NamedTuple):
     """What GetRecords gave. ``size``: bytes of data. ``position``: the arrival of the last record, ``tip``:
-    how far the service has read on (milliseconds since 1970). ``at_tip``: no more is there; ``ended``: nor
-    ever."""
+    how far the service has read on (ms since 1970). ``at_tip``: no more is there; ``ended``: nor ever."""
 
     records: Sequence[KinesisRecord]
     size: int
@@ -137,8 +135,7 @@ class Reader:
 @dataclass(slots=True)
 class WatchedShard:
     """``covered``: until when (milliseconds since 1970) it was looked at or missed; ``looked_at``: when it
-    was last (seconds). ``looks``: slots read, or how often its end was reached. ``closed``: no record will
-    come."""
+    was last (seconds). ``looks``: slots read, or how often its end was reached. ``closed``: for good."""
 
     reader: Reader
     covered: float
@@ -223,8 +220,7 @@ class Sampled(WatchedShard):
 @dataclass(slots=True)
 class Whole(WatchedShard):
     """``until``: when a new child is sampled like others. ``began``: when the watch took it up (seconds);
-    ``read_up_to_begin``: it was read up to then. ``caught_up``: its end was reached once. ``lag``:
-    seconds."""
+    ``read_up_to_begin``: it was read up to then. ``caught_up``: its end was reached once. ``lag``: in s."""
 
     until: float = _NEVER
     began: float = 0.0

@@ -47,8 +47,7 @@ _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
 class Watch:
     """``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which every shard is looked
     at, lengthened where the limits are too tight for it. ``since``: so many seconds ago reading begins (share
-    1.0). ``after_reshard``: seconds for which a new child is read whole. ``late``: seconds of lag that are
-    allowed."""
+    1.0). ``after_reshard``: seconds for which a new child is read whole. ``late``: seconds of lag allowed."""
 
     def __init__(
         self,
