@@ -70,7 +70,6 @@ def run(args: argparse.Namespace) -> int:
     paths_or_stream(args)
     items = _items(args)
     decode = _decoder(args) if args.decode else None
-    max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     records = unreadable = shown = defective = 0
     read = args.stream or args.queue or ", ".join("standard input" if p == "-" else p for p in args.paths)
     what = f"following {read}" if args.follow else f"reading {read}"
@@ -82,24 +81,11 @@ def run(args: argparse.Namespace) -> int:
                     note(f"{item}")
                     continue
                 records += 1
-                # Each by itself, so that none waits for the next; under the report policy, so all are shown.
-                opened = deaggregate(
-                    [item.record],
-                    "report",
-                    max_decompressed_size=max_size,
-                    unframe=args.unframe or args.decode,
-                )
-                for record in opened:
-                    if not _wanted(args, record) or shown == args.limit:
-                        continue
+                for told, data in _user_records(args, item, decode):
+                    if shown == args.limit:
+                        break
                     something()
-                    codes, data = _codes(record), record.data
-                    payload = decode(record, codes) if decode is not None else None
-                    defective += bool(codes)
-                    told = facts(item.stream, record, codes)
-                    if payload is not None:
-                        told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
-                        told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
+                    defective += "defects" in told
                     _write(args, told, data)
                     shown += 1
                 if shown == args.limit:
@@ -113,6 +99,24 @@ def run(args: argparse.Namespace) -> int:
         unreadable = 1
         note(f"there is no Kinesis record in {read}")
     return FINDINGS if defective or unreadable else CLEAN
+
+
+def _user_records(
+    args: argparse.Namespace, item: Captured, decode: Callable[[DeaggregatedRecord, list[str]], Any] | None
+) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """What is shown of each wanted user record, and its data."""
+    max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
+    unframe = args.unframe or args.decode
+    # Each by itself, so that none waits for the next; under the report policy, so that all are shown.
+    for record in deaggregate([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
+        if _wanted(args, record):
+            codes, data = _codes(record), record.data
+            payload = decode(record, codes) if decode is not None else None
+            told = facts(item.stream, record, codes)
+            if payload is not None:
+                told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
+                told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
+            yield told, data
 
 
 def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
