@@ -19,7 +19,7 @@ from kpl_codec.arrow import Deaggregator
 from kpl_codec.captures import Location, plan, read_piece
 from kpl_codec.captures.generated import Recipe
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validation.task import Job, clear, pack
+from kpl_codec.validation.task import Job, discard, make_folders, pack, work_folder
 
 from .engines import capture
 
@@ -37,7 +37,8 @@ def read(job: Job) -> None:
 
 def run(job: Job) -> None:
     """Do the tasks."""
-    clear(job.output)
+    discard(job.output)
+    make_folders(work_folder(job.output))
     for number in range(len(job.tasks)):
         job.run(number)
 
