@@ -24,7 +24,7 @@ INSTALL_TIMEOUT, _REACH_TIMEOUT = 180.0, 12.0
 class LocalKinesisError(KplError, RuntimeError):
     """No local Kinesis server. ``code`` says at which step, ``detail`` what was seen there."""
 
-    code: Literal["no-node", "install-failed", "start-failed", "not-ready", "died"]
+    code: Literal["no-node", "install-failed", "not-ready", "died"]
     detail: str
     text = "no local Kinesis server: {code}: {detail}"
     concerns = "Tests and the demo, which need a Kinesis server on this machine."

@@ -62,7 +62,7 @@ def events(given: bytes) -> None:
     except kpl.CaptureError:
         return
     except TypeError as error:  # the mistake of the handler's author, who is told what to use
-        assert str(error).startswith("process_user_records "), error
+        assert str(error).startswith("give the event as Lambda gives it"), error
         try:
             aws_lambda.process_window(event, lambda state, record: None)
         except TypeError as same:
@@ -212,7 +212,7 @@ def firehose(given: bytes) -> None:
         str(error)
         return
     except TypeError as error:
-        assert str(error).startswith("transform_user_records "), error
+        assert str(error).startswith("give the event as Lambda gives it"), error
         return
     ids = [record["recordId"] for record in event["records"]]
     assert [record["recordId"] for record in answer["records"]] == ids

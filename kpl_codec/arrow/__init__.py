@@ -10,12 +10,8 @@ pandas, relations of DuckDB. It needs a binary column ``data``. ``streamName``, 
 ``sequenceNumber``, ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if
 present; all other columns are copied. The columns equal the objects that `kpl_codec.deaggregate` gives for
 the same Kinesis records under the same policy. Compiled code writes the columns of sound records
-(compiled_columns.py). All others, and all aggregates without it, are opened as `deaggregate` opens them, and
-their columns are made of the objects (object_columns.py).
-
-Rows with ``aggregated`` true, or with a sub-sequence number other than 0, were opened before. They stay
-unchanged, so running twice does no harm. Output batches have a maximum size in bytes. Memory is limited to
-what a few MiB of the input become.
+(compiled_columns.py); those of all others are made of the objects (object_columns.py). Rows that were opened
+before stay unchanged, so running twice does no harm. Memory is limited to what a few MiB of the input become.
 Specification: spec/07-spark.md, SPK-1 to SPK-4, SPK-75; spec/03-deaggregation.md.
 """
 

@@ -1,8 +1,5 @@
-"""The compiled path: the Kinesis records of one batch -> columns of user records.
-
-`kpl_codec._speedups.FrameColumns` reads all records of the batch, with digests in parallel, and writes each
-column of their user records in one call. object_columns.py opens the records that it cannot decide.
-"""
+"""The compiled path: the Kinesis records of one batch -> columns of user records, each in one call of
+`kpl_codec._speedups.FrameColumns`. object_columns.py opens the records that it cannot decide."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ NEEDED = (
 )
 #: No data of an Arrow column of binary is larger.
 _LARGEST = 2**31 - 1
+#: Data, schema version id (None: as before), defect.
+_Undone = tuple[Any, str | None, DecodeError | None]
 _Undo = Callable[[DeaggregatedRecord], DeaggregatedRecord]
 
 
@@ -70,26 +72,20 @@ def _changed(
     if not found:
         yield rows
         return
-    first = size = 0
-    data: list[Any] = []
-    versions: dict[int, str] = {}
-    defects: dict[int, DecodeError] = {}
+    held: list[_Undone] = []
+    size = 0
     for row in range(rows.num_rows):
-        value = column[row].as_py()
+        value, version, defect = column[row].as_py(), None, None
         if row in found:
-            before = _record(rows, row, value)
-            record = undo(before)
-            value = record.data
-            if record.defects:
-                defects[row] = record.defects[0]
-            if record.schema_version_id != before.schema_version_id:
-                versions[row] = record.schema_version_id or ""
-        if data and size + len(value or b"") > max_bytes:
-            yield _batch(rows, first, data, versions, defects)
-            first, size, data = row, 0, []
-        data.append(value)
+            record = undo(_record(rows, row, value))
+            value, version = record.data, record.schema_version_id
+            defect = record.defects[0] if record.defects else None
         size += len(value or b"")
-    yield _batch(rows, first, data, versions, defects)
+        if held and size > max_bytes:
+            yield _batch(rows.slice(row - len(held), len(held)), held)
+            held, size = [], len(value or b"")
+        held.append((value, version, defect))
+    yield _batch(rows.slice(rows.num_rows - len(held)), held)
 
 
 def _record(rows: pa.RecordBatch, row: int, data: bytes) -> DeaggregatedRecord:
@@ -105,31 +101,22 @@ def _record(rows: pa.RecordBatch, row: int, data: bytes) -> DeaggregatedRecord:
     )
 
 
-def _batch(
-    rows: pa.RecordBatch,
-    first: int,
-    data: list[Any],
-    versions: dict[int, str],
-    defects: dict[int, DecodeError],
-) -> pa.RecordBatch:
-    part = rows.slice(first, len(data))
-    columns, index = part.columns, part.schema.get_field_index
+def _batch(part: pa.RecordBatch, held: list[_Undone]) -> pa.RecordBatch:
+    columns = part.columns
+    data, versions, defects = zip(*held, strict=True)
 
-    def put(name: str, values: list[Any]) -> None:
-        columns[index(name)] = pa.array(values, part.schema.field(name).type)
-
-    def put_some(name: str, values: dict[int, Any]) -> None:
-        """``values`` by the row of ``rows``; the others stay."""
-        put(name, [values.get(row, value) for row, value in enumerate(part[name].to_pylist(), first)])
+    def put(name: str, values: Iterable[Any]) -> None:
+        field = part.schema.field(name)
+        columns[part.schema.get_field_index(name)] = pa.array(values, field.type, size=len(held))
 
     put("data", data)
-    if any(first <= row < first + len(data) for row in versions):
-        put_some("schemaVersionId", versions)
-    here = [row for row in defects if first <= row < first + len(data)]
-    if here:
+    if any(versions):
+        old = part["schemaVersionId"].to_pylist()
+        put("schemaVersionId", (new or before for new, before in zip(versions, old, strict=True)))
+    if any(defects):
         counts = part["errorCount"].to_pylist()
-        fresh = {row: defects[row] for row in here if not counts[row - first]}
         for name in filter(NEEDED.__contains__, DEFECT_VALUES):
-            put_some(name, {row: DEFECT_VALUES[name](defect) for row, defect in fresh.items()})
-        put_some("errorCount", {row: (counts[row - first] or 0) + 1 for row in here})
+            told, rows = DEFECT_VALUES[name], zip(defects, counts, part[name].to_pylist(), strict=True)
+            put(name, (told(new) if new and not count else before for new, count, before in rows))
+        put("errorCount", ((n or 0) + 1 if new else n for new, n in zip(defects, counts, strict=True)))
     return pa.RecordBatch.from_arrays(columns, schema=part.schema)

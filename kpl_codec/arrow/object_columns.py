@@ -1,8 +1,5 @@
-"""Makes columns of objects.
-
-There are objects of Kinesis records that the compiled parser cannot decide (without it, of all), of rows
-without data, and of user records that were opened before.
-"""
+"""Makes columns of objects: of Kinesis records that the compiled parser cannot decide (without it, of all),
+of rows without data, and of user records that were opened before."""
 
 from __future__ import annotations
 

@@ -5,10 +5,8 @@ Specification: spec/15-audit.md, AUD-16.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,14 +14,12 @@ import numpy as np
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..findings import Finding
-from ..format.records import KinesisRecord, answered_record
-from ..shards.live_shard_map import StreamUnavailable
+from ..format.records import KinesisRecord
 from ..shards.misplacement_causes import CAUSES, Causes, hinted_time
 from ..shards.shard_map import ShardMap
 from .names import Names, Run, runs_of
 from .tally import Tally
 
-Place = tuple[str, str]
 #: Kinesis records asked for at a time: the next one that is wanted is often near.
 _READ_ON: Final = 200
 #: Bytes of Kinesis records that are fetched, at most.
@@ -35,42 +31,27 @@ _NEAR: Final = 100_000
 class Fetched(NamedTuple):
     """What the stream still holds. ``gone``: those that it does not."""
 
-    records: Mapping[Place, KinesisRecord] = {}
-    gone: frozenset[Place] = frozenset()
+    records: Mapping[tuple[str, str], KinesisRecord] = {}
+    gone: frozenset[tuple[str, str]] = frozenset()
 
 
-def fetch(client: Any, stream: str, shard_map: ShardMap, places: Iterable[Place]) -> Fetched:
+def fetch(client: Any, stream: str, shard_map: ShardMap, places: Iterable[tuple[str, str]]) -> Fetched:
     """Fetch Kinesis records, as many as `_MOST_BYTES` hold. Raises StreamUnavailable."""
-    from ..aws.cursor import ShardCursor
-    from ..aws.reading import PATIENCE
-    from ..shards.place import at_record
+    from ..aws.only import Gone, Place, read_only
 
-    records: dict[Place, KinesisRecord] = {}
-    gone: set[Place] = set()
+    ordered = sorted({Place(*place) for place in places}, key=lambda place: (place[0], int(place[1])))
+    held = [place for place in ordered if place.shard_id in shard_map]
+    records: dict[Any, KinesisRecord] = {}
+    gone: set[Any] = {*ordered} - {*held}
     size = 0
-    ordered = sorted(set(places), key=lambda place: (place[0], int(place[1])))
-    for shard_id, of_shard in groupby(ordered, itemgetter(0)):
-        wanted = deque(of_shard)
-        if shard_id not in shard_map:
-            gone.update(wanted)
+    for item in read_only(client, stream, held, read_on=_READ_ON):
+        if isinstance(item, Gone):
+            gone.add(item.place)
             continue
-        while wanted and size < _MOST_BYTES:
-            held: dict[str, Any] = {}
-            try:
-                cursor = ShardCursor(client, stream, shard_id, at_record(wanted[0][1]), patience=PATIENCE)
-                held = {record["SequenceNumber"]: record for record in cursor.fetch(limit=_READ_ON).records}
-            except StreamUnavailable as error:
-                # The service refuses numbers that it no longer has.
-                if error.code not in ("InvalidArgumentException", "ResourceNotFoundException"):
-                    raise
-            last = max(map(int, held), default=0) if wanted[0][1] in held else int(wanted[0][1])
-            while wanted and int(wanted[0][1]) <= last:
-                place = wanted.popleft()
-                if place[1] in held:
-                    records[place] = answered_record(held[place[1]], shard_id)
-                    size += len(records[place].data)
-                else:
-                    gone.add(place)
+        records[item.shard_id, item.sequence_number] = item
+        size += len(item.data)
+        if size >= _MOST_BYTES:
+            break
     return Fetched(records, frozenset(gone))
 
 

@@ -59,10 +59,6 @@ def failure_of(error: Exception) -> Failure:
     return Failure(type(error).__name__, str(error).partition("\n")[0])
 
 
-def stream_argument(stream: str) -> dict[str, str]:
-    return stream_of(stream).argument
-
-
 def stream_for(client: Any, stream: str) -> Stream:
     """The stream with this name or ARN, for calls of ``client``. Raises StreamNameError, also for a client of
     another region of AWS than that of the ARN."""

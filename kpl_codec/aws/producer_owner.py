@@ -32,22 +32,13 @@ _REST: Final = 0.005
 
 
 class Flush:
-    """A flush with a waiting caller: done when all user records accepted before it have ended."""
+    """A flush with a waiting caller. ``left``: of the user records accepted before it; None: not begun."""
 
-    def __init__(self) -> None:
-        self.done = False
-        self._up_to = 0
-        self._remaining = 0
+    left: set[Pending] | None = None
 
-    def begin(self, accepted: int, unresolved: int) -> None:
-        self._up_to, self._remaining = accepted, unresolved
-        self.done = not unresolved
-
-    def ended(self, ended: list[Pending]) -> bool:
-        """Count user records that got their results. Returns whether the flush is done."""
-        self._remaining -= sum([0 < pending.number <= self._up_to for pending in ended])
-        self.done = self.done or self._remaining <= 0
-        return self.done
+    @property
+    def done(self) -> bool:
+        return self.left is not None and not self.left
 
 
 def take_notes(
@@ -247,7 +238,7 @@ class Owner:
                 core.drop(pending, now)
         for flush in flushes:
             core.flush()
-            flush.begin(core.accepted, len(self.unresolved))
+            flush.left = set(self.unresolved)
         self._flushes += flushes
         if closing:
             core.close()
@@ -298,8 +289,10 @@ class Owner:
             self.end_futures(ended)
             # Not before: a forked child ends those that are left.
             self.unresolved.difference_update(ended)
-        done = [flush for flush in self._flushes if flush.ended(ended)]
-        if done:
+        for flush in self._flushes:
+            assert flush.left is not None
+            flush.left.difference_update(ended)
+        if any(flush.done for flush in self._flushes):
             self._flushes = [flush for flush in self._flushes if not flush.done]
             with LOCK:
                 letters.news.notify_all()

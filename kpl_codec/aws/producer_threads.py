@@ -95,6 +95,7 @@ class ProducerThreads:
         self.begin()
 
     def begin(self) -> None:
+        """Set everything that a forked child needs anew."""
         self.owners: list[Owner] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()

@@ -11,7 +11,7 @@ asyncio: `kpl_codec.aws.aio`.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -81,51 +81,42 @@ async def read_records(
     """See `read_stream`. For a client of boto3 or aiobotocore."""
     place = place_of(start)
     known: set[str] = set()
-    unread: dict[str, Place] = {}  # where each shard begins that is not yet read to its end
-    cursors: dict[str, ShardCursor] = {}
-    at_tip: dict[str, ShardCursor] = {}  # of open shards that were read to their tip
+    cursors: dict[str, ShardCursor] = {}  # of each shard that is to be read
     while True:
         lineage = (await fetch(client, stream, closed=True, sleep=sleep)).lineage
         for shard_id in shard_ids or ():
             if not known and shard_id not in lineage:
                 raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
         for shard_id, shard in lineage.items():
-            wanted = shard_ids is None or shard_id in shard_ids
-            # A closed shard has nothing after LATEST.
-            if wanted and shard_id not in known and (shard.open or place is not LATEST):
-                unread[shard_id] = place
-            known.add(shard_id)
-        place = TRIM_HORIZON
-        # Of a shard that has closed since the rest is read, too, before its children.
-        for shard_id in [shard_id for shard_id in at_tip if shard_id in lineage]:
-            if not lineage[shard_id].open:
-                cursors[shard_id] = at_tip.pop(shard_id)
-                unread[shard_id] = place
-        for shard_id, begin in unread.items():
-            if not follow and len(cursors) >= _MOST_CURSORS:
-                break
-            parents = lineage.parents(shard_id)
-            if shard_id not in cursors and not any(parent.shard_id in unread for parent in parents):
+            wanted = shard_id not in known and (shard_ids is None or shard_id in shard_ids)
+            if wanted and (shard.open or place is not LATEST):  # after that a closed one has nothing
                 pace = Pace(1 / poll_interval, None)
                 cursors[shard_id] = ShardCursor(
-                    client, stream, shard_id, begin, pace=pace, patience=patience, sleep=sleep
+                    client, stream, shard_id, place, pace=pace, patience=patience, sleep=sleep
                 )
-        if not cursors:
+        known.update(lineage)
+        place = TRIM_HORIZON
+        # Of a shard that was read to its tip, and has closed since, the rest is read, too.
+        open_still = {shard_id for shard_id in cursors if shard_id not in lineage or lineage[shard_id].open}
+        unread = {
+            shard_id: cursor
+            for shard_id, cursor in cursors.items()
+            if not (cursor.ended or (not follow and cursor.at_tip and shard_id in open_still))
+        }
+        turns = [
+            cursor
+            for shard_id, cursor in unread.items()
+            if not any(parent.shard_id in unread for parent in lineage.parents(shard_id))
+        ]
+        if not turns:
             return
-        finished: list[str] = []
-        while not finished:
-            for shard_id, cursor in cursors.items():
+        one_is_done = False  # then children may begin: also those of a shard that was closed meanwhile
+        while not one_is_done:
+            for cursor in turns if follow else turns[:_MOST_CURSORS]:
                 answer = await cursor.read()
                 for record in answer.records:
-                    yield answered_record(record, shard_id)
-                if answer.ended or (not follow and cursor.at_tip):
-                    finished.append(shard_id)
-        # Now their children may begin: also those of a shard that was closed while it was read.
-        for shard_id in finished:
-            cursor = cursors.pop(shard_id)
-            del unread[shard_id]
-            if not cursor.ended:
-                at_tip[shard_id] = cursor
+                    yield answered_record(record, cursor.shard_id)
+                one_is_done |= answer.ended or (not follow and cursor.at_tip)
 
 
 def read_record(
@@ -141,11 +132,16 @@ def read_record(
 
 async def record_at(cursor: ShardCursor, sequence_number: str) -> KinesisRecord | None:
     """See `read_record`. The cursor begins there."""
-    while not cursor.ended:
-        answer = await cursor.read(limit=1)
-        for record in answer.records:
-            found = record["SequenceNumber"] == sequence_number
-            return answered_record(record, cursor.shard_id) if found else None
-        if not answer.behind:
-            break
+    for record in await records_at(cursor, 1):
+        if record["SequenceNumber"] == sequence_number:
+            return answered_record(record, cursor.shard_id)
     return None
+
+
+async def records_at(cursor: ShardCursor, limit: int) -> Sequence[Mapping[str, Any]]:
+    """The first records where the cursor begins; none where there are none."""
+    while not cursor.ended:
+        answer = await cursor.read(limit=limit)
+        if answer.records or not answer.behind:
+            return answer.records
+    return ()

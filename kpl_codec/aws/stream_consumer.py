@@ -17,7 +17,8 @@ from typing import Any, Final
 from ..aws_errors import is_permanent
 from ..backoff import Backoff
 from ..shards.live_shard_map import StreamUnavailable
-from .calls import call_errors, failure_of, stream_argument
+from ..shards.stream import stream_of
+from .calls import call_errors, failure_of
 
 _BACKOFF: Final = Backoff(0.2, 5.0)
 _NOT_FOUND: Final = "ResourceNotFoundException"
@@ -78,7 +79,7 @@ class StreamConsumers:
     def _stream_arn(self, stream: str) -> str:
         if stream.startswith("arn:"):
             return stream
-        found = self._call("describe_stream_summary", **stream_argument(stream))
+        found = self._call("describe_stream_summary", **stream_of(stream).argument)
         return str(found["StreamDescriptionSummary"]["StreamARN"])
 
     def _call(self, operation: str, **arguments: str) -> Any:

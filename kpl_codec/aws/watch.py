@@ -1,11 +1,11 @@
-"""A watch on a stream with boto3: the calls, the clock and the threads.
+"""A watch on a stream with boto3: the calls, the clock and the threads. One owns all state, others make
+calls.
 
     watcher = StreamWatcher(client, "orders", on_finding=print)
     watcher.run(seconds=300)             # or in a thread, until watcher.stop()
 
-`kpl_codec.watch` decides what is read when, and what it means. One thread owns all state, others make
-calls. The client must try each call once (as `kpl_codec.aws.client.kinesis_client`): its own retries would
-exceed the budget.
+The client must try each call once (as `kpl_codec.aws.client.kinesis_client`): its own retries would exceed
+the budget.
 """
 
 from __future__ import annotations
@@ -108,8 +108,6 @@ class StreamWatcher:
         now = self._now()
         self._tell(self.watch.tick(now))
         self._measure(now)
-
-    # -- inside ---------------------------------------------------------------------------------
 
     def _over(self, began: float) -> bool:
         """Whether a run to the end of each shard is over. Raises StreamUnavailable."""

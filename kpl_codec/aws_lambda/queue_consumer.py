@@ -76,8 +76,7 @@ class Received:
 
 
 class QueueConsumer(ABC):
-    """One consumer. ``handle`` and ``once`` are the caller's; ``stop`` is an event. State: ``counts``, and
-    what was received and is not settled yet."""
+    """One consumer. ``handle`` and ``once`` are the caller's; ``stop`` is an event."""
 
     def __init__(
         self,
@@ -159,8 +158,8 @@ class QueueConsumer(ABC):
         return self.counts
 
     async def _call(self, operation: str, arguments: Mapping[str, Any], **how: Any) -> Any:
-        given = {"patience": self._patience, "clock": self._clock, "sleep": self._sleep, **how}
-        return await call(self.client, operation, {"QueueARN": self._queue, **arguments}, **given)
+        how = {"patience": self._patience, "clock": self._clock, "sleep": self._sleep, **how}
+        return await call(self.client, operation, {"QueueARN": self._queue, **arguments}, **how)
 
     async def _refused(
         self, operation: str, records: list[Received], more: Mapping[str, Any], **how: Any
@@ -221,8 +220,7 @@ class QueueConsumer(ABC):
             self.counts.failed += 1
 
     def _groups(self, received: Received) -> Iterator[list[Call]]:
-        """Its user records, as many at a time as ``batch`` allows, in order. On an exception of the handler
-        call `Batch.fail` before the next group is asked for."""
+        """Its user records in order, as many at a time as ``batch`` allows."""
         # QUE-7: "The user records of an aggregate MUST be handled in their order, one group after the other."
         size = 1 if received.last_chance else self._size or 1
         group: list[Call] = []
@@ -336,11 +334,8 @@ class QueueConsumer(ABC):
             record = queue_record(received.raw)
             number = queue_number(record.record_id or "")
             digest = digest_of(record.partition_key or "", record.data)
-            noted: tuple[tuple[Kind, list[int]], ...] = (
-                ("handled", received.ran),
-                ("before", received.skipped),
-            )
-            for kind, subs in noted:
+            noted: dict[Kind, list[int]] = {"handled": received.ran, "before": received.skipped}
+            for kind, subs in noted.items():
                 rows += runs(kind, [("", number, sub) for sub in sorted(subs)], now, digest)
         if rows:
             self._notes.note(rows)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 import pyarrow as pa
 from pyarrow import fs
@@ -69,20 +69,14 @@ def _files(path: str) -> list[tuple[str, int]]:
     if info.type == fs.FileType.Directory:
         try:
             found = system.get_file_info(fs.FileSelector(inner, recursive=True))
-            if location.is_local:
-                found += system.get_file_info(_broken_links(inner))
-            depth = len(PurePosixPath(inner).parts)
-            found = [
-                file
-                for file in found
-                if file.type != fs.FileType.Directory
-                and not any(part[0] in "._" for part in PurePosixPath(file.path).parts[depth:])
-            ]
+            found += system.get_file_info(_broken_links(inner)) if location.is_local else []
         except (UnicodeError, OSError) as error:
             reason = str(error)
             if isinstance(error, UnicodeError):
                 reason = "a file in it has a name that is not UTF-8: rename it"
             raise InputError(code="unreadable", path=path, reason=reason) from None
+        hidden = re.compile(re.escape(inner) + r"(/.*)?/[._].*", re.DOTALL)
+        found = [one for one in found if one.type != fs.FileType.Directory and not hidden.match(one.path)]
         if not found:
             raise InputError(code="no-files", path=path)
     return sorted(

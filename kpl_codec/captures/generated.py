@@ -51,7 +51,6 @@ class Recipe:
     seed: int = 0
     mixed_every: int = 0
     broken_every: int = 0
-    stream_name: str = "generated"
 
     def __post_init__(self) -> None:
         if self.mixed_every and self.shards < 2:
@@ -121,7 +120,7 @@ class Generation:
             shard_id = f"shardId-{record % recipe.shards:012d}"
             arrival = _BEGIN + timedelta(milliseconds=10 * record)
             made = _kinesis_record(recipe, keys, record)
-            rows.append((recipe.stream_name, shard_id, _sequence_number(record), *made, arrival))
+            rows.append(("generated", shard_id, _sequence_number(record), *made, arrival))
         columns = zip(*rows, strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
         (self.folder / f"part-{number:05d}.parquet").write_table(pa.table(arrays, schema=SCHEMA))

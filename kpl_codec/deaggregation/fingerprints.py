@@ -1,7 +1,7 @@
 """Names the likely writer of an aggregated record, from its bytes and its outer partition key.
 
-`SIGNS` is the table: what a writer leaves, who leaves it, and how sure that is. The first sign that shows
-decides. Read calls do not return the outer explicit hash key, so no sign needs it.
+`SIGNS` is the table; the first sign that shows decides. Read calls do not return the outer explicit hash key,
+so no sign needs it.
 Specification: spec/12-implementations.md, FPR-1 to FPR-3.
 """
 

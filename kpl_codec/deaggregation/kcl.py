@@ -123,17 +123,13 @@ def _unreadable(record: wire.WireRecord) -> bool:
 
 def _keyed(walked: wire.Message) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
     """Every user record with its keys as Java looks them up; partition key None: Java throws."""
+    pks, ehks = walked.partition_keys, walked.explicit_hash_keys
     for record in walked.records():
-        keys: list[str | None] = []
-        failed = False
-        for index, table in (
-            (record.partition_key_index, walked.partition_keys),
-            (record.explicit_hash_key_index, walked.explicit_hash_keys),
-        ):
-            if index is None:
-                keys.append(None)
-                continue
-            at = index & 0xFFFFFFFF  # negative in Java from 2^31 on, so it is never in the table
-            failed = failed or at >= len(table)
-            keys.append(None if failed else table[at])
-        yield record, None if failed else keys[0], keys[1]
+        # Negative in Java from 2^31 on, so never in the table.
+        pk, ehk = (
+            None if index is None else index & 0xFFFFFFFF
+            for index in (record.partition_key_index, record.explicit_hash_key_index)
+        )
+        known = (pk is None or pk < len(pks)) and (ehk is None or ehk < len(ehks))
+        pk_text = pks[pk] if known and pk is not None else None
+        yield record, pk_text, ehks[ehk] if known and ehk is not None else None

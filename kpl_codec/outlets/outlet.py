@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from contextlib import AbstractContextManager
 
 from ..watch import WatchFinding
 from ..watch.measures import Measure
 
-Self = TypeVar("Self", bound="Outlet")
 
-
-class Outlet:
-    """A context manager that is told of every finding, and of all measures every few seconds. A place takes
-    what it can show. ``failed``: how many ``failures`` there were."""
+class Outlet(AbstractContextManager["Outlet"]):
+    """Is told of every finding, and of all measures every few seconds. A place takes what it can show.
+    ``failed``: how many ``failures`` there were."""
 
     failures = "things could not be told"
     failed = 0
-
-    def __enter__(self: Self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         """The watch is over."""

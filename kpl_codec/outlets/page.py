@@ -1,8 +1,5 @@
-"""The last hour of a watch as a page that renews itself, at http://127.0.0.1:PORT/ unless told otherwise.
-
-The page is the report's (`kpl_codec.report`): one file, no script or style from anywhere else. It shows only
-the records that were read, a sample; its banner also has the estimate of lost user records.
-"""
+"""The last hour of a watch as a page that renews itself. It shows the records that were read, a sample; its
+banner also has the estimate of lost user records."""
 
 from __future__ import annotations
 

@@ -70,8 +70,6 @@ def label(x: float, y: float, value: str, anchor: str = "start", css: str | None
     return element("text", {"x": float(x), "y": float(y), "text-anchor": anchor, "class": css}, value)
 
 
-# -- scales ----------------------------------------------------------------------------------------
-
 _STEPS = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
 )  # fmt: skip

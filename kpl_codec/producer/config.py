@@ -145,6 +145,7 @@ class ProducerConfig:
 
     @property
     def ttl_seconds(self) -> float:
+        """``record_ttl_ms`` in seconds."""
         return self.record_ttl_ms / 1000
 
     @property

@@ -75,9 +75,6 @@ def fates(kcl: Mapping[str, int]) -> Svg:
     return picture(34, f"User records at a KCL consumer: {said}", drawn, fit="none")
 
 
-# -- time ------------------------------------------------------------------------------------------
-
-
 class Axis:
     """Time from left to right. ``column``: the seconds that one column of cells covers."""
 
@@ -164,9 +161,6 @@ def rate(report: Report) -> Svg | None:
             drawn.append(rect(left, top + height - gone, wide, gone, "lost", tip))
     said = f"User records a second over time; at most {most:,.1f}"
     return picture(top + height + 44, said, drawn)
-
-
-# -- the key space ---------------------------------------------------------------------------------
 
 
 def key_space(report: Report) -> Svg | None:

@@ -107,8 +107,6 @@ class Tally:
         self.examples: dict[str, list[Finding]] = {}
         self.streams: set[str] = set()
 
-    # -- counting -------------------------------------------------------------------------------
-
     def add(self, table: Table, key: Any, *values: Any) -> None:
         """Add ``values`` to a row. The key of a cell has any second, of whose bucket it becomes."""
         if table == "shards":
@@ -154,8 +152,6 @@ class Tally:
         if len(kept) >= 4 * MAX_EXAMPLES:
             self.examples[finding.kind] = drawn(kept, MAX_EXAMPLES)
 
-    # -- adding up ------------------------------------------------------------------------------
-
     def merge(self, other: Tally) -> Tally:
         self.records += other.records
         self._coarsen(other.bucket_seconds)
@@ -173,8 +169,6 @@ class Tally:
         for tally in tallies:
             total.merge(tally)
         return total
-
-    # -- travelling -----------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
         """As JSON (UTF-8); `from_bytes` reads it back."""

@@ -1,8 +1,4 @@
-"""The report as one JSON value, for machines: ``summary.json``. Its schema is spec/summary.schema.json.
-
-Names are in camelCase, as the columns of all results. Hash keys and sequence numbers are strings: readers of
-JSON lose digits. Times are ISO 8601. What is not known is null.
-"""
+"""The report as one JSON value, for machines: ``summary.json``. Its schema is spec/summary.schema.json."""
 
 from __future__ import annotations
 

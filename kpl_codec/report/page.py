@@ -1,9 +1,7 @@
-"""The report as one HTML file that loads nothing else.
+"""The report as one HTML file that loads nothing else: ``templates/``, by Jinja2 with autoescape.
 
 Style and script are inside the file and allowed by their hashes. A content security policy forbids everything
 else, so nothing in the data can load or run anything. Without scripts only filters and sorting are missing.
-
-The HTML is in ``templates/``, rendered by Jinja2 with autoescape.
 """
 
 from __future__ import annotations
@@ -76,8 +74,7 @@ def _hash(text: str) -> str:
 
 
 def _harmless(value: object) -> object:
-    """Applied to every value in a template: empty for None, else text without characters that change the
-    direction of writing."""
+    """For every value in a template: empty for None, else text that cannot turn a line around."""
     return "" if value is None else value if hasattr(value, "__html__") else safe(value)
 
 

@@ -59,8 +59,8 @@ class Sums:
     def __init__(self, rows: Rows, firsts: Array) -> None:
         self.firsts = firsts
         counted = (
-            *(rows.sub >= 0, rows.known, rows.outside, rows.dropped, rows.fate("repaired")),
-            *(rows.fate("delivered") | rows.fate("altered"), rows.fate("raw")),
+            *(rows.sub >= 0, rows.known, rows.outside, rows.dropped, rows.where("kcl", "repaired")),
+            *(rows.where("kcl", "delivered") | rows.where("kcl", "altered"), rows.where("kcl", "raw")),
             *(rows.aggregated | (rows.sub == -1), rows.defective),
         )
         self.of: dict[str, Array] = {
@@ -88,7 +88,9 @@ class Rows:
         outside = ~self._flags("inRange", default=True)
         hash_keys = self._column("hashKey", pa.binary())
         known = _numpy(pc.is_valid(hash_keys))
-        times = self._arrivals()
+        times = self._column("approximateArrivalTimestamp", None)
+        if not pa.types.is_timestamp(times.type):
+            times = pa.nulls(batch.num_rows, pa.timestamp("us", "UTC"))
         coded = {name: _coded(self._column(name, _CODED)) for name in _TEXTS}
         errors, codes_of_errors = coded["error"]
         defective = codes_of_errors < len(errors)
@@ -113,7 +115,7 @@ class Rows:
         #: The different texts of a column, and None; for each stretch the number of its text.
         self.texts = {name: [*coded[name][0].to_pylist(), None] for name in _TEXTS}
         self.codes = {name: coded[name][1][self.at] for name in _TEXTS}
-        self.dropped = self.fate("dropped")
+        self.dropped = self.where("kcl", "dropped")
         self.sequence_numbers = self._column("sequenceNumber", pa.string()).take(pa.array(self.at))
         sizes = pc.fill_null(pc.binary_length(self._column("data", pa.binary())), 0)
         self.size: Array = np.add.reduceat(_numpy(sizes).astype(np.int64), self.at)
@@ -130,35 +132,27 @@ class Rows:
         keys = np.frombuffer(keys, np.uint8)[np.frombuffer(offsets, np.int32)[hash_keys.offset] :]
         self._keys: Array = keys[: 16 * batch.num_rows].reshape(-1, 16)
 
-    def _column(self, name: str, kind: pa.DataType) -> pa.Array:
+    def _column(self, name: str, kind: pa.DataType | None) -> pa.Array:
         if name not in self._names:
             return pa.nulls(self._batch.num_rows, kind)
         column = self._batch[name]
-        if column.type == kind:
+        if kind is None or column.type == kind:
             return column
         return column.cast(pa.string()).dictionary_encode() if kind == _CODED else column.cast(kind)
 
     def _flags(self, name: str, *, default: bool) -> Array:
         return _numpy(pc.fill_null(self._column(name, pa.bool_()), default))
 
-    def _arrivals(self) -> pa.Array:
-        name = "approximateArrivalTimestamp"
-        if name in self._names and pa.types.is_timestamp(self._batch[name].type):
-            return self._batch[name]
-        return pa.nulls(self._batch.num_rows, pa.timestamp("us", "UTC"))
-
     def evidence(self, stretches: Array, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
         """What is in the first row of each, as fields of `Finding`."""
         where = pa.array(self.at[stretches])
         columns = []
         for item in fields:
-            name = _COLUMNS.get(item, camel(item))
             if item == "approximate_arrival_timestamp":
                 columns.append(self._times.take(pa.array(stretches)).to_pylist())
-            elif name in self._names:
-                columns.append(values_of(self._batch[name].take(where)))
             else:
-                columns.append([None] * len(stretches))
+                column = self._column(_COLUMNS.get(item, camel(item)), None)
+                columns.append(values_of(column.take(where)))
         return (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
 
     def text(self, name: str, stretch: int) -> str | None:
@@ -166,14 +160,9 @@ class Rows:
         value: str | None = self.texts[name][self.codes[name][stretch]]
         return value
 
-    def _is(self, name: str, text: str) -> Array:
+    def where(self, name: str, text: str) -> Array:
+        """Where a column of few texts has that one."""
         return np.array([one == text for one in self.texts[name]])[self.codes[name]]
-
-    def fate(self, kcl: str) -> Array:
-        return self._is("kcl", kcl)
-
-    def is_placed(self, verdict: str) -> Array:
-        return self._is("placement", verdict)
 
     def slots(self, where: Array) -> list[int]:
         """How many rows of some stretches there are for each first byte of the hash key."""

@@ -45,16 +45,12 @@ FINDINGS_SCHEMA = pa.schema(
     [("severity", pa.string())] + [(camel(field.name), _TYPES[str(field.type)]) for field in fields(Finding)]
 )
 _NAMES = tuple(field.name for field in fields(Finding))
-_NONE = pa.RecordBatch.from_pylist([], FINDINGS_SCHEMA)
 
 
 def findings_batch(findings: list[Finding]) -> pa.RecordBatch:
-    if not findings:
-        return _NONE
-    columns = [pa.array([finding.severity for finding in findings], pa.string())]
-    for name, field in zip(_NAMES, list(FINDINGS_SCHEMA)[1:], strict=True):
-        columns.append(pa.array([getattr(finding, name) for finding in findings], field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=FINDINGS_SCHEMA)
+    columns = [[getattr(finding, name) for finding in findings] for name in ("severity", *_NAMES)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, FINDINGS_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=FINDINGS_SCHEMA)
 
 
 def findings_of(batch: pa.RecordBatch) -> Iterator[Finding]:
@@ -91,8 +87,6 @@ class Scan:
             self.tally.add_finding(finding)
         return findings_batch(found)
 
-    # -- counting rows --------------------------------------------------------------------------
-
     def _count(self, rows: Rows) -> None:
         counted = rows.sub >= 0
         keys = ["shardId", "expectedShardId", "placement", "kcl"]
@@ -118,7 +112,7 @@ class Scan:
         self._count_times(rows, counted)
         valid = counted & rows.known
         if valid.any():
-            astray = rows.slots(valid & rows.is_placed("stray"))
+            astray = rows.slots(valid & rows.where("placement", "stray"))
             for slot, counts in enumerate(zip(rows.slots(valid), astray, strict=True)):
                 if any(counts):
                     self.tally.add("slots", slot, *counts)
@@ -147,8 +141,6 @@ class Scan:
             self.tally.add("cells", (row["start"], shard_id), *cell)
             self.tally.add("shards", shard_id, 0, 0, row["second_min"], row["second_max"])
 
-    # -- rows with a defect ---------------------------------------------------------------------
-
     def _defects(self, rows: Rows) -> Iterator[Finding]:
         defective = np.flatnonzero(rows.defective)
         for row, evidence in zip(defective.tolist(), rows.evidence(defective, EVIDENCE), strict=True):
@@ -162,12 +154,10 @@ class Scan:
                 **evidence,
             )
         # A plain record whose explicit hash key is in the capture; those of aggregates count as a whole.
-        astray = np.flatnonzero(rows.is_placed("stray") & ~rows.aggregated)
+        astray = np.flatnonzero(rows.where("placement", "stray") & ~rows.aggregated)
         fields = (*PLACE, "expected_shard_id", "kcl")
         for row, evidence in zip(astray.tolist(), rows.evidence(astray, fields), strict=True):
             yield Finding("stray", sub_sequence_number=int(rows.sub[row]), user_records=1, **evidence)
-
-    # -- Kinesis records as a whole -------------------------------------------------------------
 
     def _runs(self, rows: Rows) -> Iterator[Finding]:
         starts = rows.starts()

@@ -4,10 +4,8 @@
                                      Refused       why there is none, and what is known nevertheless
 
 A stream that is deleted and created again under its name begins a new life, with other shards under the same
-ids. What was known of the old life is no longer true.
-
-A listing is compared with what is known; only shards that have changed are looked at more closely. So a
-refresh of 10,000 shards takes a few milliseconds of the thread that also sends the records.
+ids. Only shards that have changed are looked at more closely, so a refresh of 10,000 shards takes a few
+milliseconds of the thread that also sends the records.
 Specification: spec/08-live-shard-map.md, MAP-11, MAP-16, MAP-18, MAP-20 and MAP-21.
 """
 

@@ -1,8 +1,7 @@
 """One refresh of a live shard map: DescribeStreamSummary if wanted, then every page of ListShards.
 
-Requests out, answers in, one at a time. A listing does not show one moment. It may list parents together with
-their children, be older than the listing before it, or show another stream, created under the name of a
-deleted one.
+Requests out, answers in, one at a time. A listing does not show one moment: it may list parents together with
+their children, or be older than the listing before it.
 Specification: spec/08-live-shard-map.md, MAP-6, MAP-8, MAP-14 and MAP-19.
 """
 

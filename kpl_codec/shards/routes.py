@@ -1,8 +1,7 @@
 """The table by which a live shard map predicts: for each hash key its open shard, or none.
 
 A row is a range of hash keys: its last key and its shard, None where no shard can be predicted. The upper
-bits of a hash key give the few rows to search. With 10,000 shards these are two or three, so that a search
-does not read memory all over the table.
+bits of a hash key give the few rows to search, with 10,000 shards two or three.
 Specification: spec/08-live-shard-map.md, MAP-21; spec/04-shards-and-placement.md, SHD-8.
 """
 

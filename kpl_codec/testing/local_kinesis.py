@@ -94,19 +94,15 @@ class LocalKinesis:
         (scratch / "ports").touch()
         command = [*node.command, "--require", str(scratch / "preload.js"), *self._arguments(package)]
         with open(scratch / "log", "wb") as log:
-            try:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    cwd=scratch,
-                    env={**os.environ, **self._settings(package, scratch)},
-                    start_new_session=True,  # Ctrl-C is ours to handle; the group is ours to end
-                )
-            except OSError as error:
-                self._scratch.cleanup()
-                raise LocalKinesisError(code="start-failed", detail=str(error)) from error
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=scratch,
+                env={**os.environ, **self._settings(package, scratch)},
+                start_new_session=True,  # Ctrl-C is ours to handle; the group is ours to end
+            )
         self._owner = os.getpid()
         atexit.register(self.stop)
         try:

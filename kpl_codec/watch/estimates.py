@@ -1,8 +1,7 @@
 """Estimates the total from a sample, with an interval.
 
 A look at one slot of ``1 / share`` that saw ``y`` lost user records stands for ``y / share``. Losses come in
-bursts, so the sample size is the number of looks, not of user records: a look is one draw, however much it
-saw.
+bursts, so a look is one draw, however much it saw.
 
     estimate   sum of y / share
     interval   of a weighted sum of Poisson counts: a gamma distribution with the mean and the variance of

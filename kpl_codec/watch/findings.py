@@ -1,7 +1,4 @@
-"""A finding of a watch: also since when, how sure, and what changed.
-
-It holds no record data, and partition keys only where names were asked for.
-"""
+"""A finding of a watch: also since when, how sure, and what changed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""Finds and counts what is wrong with the Kinesis records of one shard.
-
-Judges like the rest of the library: the report policy, against a shard map with its closed shards. A Kinesis
-record whose user records the KCL drops is one loss; its kind and cause come from where its hash keys lie.
-Specification: spec/10-watch.md, WCH-12, WCH-13.
-"""
+"""Finds and counts what is wrong with the Kinesis records of one shard, by the report policy and a shard map.
+Specification: spec/10-watch.md, WCH-12, WCH-13."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     kept = watch.keep(now)               # at the end of a run
     watch.resume(Kept.from_json(...))    # before the first `use` of the next one
 
-Not kept: which Kinesis records were seen, only up to which each shard was read (a duplicate is known within a
-run only); counts of partition keys (a hot key is found only if one run sees enough); counters.
+Not kept: which Kinesis records were seen, only up to which each shard was read; counts of partition keys;
+counters.
 Specification: spec/10-watch.md, WCH-29.
 """
 

@@ -54,8 +54,6 @@ class LastHour:
         #: Kinesis records by kind of writer, over the whole life.
         self.writers: Counter[str] = Counter()
 
-    # -- what comes in --------------------------------------------------------------------------
-
     @property
     def shard_map(self) -> ShardMap | None:
         """The map that records are judged against."""
@@ -153,8 +151,6 @@ class LastHour:
                 findings.append(self._over(key))
         return findings
 
-    # -- what is known --------------------------------------------------------------------------
-
     def findings(self) -> list[WatchFinding]:
         """All open findings, the worst first."""
 
@@ -176,8 +172,6 @@ class LastHour:
     def load(self, shard_id: str) -> Load:
         """What comes on a shard in a second."""
         return load_of(self.minutes(shard_id).values())
-
-    # -- inside ---------------------------------------------------------------------------------
 
     def _minute(self, shard_id: str | None, now: float) -> Minute:
         # WCH-20: "What is kept MUST NOT grow with the time that a watch runs: an hour of minutes a shard,

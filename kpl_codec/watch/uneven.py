@@ -1,9 +1,5 @@
 """Finds uneven load: partition keys and shards that get far more than their share.
-
-A partition key often is a customer's number, and what is found goes to logs, chats and monitoring systems.
-So a hot key is told by its hash key, which `kpl-codec keys hash KEY` prints too, unless names are asked for.
-Specification: spec/10-watch.md, WCH-19, WCH-23, WCH-36.
-"""
+Specification: spec/10-watch.md, WCH-19, WCH-23, WCH-36."""
 
 from __future__ import annotations
 

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...aws.calls import call_errors, failure_of, stream_argument
+from ...aws.calls import call_errors, failure_of
 from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
 from ...aws_errors import is_permanent
 from ...backoff import Backoff
 from ...shards.lineage import Lineage
 from ...shards.place import Place
+from ...shards.stream import stream_of
 from .offsets import DataLoss
 from .options import Options
 
@@ -78,7 +79,7 @@ class Access:
         with self._asking:  # once for all shards in doubt
             for failures in range(_ATTEMPTS if self._retention is None else 0):
                 try:
-                    answer = self._client.describe_stream_summary(**stream_argument(self.options.called))
+                    answer = self._client.describe_stream_summary(**stream_of(self.options.called).argument)
                 except call_errors() as error:
                     if is_permanent(failure_of(error).code):
                         break

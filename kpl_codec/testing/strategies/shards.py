@@ -99,17 +99,13 @@ def reshard_histories(draw: st.DrawFn, *, max_shards: int = 4, max_reshards: int
     return ReshardHistory(tuple(maps), tuple(times))
 
 
+@st.composite
 def shard_maps(
-    *, max_shards: int = 8, distribution: Distribution = "USER_PARTITION_KEY"
-) -> st.SearchStrategy[ShardMap]:
+    draw: st.DrawFn, *, max_shards: int = 8, distribution: Distribution = "USER_PARTITION_KEY"
+) -> ShardMap:
     """Shard maps as ListShards gives them today: tiles that are open, closed ancestors, some expired."""
-
-    @st.composite
-    def build(draw: st.DrawFn) -> ShardMap:
-        history = draw(reshard_histories(max_shards=max_shards, max_reshards=3))
-        closed = [shard_id for shard_id, shard in history.now.items() if not shard.open]
-        expired = draw(st.sets(st.sampled_from(closed))) if closed else set()
-        listed = [shard for shard_id, shard in history.now.items() if shard_id not in expired]
-        return ShardMap(listed, distribution)
-
-    return build()
+    history = draw(reshard_histories(max_shards=max_shards, max_reshards=3))
+    closed = [shard_id for shard_id, shard in history.now.items() if not shard.open]
+    expired = draw(st.sets(st.sampled_from(closed))) if closed else set()
+    listed = [shard for shard_id, shard in history.now.items() if shard_id not in expired]
+    return ShardMap(listed, distribution)
