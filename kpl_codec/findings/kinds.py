@@ -186,9 +186,9 @@ The habits in the bytes of some aggregates are those of the writer that is named
 input; the KPL and kpl_codec are not named.
 Do: Nothing. spec/12-implementations.md says what its user records come to with each consumer.
 
-schema-frame-damaged: error, GSR-3: A frame of the Schema Registry that cannot be opened
+schema-frame-damaged: warning, GSR-3: A frame of the Schema Registry that cannot be opened
 The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut short, or has
-bytes behind it. Or it is other data that begins so by chance.
+bytes behind it. Or it is other data that begins so by chance, as one in 65,536 user records of random bytes.
 Whom: Readers of this user record. If the zlib stream was cut short, AWS's deserializer never returns.
 Do: Find its writer by the schema version. With unframe and the report policy it comes as it is.
 
