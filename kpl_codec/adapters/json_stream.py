@@ -18,6 +18,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +36,7 @@ _BEFORE_START = "\n\x1e"
 _START = re.compile(f"(?<=[{_BEFORE_START}])[{{\\[]")
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # what the error handler surrogateescape makes of them
+_BEFORE_LONG_NUMBER = re.compile(".*?(?=[0-9]{4300})", re.DOTALL)
 _DEPTH = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
@@ -213,9 +215,10 @@ class _Reading:
                 if ended or end < len(self.text) - _NEAR_END:
                     return _Break("json", reason, end)
             except RecursionError:
-                return _Break("json", "nested too deeply", self.pos)
+                return _Break("json", "nested too deeply", self._too_deep())
             except ValueError:
-                return _Break("json", "a number of thousands of digits", self.pos)
+                end = _end_of(_BEFORE_LONG_NUMBER, self.text, self.pos)
+                return _Break("json", "a number of thousands of digits", end)
             if have >= self._max_size:
                 return _Break("too-large", f"more than {self._max_size} characters", len(self.text))
             self._fill(min(2 * have, self._max_size))
@@ -231,6 +234,15 @@ class _Reading:
             reason = "a member twice in one object"
             return Defect("duplicate-member", self.offset, self.line, reason, self.offset)
         return Document(value, self.offset, self.line)
+
+    def _too_deep(self) -> int:
+        """Where brackets are nested too deep for Python."""
+        depth, limit = 0, sys.getrecursionlimit() // 2
+        for token in _TOKEN.finditer(self.text, self.pos):
+            depth += _DEPTH.get(token.group(), 0)
+            if depth > limit:
+                return token.start()
+        return len(self.text)
 
     def _items(self) -> Iterator[Document | Defect]:
         """The items of the list at ``pos``; moves behind it, or to the first start behind where it breaks."""
