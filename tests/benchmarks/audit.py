@@ -2,6 +2,7 @@
 
 First 25, 50 and 100 million user records (ledger rows of 500 user records, handled as a Parquet table with a
 row each, of which every 997th is missing): seconds, CPU seconds, and the peak of memory of the whole command.
+Then 1,000 million as runs, the table that `kpl_codec.spark.handled_runs` makes: a row a Kinesis record.
 Then a producer with boto3, whose requests are answered at once instead of sent, with and without a ledger, in
 turns: CPU seconds, bytes of the ledger.
 """
@@ -45,8 +46,9 @@ def sequence_number(shard: int, index: int, ms: int, noise: int) -> str:
     return str(2 << 184 | created | index << 80 | noise << 72 | ms // 1000 << 36 | shard << 4 | 2)
 
 
-def make(folder: Path, kinesis_records: int) -> None:
-    """A ledger, and a table of what was handled."""
+def make(folder: Path, kinesis_records: int, *, runs: bool = False) -> None:
+    """A ledger, and a table of what was handled; with ``runs`` a row a Kinesis record, and every 997th lacks its
+    last user record."""
     rng, index, now = np.random.default_rng(1), [0] * SHARDS, 1_700_000_000_000
     names, rows = [], []
     writer = Ledger(folder / "produced", seconds=1e9).writer("orders")
@@ -62,6 +64,17 @@ def make(folder: Path, kinesis_records: int) -> None:
             rows = []
     writer.note(rows)
     writer.close()
+    if runs:
+        last = np.full(len(names), EACH - 1, np.int32)
+        last[996::997] -= 1
+        columns = {
+            "shardId": [SHARD_IDS[shard] for shard, _ in names],
+            "sequenceNumber": [number for _, number in names],
+            "subSequenceNumber": np.zeros(len(names), np.int32),
+            "lastSubSequenceNumber": last,
+        }
+        pq.write_table(pa.table(columns), folder / "handled.parquet")
+        return
     coded = pa.dictionary(pa.int32(), pa.string())
     schema = pa.schema([("shardId", coded), ("sequenceNumber", coded), ("subSequenceNumber", pa.int32())])
     with pq.ParquetWriter(folder / "handled.parquet", schema) as table:
@@ -70,14 +83,14 @@ def make(folder: Path, kinesis_records: int) -> None:
             codes = np.repeat(np.arange(len(part), dtype=np.int32), EACH)
             keep = np.ones(len(codes), bool)
             keep[996::997] = False
-            columns = [
+            arrays = [
                 pa.DictionaryArray.from_arrays(
                     np.array([shard for shard, _ in part], np.int32)[codes][keep], SHARD_IDS
                 ),
                 pa.DictionaryArray.from_arrays(codes[keep], [number for _, number in part]),
                 pa.array(np.tile(np.arange(EACH, dtype=np.int32), len(part))[keep]),
             ]
-            table.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+            table.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
 def command(folder: Path) -> dict[str, Any]:
@@ -154,14 +167,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    for kinesis_records in (5_000, 10_000) if quick else (50_000, 100_000, 200_000):
+    sizes = (5_000, 10_000, 20_000) if quick else (50_000, 100_000, 200_000, 2_000_000)
+    for kinesis_records in sizes:
+        runs = kinesis_records == sizes[-1]
+        form = " as runs" if runs else ""
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
-            make(folder, kinesis_records)
+            make(folder, kinesis_records, runs=runs)
             size = sum(file.stat().st_size for file in folder.rglob("*.kpl-ledger"))
             told = command(folder)
         print(
-            f"{kinesis_records * EACH:>11,} user records: {told['seconds']:.1f} s, {told['cpu']:.1f} s CPU, "
+            f"{kinesis_records * EACH:>11,} user records{form}: {told['seconds']:.1f} s, {told['cpu']:.1f} s CPU, "
             f"{told['MiB']:,} MiB, {told['missing']:,} missing; {size / kinesis_records:.1f} bytes a row"
         )
     answer_requests()
