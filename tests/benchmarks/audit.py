@@ -47,8 +47,8 @@ def sequence_number(shard: int, index: int, ms: int, noise: int) -> str:
 
 
 def make(folder: Path, kinesis_records: int, *, runs: bool = False) -> None:
-    """A ledger, and a table of what was handled; with ``runs`` a row a Kinesis record, and every 997th lacks its
-    last user record."""
+    """A ledger, and a table of what was handled; with ``runs`` a row a Kinesis record, and every 997th lacks
+    its last user record."""
     rng, index, now = np.random.default_rng(1), [0] * SHARDS, 1_700_000_000_000
     names, rows = [], []
     writer = Ledger(folder / "produced", seconds=1e9).writer("orders")
@@ -177,8 +177,9 @@ def main() -> None:
             size = sum(file.stat().st_size for file in folder.rglob("*.kpl-ledger"))
             told = command(folder)
         print(
-            f"{kinesis_records * EACH:>11,} user records{form}: {told['seconds']:.1f} s, {told['cpu']:.1f} s CPU, "
-            f"{told['MiB']:,} MiB, {told['missing']:,} missing; {size / kinesis_records:.1f} bytes a row"
+            f"{kinesis_records * EACH:>11,} user records{form}: {told['seconds']:.1f} s, "
+            f"{told['cpu']:.1f} s CPU, {told['MiB']:,} MiB, {told['missing']:,} missing; "
+            f"{size / kinesis_records:.1f} bytes a row"
         )
     answer_requests()
     cost(3 if quick else 9, 30_000 if quick else 300_000)
