@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -45,6 +45,15 @@ class _Segment:
         """Whether it has its end mark, and all that is before it."""
         have = (self.header is not None) + sum(index < self.last for index in self.blocks)
         return self.end is not None and have == self.last
+
+
+def _facts(payload: bytes, wanted: Collection[str]) -> dict[str, Any] | None:
+    """What a header or an end mark says; None if that is something else."""
+    try:
+        facts = json.loads(payload)
+    except ValueError:
+        return None
+    return facts if isinstance(facts, dict) and facts.keys() >= set(wanted) else None
 
 
 class Book:
@@ -88,9 +97,9 @@ class Book:
                 continue  # (The end mark tells what the segment lacks.)
             kind, index, payload = item
             if kind == b"H":
-                segment.header = json.loads(payload)
+                segment.header = _facts(payload, ("stream", "side", "before"))
             elif kind == b"E":
-                segment.end, segment.last = json.loads(payload), index
+                segment.end, segment.last = _facts(payload, ("last", "next", "lost", "ranges")), index
             else:
                 segment.blocks[index] = payload
 

@@ -24,7 +24,7 @@ from kpl_codec.aws import client
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.records import DeaggregatedRecord
-from kpl_codec.ledger import KINDS, Kind, LedgerError, Row, block, chunks, digest_of, rows_of
+from kpl_codec.ledger import KINDS, Kind, LedgerError, Row, block, chunk, chunks, digest_of, rows_of
 
 SHARD = "shardId-000000000000"
 ROWS = st.builds(
@@ -335,3 +335,13 @@ def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["userRecords"]["missing"] == 1
     process_user_records({"Records": lambda_event()["Records"][1:2]}, lambda record: None, ledger=ledger)
     assert main(sides) == 0
+
+
+@pytest.mark.requirement("AUD-5")
+@pytest.mark.parametrize("payload", [b"{}", b"[]", b"no JSON"])
+def test_a_header_and_an_end_mark_that_say_something_else_are_a_hole(payload: bytes) -> None:
+    book = Book()
+    book.add_file("w-000000.kpl-ledger", chunk(b"H", 0, payload) + chunk(b"E", 1, payload))
+    assert list(book.rows("produced")) == []
+    assert [hole.why for hole in book.holes("produced")] == ["segment 0 has no end mark"]
+    assert book.streams == set()
