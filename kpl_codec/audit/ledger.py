@@ -148,12 +148,17 @@ class Ledger:
         """Note that this process, a consumer of ``stream``, has handled user records.
 
         To be called before a checkpoint: so what has no note comes again. ``before``: they were handled in an
-        earlier delivery, and are not again. Raises OSError, or what S3 raises.
+        earlier delivery, and are not again. Raises OSError, or what S3 raises; ValueError for a user record
+        that has no name: it lacks its shard, or its sequence number.
         """
-        names = (
-            (record.shard_id or "", record.sequence_number or "", record.sub_sequence_number)
-            for record in records
-        )
+        names = []
+        for record in records:
+            if not (record.shard_id and record.sequence_number):
+                raise ValueError(
+                    "a user record without shard or sequence number has no name in a ledger: give "
+                    "from_get_records its shard_id; of a queue, give process_queue_records the ledger"
+                )
+            names.append((record.shard_id, record.sequence_number, record.sub_sequence_number))
         if rows := runs("before" if before else "handled", names, int(time.time() * 1000)):
             key = os.getpid(), stream  # (a forked child has its own)
             if key not in self._consumers:

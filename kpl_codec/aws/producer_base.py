@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -50,7 +51,7 @@ class ProducerOptions(TypedDict, total=False):
     clock: Callable[[], float]
 
 
-class ProducerBase:
+class ProducerBase(ABC):
     """Raises StreamNameError for a text that is neither a stream's name nor its ARN, and for a client of
     another region than the ARN's; TypeError for an unknown option."""
 
@@ -112,8 +113,8 @@ class ProducerBase:
         return True
 
     @property
-    def _in_hook(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _in_hook(self) -> bool: ...
 
     def _may_wait(self, method: str) -> None:
         if self._in_hook:

@@ -29,7 +29,6 @@ from ..aws.queues import (
     DEAD_LETTERS,
     MOST_RECORDS,
     RECORDS,
-    QueueUnavailable,
     call,
     check_client,
     refusals,
@@ -294,7 +293,7 @@ class QueueConsumer(ABC):
                     if received.raw["ReceiptHandle"] not in refused:
                         received.until = now + seconds
             await self.acknowledge(patience=0)
-        except QueueUnavailable as error:
+        except Exception as error:  # noqa: BLE001 - a call's, or whatever a ledger raises: `run` meets it, too
             log("%s", error)
 
     async def acknowledge(self, *, all_of_them: bool = False, **how: Any) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
-from kpl_codec import UserRecord, encode
+from kpl_codec import KinesisRecord, UserRecord, deaggregate, encode
 from kpl_codec.audit import Ledger
 from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.handled import read_produced
@@ -345,3 +345,12 @@ def test_a_header_and_an_end_mark_that_say_something_else_are_a_hole(payload: by
     assert list(book.rows("produced")) == []
     assert [hole.why for hole in book.holes("produced")] == ["segment 0 has no end mark"]
     assert book.streams == set()
+
+
+def test_what_has_no_name_is_not_noted(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for shard, number in ((None, "1"), (SHARD, None)):
+        records = list(deaggregate([KinesisRecord("k", b"data", number, shard)]))
+        with pytest.raises(ValueError, match="has no name"):
+            ledger.handled("orders", records)
+    assert not list(tmp_path.iterdir())

@@ -504,3 +504,23 @@ def test_what_came_from_a_queue_is_found_by_its_bytes(
         "audit-missing": 1,
         "audit-unclaimed": 1,
     }
+
+
+@pytest.mark.requirement("AUD-7", "QUE-5")
+def test_a_ledger_that_cannot_be_written_for_a_while_stops_no_beat(virtual: Virtual) -> None:
+    service, client, clock = virtual()
+    queue = service.create()
+    for number in range(2):
+        service.put("a", aggregate(number))
+    lines: list[str] = []
+
+    def line(text: str) -> None:
+        if 5 < clock.now() - begun < 50:
+            raise OSError("no space left")
+        lines.append(text)
+
+    begun = clock.now()
+    counts = consume(client, queue, lambda record: clock.sleep(25), clock, ledger=Ledger(line))
+    assert (counts.user_records, counts.acknowledged, counts.failed, counts.gone) == (6, 2, 0, 0)
+    assert all(delivery.deliveries == 1 for delivery in service.queues[queue].deliveries)
+    assert len(lines) >= 3
