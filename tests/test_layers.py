@@ -8,7 +8,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "kpl_codec"
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+PACKAGE = REPOSITORY / "kpl_codec"
 #: Every part, from the ground up. A part imports only parts of lower levels, and itself.
 LEVELS = (
     {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy", "_build"},
@@ -189,3 +192,14 @@ def test_no_modules_import_one_another() -> None:
         "c": {"b"},
     }
     assert in_cycles({path.relative_to(PACKAGE).as_posix(): modules_reached(path) for path in MODULES}) == {}
+
+
+@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="not a checkout: what is kept is not known")
+def test_the_top_of_the_repository_holds_nothing_else() -> None:
+    """What a tool left behind at the top was once committed with the rest."""
+    listing = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    kept = {name.split("/")[0] for name in listing.stdout.splitlines() if not name.startswith(".")}
+    assert kept == {
+        *("pyproject.toml", "requirements.lock", "kpl_codec", "tests", "fuzz", "spec"),
+        *("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
+    }
