@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kpl_codec.conformance.judging import run, vectors
-from kpl_codec.node_packages import find_node, install
+from kpl_codec.testing.local_kinesis import find_node, install
 
 ADAPTERS = Path(__file__).parents[2] / "spec" / "adapters"
 

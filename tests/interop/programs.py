@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from kpl_codec.conformance.judging import THIS_LIBRARY
-from kpl_codec.node_packages import find_node, install
+from kpl_codec.testing.local_kinesis import find_node, install
 
 #: In the order of the table in spec/09-conformance.md.
 NAMES = ("kpl_codec", "aws_kinesis_agg", "aiokpl", "aws-kinesis-agg")
