@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..audit.running import Audited
 
-_EPILOG = """\
+EPILOG = """\
 --produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON lines) with columns
 named shard, sequence_number and user_records.
 --handled: ledgers of consumers, or tables with columns named shard, sequence_number and sub_sequence_number:
@@ -33,8 +33,6 @@ Exit status: 0 everything was handled, 1 something was not or nobody can say (se
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     many: dict[str, Any] = {"action": "extend", "nargs": "+"}
     add(parser, "--produced PATH", "what was put: files, folders or URIs", required=True, **many)
     add(parser, "--handled PATH", "what was handled: files, folders or URIs", required=True, **many)

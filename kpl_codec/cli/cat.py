@@ -24,7 +24,7 @@ from .source import Captured, Unreadable, UsageError, client_of, glue_of, paths_
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
-_EPILOG = """\
+EPILOG = """\
 Captures are what validate reads: GetRecords answers, Lambda and Firehose events, JSON Lines, Parquet of the
 Spark connectors, raw frames; compressed or not.
 
@@ -41,8 +41,6 @@ Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_shared(parser, "paths", "--stream", "--until", "--only", use="read this stream instead")
     add_shared(parser, "--since", begin="beginning; with --follow: latest")
     add_shared(parser, "--limit", what="user records (default: all)")

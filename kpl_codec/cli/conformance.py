@@ -15,7 +15,7 @@ from .options import add, add_aws, add_shared
 from .progress import waiting
 from .source import UsageError, location_of
 
-_EPILOG = """\
+EPILOG = """\
 kpl-codec conformance                                 this library
 kpl-codec conformance -- ./my-codec --json-lines      any command that speaks spec/09-conformance.md
 kpl-codec conformance --failures --lines -- ./my-codec ... in lines, without JSON; with what it got wrong
@@ -27,8 +27,6 @@ Exit status: 0 all conform, 1 some do not, 2 failure.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     text = "a program that answers, with its arguments, after -- (default: this library)"
     add(parser, "command COMMAND", text, nargs="*")
     add(parser, "--lines", "COMMAND speaks lines of hex instead of JSON")

@@ -5,61 +5,12 @@
 
 from __future__ import annotations
 
-import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..errors import KplError
 from ..pictures.terminal import note
-
-
-class SparkFailed(KplError, RuntimeError):
-    """A Spark job failed. ``reason``: its first line; ``log``: the file with more."""
-
-    code = "spark-failed"
-    reason: str
-    log: str
-    text = "Spark failed: {reason} (more in {log})"
-    concerns = "Whoever runs the command. Nothing was written."
-    todo = "Read the log that the text names."
-
-
-@contextmanager
-def spark_errors(log: str | None) -> Iterator[None]:
-    """Failures of Spark become one line that says where to look. Other errors pass."""
-    # Ctrl-C ends Java too, and py4j logs that at length to the root logger.
-    logging.getLogger().addFilter(_not_py4j)
-    try:
-        yield
-    except Exception as error:
-        # By name: a job without Spark does not import these modules.
-        if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark"):
-            raise
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None
-        reason = (_cause(str(error)) or type(error).__name__)[:300]
-        if log is not None:
-            with open(log, "a") as out:
-                out.write(f"\n{error}\n")
-        raise SparkFailed(reason=reason, log=log or "the logs of Spark") from error
-
-
-def _cause(text: str) -> str:
-    """The line of an error of Spark that says most: our own error from a worker, else the error at the end of
-    a worker's traceback, else what Java says first."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ours = [line.partition(": ")[2] for line in lines if re.match(r"kpl_codec(\.\w+)+: ", line)]
-    of_python = re.findall(r"^Traceback .*\n(?:[ \t].*\n|\n)+(\S.*)", text, re.MULTILINE)
-    of_java = [line.removeprefix(": ") for line in lines if line.startswith((":", "Caused by:"))]
-    return next(iter(ours or of_python[:1] or of_java or lines), "")
-
-
-def _not_py4j(line: logging.LogRecord) -> bool:
-    return "py4j" not in line.pathname
-
 
 #: Seconds until the first sentence, and between two that follow.
 _SOON, _AGAIN = 1.5, 10.0

@@ -9,7 +9,7 @@ from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .source import UsageError, client_of, connection, location_of
 
-_EPILOG = """\
+EPILOG = """\
 1. Without --apply it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
 2. With --apply --stream NAME it puts what the plan says, and writes each delivery to DIR/repair/log.
 After a failure run it again: it puts what is left. If it was killed, validate again first, and repair
@@ -23,8 +23,6 @@ Exit status: 0 done, 1 some user records cannot be put, 2 failure.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_shared(parser, "results", "--stream", "--quiet", use="with --apply: where to put it")
     add(parser, "--apply", "put what the plan says")
     add(parser, "--other-stream", "even if the results are of another stream")
