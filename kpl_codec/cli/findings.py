@@ -86,9 +86,6 @@ def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _read(folder: str) -> Iterator[Finding]:
-    import pyarrow.dataset as ds
-
-    from ..captures import readable
     from ..report.scan import FINDINGS_SCHEMA, findings_of
 
     held = [location_of(folder) / name for name in ("findings", "findings-of-the-whole.parquet")]
@@ -96,11 +93,8 @@ def _read(folder: str) -> Iterator[Finding]:
     if not there:
         raise UsageError(reason=f"{folder} holds no results of kpl-codec validate (no findings/)")
     for location in there:
-        system, inner = location.opened()
-        with readable(location.path):
-            rows = ds.dataset(inner, schema=FINDINGS_SCHEMA, filesystem=system, format="parquet")
-            for batch in rows.to_batches():
-                yield from findings_of(batch)
+        for batch in location.rows(schema=FINDINGS_SCHEMA):
+            yield from findings_of(batch)
 
 
 def _show(findings: list[Finding], counts: Counter[str]) -> None:

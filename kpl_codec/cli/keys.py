@@ -148,9 +148,6 @@ def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.dataset as ds
-
-    from ..captures import readable
 
     def part_of(hash_keys: pa.Array) -> Any:
         """The part of the key space of each hash key: its first two bytes."""
@@ -160,22 +157,17 @@ def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
     folder = location_of(results) / "user-records"
     if folder.kind() is None:
         raise UsageError(reason=f"{results} holds no results of kpl-codec validate (no user-records/)")
-    system, inner = folder.opened()
-    with readable(folder.path):
-        rows = ds.dataset(inner, filesystem=system, format="parquet")
-        if not {"hashKey", "partitionKey"}.issubset(rows.schema.names):
-            raise UsageError(reason=f"{folder} has no columns partitionKey and hashKey")
-        known = ds.field("partitionKey").is_valid() & ds.field("hashKey").is_valid()
-        parts = np.zeros(_PARTS, np.int64)
-        for batch in rows.to_batches(columns=["hashKey"], filter=known):
-            parts += np.bincount(part_of(batch["hashKey"]), minlength=_PARTS)
-        fullest = np.zeros(_PARTS, bool)
-        fullest[np.argsort(parts, kind="stable")[-_LOOKED_AT:]] = True
-        counts: Counter[str] = Counter()
-        for batch in rows.to_batches(columns=["hashKey", "partitionKey"], filter=known):
-            hot = pa.array(fullest[part_of(batch["hashKey"])])
-            wanted = batch["partitionKey"].cast(pa.string()).filter(hot)
-            for pair in pc.value_counts(wanted).to_pylist():
-                counts[pair["values"]] += pair["counts"]
+    known = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
+    parts = np.zeros(_PARTS, np.int64)
+    for batch in folder.rows(["hashKey"], known):
+        parts += np.bincount(part_of(batch["hashKey"]), minlength=_PARTS)
+    fullest = np.zeros(_PARTS, bool)
+    fullest[np.argsort(parts, kind="stable")[-_LOOKED_AT:]] = True
+    counts: Counter[str] = Counter()
+    for batch in folder.rows(["hashKey", "partitionKey"], known):
+        hot = pa.array(fullest[part_of(batch["hashKey"])])
+        wanted = batch["partitionKey"].cast(pa.string()).filter(hot)
+        for pair in pc.value_counts(wanted).to_pylist():
+            counts[pair["values"]] += pair["counts"]
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top]
     return [(key, partition_key_hash(key), count) for key, count in ranked], int(parts.sum())

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from ..arrow.layout import values_of
-from ..captures import Location, readable
+from ..captures import Location
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.misplacement_causes import ACROSS_SHARDS
 from . import repaired
@@ -55,7 +55,7 @@ def streams_of(output: Location) -> set[str]:
     """The names of the streams that lost user records are of, as far as they are known."""
     names = {
         name
-        for batch in _batches(output / "user-records", ["streamName"], LOST)
+        for batch in (output / "user-records").rows(["streamName"], LOST)
         for name in pc.unique(batch["streamName"]).to_pylist()
     }
     return names - {None}
@@ -85,21 +85,12 @@ def write_plan(output: Location) -> dict[str, int]:
     return dict(counts)
 
 
-def _batches(folder: Location, columns: list[str], wanted: ds.Expression) -> Iterator[pa.RecordBatch]:
-    system, inner = folder.opened()
-    with readable(folder.path):
-        rows = ds.dataset(inner, filesystem=system, format="parquet")
-        for batch in rows.to_batches(columns=columns, filter=wanted):
-            if batch.num_rows:
-                yield batch
-
-
 def _causes(output: Location) -> dict[tuple[str | None, str | None], str]:
     """Why the user records of a Kinesis record lie outside their shard, by shard and sequence number."""
     columns = ["shardId", "sequenceNumber", "cause"]
     return {
         (shard_id, number): cause
-        for batch in _batches(output / "findings", columns, ds.field("cause").is_valid())
+        for batch in (output / "findings").rows(columns, ds.field("cause").is_valid())
         for shard_id, number, cause in zip(*(values_of(batch[name]) for name in columns), strict=True)
     }
 
@@ -117,13 +108,13 @@ def _already_delivered(output: Location, sent_again: set[tuple[str | None, str |
     if not sent_again:
         return set()
     lost: dict[_Contents, set[_Row]] = defaultdict(set)
-    for batch in _batches(output / "user-records", [*_KEYS, "data"], LOST):
+    for batch in (output / "user-records").rows([*_KEYS, "data"], LOST):
         for row, data in zip(_rows(batch), batch["data"], strict=True):
             if row[:2] in sent_again:
                 lost[_contents(row, data)].add(row)
     keys = pa.array({contents[0] for contents in lost}, pa.string())
     copies: dict[_Contents, set[_Row]] = defaultdict(set)
-    for batch in _batches(output / "user-records", [*_KEYS, "data", "tags"], ds.field("kcl") == "delivered"):
+    for batch in (output / "user-records").rows([*_KEYS, "data", "tags"], ds.field("kcl") == "delivered"):
         batch = batch.filter(pc.is_in(batch["partitionKey"].cast(pa.string()), value_set=keys))
         for row, data, tags in zip(_rows(batch), batch["data"], batch["tags"].to_pylist(), strict=True):
             # A copy from a repair replaces only the user record that its tag names, not an equal one.
@@ -149,7 +140,7 @@ def _decided(
     """The lost user records with their decisions, each once; ``counts`` are kept."""
     seen = repaired.Repaired()
     columns = [name for name in _BUCKETED.names if name not in ("decision", "cause", "bucket")]
-    for batch in _batches(output / "user-records", [*columns, "error"], LOST):
+    for batch in (output / "user-records").rows([*columns, "error"], LOST):
         rows = list(_rows(batch))
         values = {name: batch[name] for name in columns}
         values["decision"] = pa.array(

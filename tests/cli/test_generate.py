@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpl_codec.captures.location import Location
+from kpl_codec.captures.files import Location
 from kpl_codec.cli import generate
 from kpl_codec.cli.generate import Generation, Recipe
 from kpl_codec.cli.main import main
