@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..audit.running import audit
     from ..captures import Location
-    from ..validation.results import check_output
+    from ..validation.job import check_output
 
     if args.output is not None:
         check_output(Location(args.output))

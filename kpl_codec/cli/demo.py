@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from ..report.layout import summary
     from ..testing.local_kinesis import local_kinesis
     from ..validation import LocalEngine, read_shard_map, validate
-    from ..validation.results import check_output
+    from ..validation.job import check_output
     from .progress import progress
 
     folder = _folder(args.output)

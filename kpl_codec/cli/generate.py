@@ -78,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..validation import LocalEngine
-    from ..validation.results import check_output
+    from ..validation.job import check_output
     from .progress import progress
 
     recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))

@@ -25,7 +25,7 @@ from .source import UsageError, client_of, connection, load_shard_map, location_
 if TYPE_CHECKING:
     from ..captures import Piece
     from ..shards.shard_map import ShardMap
-    from ..validation.results import Validation
+    from ..validation.job import Validation
 
 #: `auto` takes Spark for inputs above this size, in bytes. tests/benchmarks/README.md says how it was found.
 LOCAL_BYTES = 4 * 1024**3
@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..captures import plan
     from ..validation import LocalEngine
-    from ..validation.results import LOG, check_output
+    from ..validation.job import LOG, check_output
     from .captured import with_standard_input
 
     # Errors are reported before Spark starts, which takes seconds.

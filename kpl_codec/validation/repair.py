@@ -32,9 +32,9 @@ from ..producer import DeliveryError, ProducerConfig
 from ..shards.lineage import Lineage
 from ..shards.stream import stream_of
 from . import repaired
+from .job import read_shard_map
 from .repair_files import LOG_EVERY, Log, planned
 from .repair_plan import streams_of, write_plan
-from .results import read_shard_map
 
 if TYPE_CHECKING:
     from ..aws.delivery_future import DeliveryFuture
