@@ -36,7 +36,7 @@ from ..shards.shard_map import ShardMap
 from ..shards.stream import stream_of
 from ..validation.check import check
 from ..validation.job import prepare_output
-from ..validation.repair_files import read_copies
+from ..validation.repaired import read_copies
 from .handled import read_handled, read_produced
 from .judge import Audit, judge
 from .names import NAMED, Name, Names, Run, runs_of

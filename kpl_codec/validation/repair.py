@@ -33,13 +33,14 @@ from ..shards.lineage import Lineage
 from ..shards.stream import stream_of
 from . import repaired
 from .job import read_shard_map
-from .repair_files import LOG_EVERY, Log, planned
-from .repair_plan import streams_of, write_plan
+from .repair_plan import planned, streams_of, write_plan
 
 if TYPE_CHECKING:
     from ..aws.delivery_future import DeliveryFuture
     from ..aws.producer import Producer
 
+#: Deliveries between two writes of the log; equally many more may be under way.
+LOG_EVERY = 1000
 #: A user record that is put again may wait long: nobody waits for it.
 CONFIG = ProducerConfig(record_ttl_ms=300_000)
 
@@ -142,7 +143,7 @@ def apply_repair(
         _turn(folder / "repair/log/lock"),
         Producer(stream, config=CONFIG, client=kinesis_client(**connection)) as producer,
     ):
-        counts = put_rows(rows(), Log(folder / "repair/log"), producer)
+        counts = put_rows(rows(), repaired.Log(folder / "repair/log"), producer)
     told = {"stream": stream, "user_records": dict(sorted(counts.items()))}
     record.write(json.dumps(told).encode())
     return dict(counts)
@@ -159,7 +160,7 @@ def _turn(lock: Location) -> Iterator[None]:
         yield
 
 
-def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Counter[str]:
+def put_rows(rows: Iterable[dict[str, Any]], log: repaired.Log, producer: Producer) -> Counter[str]:
     """Put the rows of a plan (see `planned`) that the log does not have; the number by outcome, as of
     `apply_repair`. Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
