@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from ..testing.local_kinesis import local_kinesis
     from ..validation import LocalEngine, read_shard_map, validate
     from ..validation.job import check_output
-    from .progress import progress
+    from .progress import waiting
 
     folder = _folder(args.output)
     check_output(folder)
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     engine = LocalEngine()
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = folder / "results"
-    with progress(engine.progress, "checking"):
+    with waiting("checking", engine.progress):
         result = validate([str(folder / "capture")], shard_map, str(results), engine=engine)
     told = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
     say("done")

@@ -79,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..validation import LocalEngine
     from ..validation.job import check_output
-    from .progress import progress
+    from .progress import waiting
 
     recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
     if recipe.mixed_every and recipe.shard_count < 2:
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     check_output(folder)
     generation = Generation(recipe, (folder / "capture").make_folder())
     engine = LocalEngine()
-    with progress(engine.progress, "generating"):
+    with waiting("generating", engine.progress):
         engine.run_all(generation, generation.tasks)
     (folder / "shards.json").write(recipe.shard_map().to_json().encode())
     counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"

@@ -1,7 +1,4 @@
-"""Says on standard error what a command does where it takes long: a sentence before two seconds are over.
-
-`waiting` says it once. `progress` says how much is done, every ten seconds.
-"""
+"""Says on standard error what a command does where it takes long: a sentence before two seconds are over."""
 
 from __future__ import annotations
 
@@ -17,44 +14,28 @@ _SOON, _AGAIN = 1.5, 10.0
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[Callable[[], None]]:
+def waiting(
+    what: str, tasks: Callable[[], tuple[int, int]] | None = None, *, quiet: bool = False
+) -> Iterator[Callable[[], None]]:
     """Says ``what`` if the block takes long, unless what it gives was called before: there is something to
-    show."""
+    show. Again and again with ``tasks``, which gives how many are done, and known."""
+    end = threading.Event()
+
+    def say() -> None:
+        started, pause = time.monotonic(), _SOON
+        while not end.wait(pause):
+            pause = _AGAIN
+            if tasks is None:
+                note(f"{what} ...")
+                return
+            done, total = tasks()
+            note(f"{what}: task {done} of {total}, {time.monotonic() - started:.0f} s")
+
     # SPK-97: "A command that has nothing to show for two seconds MUST say on standard error what it waits
     # for."
-    timer = threading.Timer(_SOON, note, [f"{what} ..."])
-    timer.daemon = True
-    timer.start()
+    if not quiet:
+        threading.Thread(target=say, daemon=True).start()
     try:
-        yield timer.cancel
-    finally:
-        timer.cancel()
-
-
-#: Tasks done, and tasks known.
-Tasks = Callable[[], tuple[int, int]]
-
-
-@contextmanager
-def progress(tasks: Tasks, what: str, *, quiet: bool = False) -> Iterator[None]:
-    """Shows ``what`` and how many of the ``tasks`` are done, until the block ends."""
-    if quiet:
-        yield
-        return
-    end = threading.Event()
-    thread = threading.Thread(target=_log, args=(tasks, what, end), daemon=True)
-    thread.start()
-    try:
-        yield
+        yield end.set
     finally:
         end.set()
-        thread.join(5)
-
-
-def _log(tasks: Tasks, what: str, end: threading.Event) -> None:
-    started = time.monotonic()
-    pause = _SOON
-    while not end.wait(pause):
-        pause = _AGAIN
-        done, total = tasks()
-        note(f"{what}: task {done} of {total}, {time.monotonic() - started:.0f} s")

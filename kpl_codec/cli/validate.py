@@ -19,7 +19,7 @@ from ..pictures.labels import camel_keys
 from ..pictures.terminal import line, note, show, show_json
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
-from .progress import progress, waiting
+from .progress import waiting
 from .source import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _told(args: argparse.Namespace, result: Validation) -> int:
 def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
     from ..validation import validate, validate_stream
 
-    with progress(engine.progress, "checking", quiet=args.quiet):
+    with waiting("checking", engine.progress, quiet=args.quiet):
         if args.stream is not None:
             return validate_stream(
                 connection(args),
