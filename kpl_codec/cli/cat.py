@@ -59,7 +59,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
     if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
         raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
     # QUE-1, as everywhere
@@ -221,7 +220,6 @@ def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
 
 
 def _codes(record: DeaggregatedRecord) -> list[str]:
-    """What is wrong with a user record."""
     found: list[str] = [defect.code for defect in record.defects]
     if not record.aggregated and disguise_of(record.data) is not None:
         found.append("encoded-frame")

@@ -70,7 +70,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(folder: str, files: Mapping[str, bytes]) -> None:
-    """Raises OSError, InputError."""
     place = location_of(folder).make_folder()
     for name, data in files.items():
         (place / name).write(data)

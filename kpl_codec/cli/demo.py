@@ -194,7 +194,6 @@ def _put_aggregated(
 
 
 def _put_plain(client: Any, records: Iterator[tuple[str, bytes]], notes: Writer) -> None:
-    """PutRecords, some at a time."""
     put = list(records)
     entries = [{"PartitionKey": key, "Data": data} for key, data in put]
     for start in range(0, len(entries), _ENTRIES):

@@ -55,7 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0. Raises KplError for bad input."""
     return int(args.action(args))
 
 

@@ -93,14 +93,12 @@ def since(text: str) -> Since:
 
 
 def role_arn(text: str) -> str:
-    """The ARN of a role."""
     if not re.fullmatch(r"arn:[^:]+:iam::\d{12}:role/\S+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no role such as arn:aws:iam::123456789012:role/NAME")
     return text
 
 
 def stream_name(text: str) -> str:
-    """A stream's name or ARN."""
     try:
         stream_of(text)
     except StreamNameError as error:

@@ -106,7 +106,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    """Raises UsageError for options that do not go together."""
     paths_or_stream(args)
     if args.paths and args.shards is None:
         raise UsageError(reason="PATH needs --shards")
