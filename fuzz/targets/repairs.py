@@ -13,8 +13,9 @@ from kpl_codec.captures import InputError, Location
 from kpl_codec.format.records import Tag
 from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore
 from kpl_codec.shards.live_shard_map import LiveShardMap
-from kpl_codec.validation.repair import put_rows
-from kpl_codec.validation.repair_files import LOG_EVERY, Log, planned, read_copies
+from kpl_codec.validation.repair import LOG_EVERY, put_rows
+from kpl_codec.validation.repair_plan import planned
+from kpl_codec.validation.repaired import Log, read_copies
 
 from .answers import proper
 from .captures import columns_of, parquet

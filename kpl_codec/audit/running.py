@@ -35,8 +35,8 @@ from ..report.scan import findings_batch
 from ..shards.shard_map import ShardMap
 from ..shards.stream import stream_of
 from ..validation.check import check
-from ..validation.repair_files import read_copies
-from ..validation.results import prepare_output
+from ..validation.job import prepare_output
+from ..validation.repaired import read_copies
 from .handled import read_handled, read_produced
 from .judge import Audit, judge
 from .names import NAMED, Name, Names, Run, runs_of

@@ -10,8 +10,7 @@ Specification: spec/07-spark.md, SPK-10 to SPK-16.
 from ..lazy import needing_extras
 
 with needing_extras("kpl_codec.captures"):
-    from .files import Piece, plan, readable
-    from .location import InputError, Location
+    from .files import InputError, Location, Piece, plan, readable
     from .reading import read_piece
     from .rows import CAPTURE_SCHEMA
 

@@ -1,4 +1,7 @@
-"""Lists the files under a path and cuts them into pieces that can be read in parallel. Opens none of them."""
+"""Files and folders: on this machine, in S3 as boto3 finds it (`aws.s3`), or at another URI, which goes to
+`pyarrow.fs` as it is. Whatever takes a path takes all three. `plan` cuts files into pieces that can be read
+in parallel, and opens none of them.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,42 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
-from .location import InputError, Location
+from ..errors import CaptureError
 
 #: Files above this size are cut into pieces of it.
 PIECE_BYTES = 64 * 1024 * 1024
+#: Schemes that name S3.
+_S3 = ("s3://", "s3a://", "s3n://")
+#: What files are called until they are complete: see `whole_file`.
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
+
+
+class InputError(CaptureError):
+    """There is nothing to read at ``path``. ``code``: no-such-path, no-files, bad-path, unreadable."""
+
+    code: str
+    field: str = "path"
+    requirement = "SPK-10"
+    path: str
+    reason: str = ""
+    _WHAT: ClassVar = {
+        "no-such-path": "no such file or folder",
+        "no-files": "there is no file in it",
+    }
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Check the path, and that this machine may read it."
+    codes = ("no-such-path", "no-files", "unreadable")
+
+    def describe(self) -> str:
+        return f"cannot read {self.path}: {self.reason or self._WHAT.get(self.code, self.code)}"
 
 
 @contextmanager
@@ -26,6 +57,165 @@ def readable(path: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(code="unreadable", path=path, reason=reason) from None
+
+
+@dataclass(frozen=True, init=False)
+class Location:
+    """A path of this machine, made absolute, or a URI, that ends in no slash. Nothing is opened before it is
+    asked for. Methods raise what `pyarrow.fs` raises, OSError mostly, where they do not say InputError."""
+
+    path: str
+
+    def __init__(self, path: str | os.PathLike[str] | Location) -> None:
+        text = path.path if isinstance(path, Location) else os.fspath(path)
+        if text.startswith("file:"):
+            text = unquote(urlsplit(text).path)
+        if text.startswith(_S3):
+            text = f"s3://{text.partition('://')[2]}"
+        object.__setattr__(self, "path", text.rstrip("/") if "://" in text else os.path.abspath(text))
+
+    def __truediv__(self, name: str) -> Location:
+        return Location(f"{self.path}/{name}")
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.path
+
+    def opened(self) -> tuple[fs.FileSystem, str]:
+        """The file system, and the path in it, for functions of pyarrow. Raises InputError (bad-path)."""
+        # pyarrow takes no others: Python's own names may have bytes that are not UTF-8.
+        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in self.path):
+            reason = "the name is not UTF-8, or has a zero byte"
+            raise InputError(code="bad-path", path=self.path, reason=reason)
+        if self.is_local:
+            return fs.LocalFileSystem(), self.path
+        # SPK-47: "A path in S3 MUST be as good as one of this machine, for every argument that is a path,
+        # with or without a slash at its end, with the credentials of `--profile` and `--role-arn`."
+        if self.path.startswith("s3://"):
+            from ..aws.s3 import S3Error, s3_file_system
+
+            inner = self.path.removeprefix("s3://")
+            try:
+                return s3_file_system(inner.partition("/")[0]), inner
+            except S3Error as error:
+                raise InputError(code="bad-path", path=self.path, reason=error.describe()) from None
+        uri = self.path
+        if uri.startswith(("gs://", "gcs://")) and "?" not in uri:
+            uri += "?retry_limit_seconds=10"  # pyarrow's own limit is minutes
+        try:
+            return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(code="bad-path", path=self.path, reason=self._why(error)) from None
+
+    def _why(self, error: Exception) -> str:
+        reason = str(error).partition("\n")[0][:300]
+        return reason if self.is_local else f"{reason}; check the network and the credentials"
+
+    def kind(self) -> Literal["file", "folder", "other"] | None:
+        """What is there; None where nothing is. "other": a pipe, for example."""
+        found = self.info().type
+        kinds: dict[Any, Any] = {fs.FileType.NotFound: None, fs.FileType.File: "file"}
+        return "folder" if found == fs.FileType.Directory else kinds.get(found, "other")
+
+    def info(self) -> fs.FileInfo:
+        """What pyarrow says of it. Raises InputError (unreadable)."""
+        system, inner = self.opened()
+        try:
+            return system.get_file_info(inner)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(code="unreadable", path=self.path, reason=self._why(error)) from None
+
+    def files(self) -> list[Location]:
+        """What is in the folder, by name, without unfinished files; nothing where it is not there."""
+        system, inner = self.opened()
+        listed = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+        names = sorted(file.base_name for file in listed)
+        return [self / name for name in names if not _UNFINISHED.fullmatch(name)]
+
+    def read(self) -> bytes:
+        """All of the file. Raises InputError (no-such-path, unreadable)."""
+        system, inner = self.opened()
+        try:
+            with system.open_input_stream(inner) as source:
+                return bytes(source.read())
+        except FileNotFoundError:
+            raise InputError(code="no-such-path", path=self.path) from None
+        except OSError as error:
+            raise InputError(code="unreadable", path=self.path, reason=error.strerror or str(error)) from None
+
+    def rows(
+        self, columns: list[str] | None = None, wanted: Any = None, schema: pa.Schema | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of the folder's Parquet files that are ``wanted``. Raises InputError (unreadable)."""
+        from pyarrow.dataset import dataset
+
+        system, inner = self.opened()
+        with readable(self.path):
+            rows = dataset(inner, schema, "parquet", system)
+            yield from (batch for batch in rows.to_batches(columns=columns, filter=wanted) if batch.num_rows)
+
+    def make_folder(self) -> Location:
+        system, inner = self.opened()
+        system.create_dir(inner, recursive=True)
+        return self
+
+    def delete(self) -> None:
+        kind = self.kind()
+        if kind is not None:
+            system, inner = self.opened()
+            (system.delete_dir if kind == "folder" else system.delete_file)(inner)
+
+    @contextmanager
+    def whole_file(self) -> Iterator[Any]:
+        """A file that gets its name when it is complete. Several attempts may write it in parallel."""
+        system, inner = self.opened()
+        folder, _, name = inner.rpartition("/")
+        hidden = f"{folder}/.{name}.{uuid4().hex}"
+        with system.open_output_stream(hidden) as out:
+            yield out
+        system.move(hidden, inner)
+
+    def write(self, data: bytes) -> None:
+        """Write the file so that readers see the old one or the new one, never a part of one."""
+        if self.is_local:
+            with self.whole_file() as out:
+                out.write(data)
+            return
+        system, inner = self.opened()
+        with system.open_output_stream(inner) as out:  # an object is there when it is complete
+            out.write(data)
+
+    def write_table(self, table: pa.Table) -> None:
+        with self.whole_file() as out:
+            pq.write_table(table, out)
+
+    def sweep(self) -> None:
+        """Delete the files in the folder, if it is there, that killed attempts left unfinished."""
+        system, inner = self.opened()
+        for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
+            if _UNFINISHED.fullmatch(file.base_name):
+                system.delete_file(file.path)
+
+    def move_to(self, target: Location) -> None:
+        """Move the folder, if it is there: at once, or file by file in an object store, which has no folders
+        to move."""
+        system, inner = self.opened()
+        _, goal = target.opened()
+        if not self.is_local:
+            for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
+                system.move(file.path, f"{goal}/{file.base_name}")
+        elif self.kind() is not None:
+            system.move(inner, goal)
+
+
+# -- what is read ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

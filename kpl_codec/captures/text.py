@@ -129,7 +129,7 @@ class _Values:
             arns = [_stream_of(r) for r in records] if stream is None and isinstance(records, list) else []
             for at, item in enumerate(adapters.captured(part, shard_id=shard_id)):
                 if not isinstance(item, CaptureError):
-                    self._has_captures()
+                    self._captures = True
                     name = stream or (arns[at] if at < len(arns) else _stream_of(envelope))
                     self._rows.record(item, name, position, line, self._index)
                 elif item.code == "unknown-shape" and not self._captures:
@@ -137,30 +137,23 @@ class _Values:
                     if len(self._unknown) < _HELD:
                         self._unknown.append((str(item), position, line, self._index))
                 else:
-                    self._has_captures()
+                    self._captures = True
                     self._rows.unreadable(item.code, str(item), position, line, self._index)
                 self._index += 1
 
     def finish(self) -> None:
-        if self._unknown_count < 2:
-            self._has_captures()
+        if self._unknown_count > 1 and not self._captures:
+            _, position, line, _ = self._unknown[0]
+            # SPK-44: "A file of JSON values that are no Kinesis records MUST be one finding: it is user data,
+            # as Firehose writes it to S3."
+            text = f"{self._unknown_count} JSON values, none of them a Kinesis record: user data, it seems"
+            self._rows.unreadable("user-data", text, position, line)
             return
-        _, position, line, _ = self._unknown[0]
-        # SPK-44: "A file of JSON values that are no Kinesis records MUST be one finding: it is user data, as
-        # Firehose writes it to S3."
-        text = f"{self._unknown_count} JSON values, none of them a Kinesis record: user data, it seems"
-        self._rows.unreadable("user-data", text, position, line)
-
-    def _has_captures(self) -> None:
-        """From now on values of unknown shape are reported one by one."""
-        self._captures = True
         for text, position, line, index in self._unknown:
             self._rows.unreadable("unknown-shape", text, position, line, index)
         more = self._unknown_count - len(self._unknown)
         if more:
-            _, position, line, _ = self._unknown[-1]
             self._rows.unreadable("unknown-shape", f"{more} more values of no known shape", position, line)
-        self._unknown, self._unknown_count = [], 0
 
 
 def _is_shard_listing(value: Any) -> bool:

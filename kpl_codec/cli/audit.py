@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from ..audit.running import Audited
 
-_EPILOG = """\
+#: Missing user records that are told at once.
+_EXAMPLES = 3
+EPILOG = """\
 --produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON lines) with columns
 named shard, sequence_number and user_records.
 --handled: ledgers of consumers, or tables with columns named shard, sequence_number and sub_sequence_number:
@@ -33,8 +35,6 @@ Exit status: 0 everything was handled, 1 something was not or nobody can say (se
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     many: dict[str, Any] = {"action": "extend", "nargs": "+"}
     add(parser, "--produced PATH", "what was put: files, folders or URIs", required=True, **many)
     add(parser, "--handled PATH", "what was handled: files, folders or URIs", required=True, **many)
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..audit.running import audit
     from ..captures import Location
-    from ..validation.results import check_output
+    from ..validation.job import check_output
 
     if args.output is not None:
         check_output(Location(args.output))
@@ -70,12 +70,10 @@ def run(args: argparse.Namespace) -> int:
         if audited.tally.bad:
             note(f"{audited.tally.bad:,} rows of --handled name no user record")
         if args.output is not None:
-            show(
-                line(""),
-                line(f"Every finding: kpl-codec findings {args.output}   (pictures: report.html there)"),
-            )
-        if args.output is not None and args.stream is not None and len(audited.audit.missing):
-            show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
+            pictures = "   (pictures: report.html there)"
+            show(line(""), line(f"Every finding: kpl-codec findings {args.output}{pictures}"))
+            if args.stream is not None and len(audited.audit.missing):
+                show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
     bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in audited.findings)
     # AUD-17: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
     # --fail-on; with 1 where it found something or cannot be sure, with 2 where it could not be done."
@@ -85,13 +83,12 @@ def run(args: argparse.Namespace) -> int:
 def told(audited: Audited) -> list[RenderableType]:
     """What became of what was put, by shard; and the findings by kind."""
     facts = audited.facts
-    rows = [
-        [shard["shardId"], *(f"{shard[name]:,}" for name in _COLUMNS.values())] for shard in facts["shards"]
-    ]
+    names = ("delivered", "handled", "repaired", "missing", "unknown", "tooEarly")
+    rows = [[shard["shardId"], *(f"{shard[name]:,}" for name in names)] for shard in facts["shards"]]
     shown: list[RenderableType] = [
         line((audited.headline, "bold")),
         line(""),
-        table(["shard", *_COLUMNS], rows, range(1, 7), indent=2),
+        table(["shard", *names[:5], "too early"], rows, range(1, 7), indent=2),
     ]
     kinds = [
         [f"{one['userRecords']:,}", kind_of(one["kind"]).severity, one["kind"], kind_of(one["kind"]).title]
@@ -105,11 +102,3 @@ def told(audited: Audited) -> list[RenderableType]:
     for one in examples:
         shown.append(line(f"  {one.shard_id} {one.sequence_number}/{one.sub_sequence_number}: {one.detail}"))
     return shown
-
-
-_COLUMNS = {
-    "delivered": "delivered", "handled": "handled", "repaired": "repaired", "missing": "missing",
-    "unknown": "unknown", "too early": "tooEarly",
-}  # fmt: skip
-#: Missing user records that are told at once.
-_EXAMPLES = 3

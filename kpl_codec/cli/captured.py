@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..captures import CAPTURE_SCHEMA, plan, read_piece
-from ..captures.rows import Rows
-from ..captures.shards import shard_of
+from ..captures.rows import Rows, shard_of
 from ..format.records import KinesisRecord
 from .progress import waiting
 from .source import Captured, Unreadable

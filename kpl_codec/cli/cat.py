@@ -24,7 +24,7 @@ from .source import Captured, Unreadable, UsageError, client_of, glue_of, paths_
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
-_EPILOG = """\
+EPILOG = """\
 Captures are what validate reads: GetRecords answers, Lambda and Firehose events, JSON Lines, Parquet of the
 Spark connectors, raw frames; compressed or not.
 
@@ -41,8 +41,6 @@ Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_shared(parser, "paths", "--stream", "--until", "--only", use="read this stream instead")
     add_shared(parser, "--since", begin="beginning; with --follow: latest")
     add_shared(parser, "--limit", what="user records (default: all)")
@@ -61,7 +59,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 or 1. Raises UsageError, InputError, StreamUnavailable, BrokenPipeError."""
     if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
         raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
     # QUE-1, as everywhere
@@ -223,7 +220,6 @@ def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
 
 
 def _codes(record: DeaggregatedRecord) -> list[str]:
-    """What is wrong with a user record."""
     found: list[str] = [defect.code for defect in record.defects]
     if not record.aggregated and disguise_of(record.data) is not None:
         found.append("encoded-frame")

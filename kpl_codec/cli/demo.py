@@ -1,13 +1,28 @@
-"""`kpl-codec demo`: validate on real input, with nothing to configure."""
+"""`kpl-codec demo`: a small real stream, and what is lost on it; with nothing to configure.
+
+Four writers put the same kind of user records, each with its own encoder and its name in the data, half of
+them after a split:
+
+    kpl_codec.aws.Producer   this library's producer: an aggregate holds one shard's user records
+    aws_kinesis_agg          awslabs' RecordAggregator, used as its README shows: one aggregator, no shards
+    aws_kinesis_agg/shard    the same, one aggregator per shard, by a shard map read when it started
+    plain                    PutRecords without aggregation
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import datetime, timezone
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..format.hash_keys import effective_hash_key
+from ..format.records import KinesisRecord
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN
 from .options import add, add_aws, at_least
@@ -16,7 +31,15 @@ from .source import location_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ..audit import Ledger, Writer
     from ..captures import Location
+
+_STREAM, _SHARDS = "demo-orders", 4
+_WRITERS = _PRODUCER, _NAIVE, _PER_SHARD, _PLAIN = (
+    "kpl_codec.aws.Producer", "aws_kinesis_agg", "aws_kinesis_agg/shard", "plain"
+)  # fmt: skip
+#: User records in an aggregate of aws_kinesis_agg, and Kinesis records in a call of PutRecords or an answer.
+_BATCH, _ENTRIES = 50, 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +55,8 @@ def run(args: argparse.Namespace) -> int:
     from ..report.layout import summary
     from ..testing.local_kinesis import local_kinesis
     from ..validation import LocalEngine, read_shard_map, validate
-    from ..validation.results import check_output
-    from . import demo_stream
-    from .progress import progress
+    from ..validation.job import check_output
+    from .progress import waiting
 
     folder = _folder(args.output)
     check_output(folder)
@@ -46,14 +68,14 @@ def run(args: argparse.Namespace) -> int:
     folder.make_folder()
     say("starting a local Kinesis server (kinesis-local; from npm the first time)")
     with local_kinesis() as server:
-        say(f"stream {demo_stream.STREAM} with {demo_stream.SHARDS} shards")
-        demo_stream.fill(server, args.user_records, Ledger((folder / "ledger").path), say)
-        captured = demo_stream.capture(server.client(), folder)
+        say(f"stream {_STREAM} with {_SHARDS} shards")
+        _fill(server, args.user_records, Ledger((folder / "ledger").path), say)
+        captured = _capture(server.client(), folder)
     say(f"captured {captured} Kinesis records to {folder / 'capture'}; checking")
     engine = LocalEngine()
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = folder / "results"
-    with progress(engine.progress, "checking"):
+    with waiting("checking", engine.progress):
         result = validate([str(folder / "capture")], shard_map, str(results), engine=engine)
     told = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
     say("done")
@@ -63,17 +85,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _audit(folder: Location, results: Location) -> list[RenderableType]:
     """What the ledgers of all four writers say, against what the KCL delivers, less one: a consumer's bug."""
-    from datetime import datetime, timezone
-
-    from pyarrow.dataset import dataset, field
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     from ..audit.running import audit
     from .audit import told
 
     names = ["shardId", "sequenceNumber", "subSequenceNumber"]
-    system, inner = (results / "user-records").opened()
-    users = dataset(inner, filesystem=system, format="parquet")
-    handled = users.to_table(columns=names, filter=field("kcl") == "delivered")
+    handled = pa.Table.from_batches((results / "user-records").rows(names, pc.field("kcl") == "delivered"))
     (folder / "handled.parquet").write_table(handled.slice(1))
     sides = [(folder / "ledger").path], [(folder / "handled.parquet").path]
     return [
@@ -113,34 +132,127 @@ def _folder(wanted: str | None) -> Location:
 
 def _by_writer(results: Location, put: int) -> list[RenderableType]:
     """What each writer has put, what of it is on the stream, and what a KCL consumer gets, each once."""
-    from pyarrow.dataset import dataset
-
-    from .demo_stream import NAIVE, PER_SHARD, WRITERS
-
-    system, inner = (results / "user-records").opened()
-    rows = dataset(inner, filesystem=system, format="parquet").to_table(columns=["data", "kcl"])
     there, got = set(), set()
-    for row in rows.to_pylist():
-        order = json.loads(row["data"])
-        there.add((order["writer"], order["n"]))
-        if row["kcl"] == "delivered":
-            got.add((order["writer"], order["n"]))
-    found = {name: [sum(one == name for one, _ in orders) for orders in (there, got)] for name in WRITERS}
+    for batch in (results / "user-records").rows(["data", "kcl"]):
+        for row in batch.to_pylist():
+            order = json.loads(row["data"])
+            there.add((order["writer"], order["n"]))
+            if row["kcl"] == "delivered":
+                got.add((order["writer"], order["n"]))
+    found = {name: [sum(one == name for one, _ in orders) for orders in (there, got)] for name in _WRITERS}
     counts = [
         [name, *(f"{count:,}" for count in (put, stored, gets, put - gets))]
         for name, (stored, gets) in found.items()
     ]
-    naive, per_shard = (put - found[name][1] for name in (NAIVE, PER_SHARD))
+    naive, per_shard = (put - found[name][1] for name in (_NAIVE, _PER_SHARD))
     return [
         line(""),
         line(("What a KCL consumer of this stream gets, by writer", "bold")),
         table(["writer", "put", "on the stream", "KCL delivers", "lost"], counts, (1, 2, 3, 4), indent=2),
         line(""),
         line(
-            f"{NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {put:,} user records at "
-            "the KCL: its aggregates hold user records of several shards, and the KCL drops such an "
+            f"{_NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {put:,} user records "
+            "at the KCL: its aggregates hold user records of several shards, and the KCL drops such an "
             f"aggregate whole, without a log line. One aggregator for each shard loses {per_shard:,}: it "
             "knew the shards from before the split, and after it put user records of both new shards into "
             "one aggregate."
         ),
     ]
+
+
+# -- the stream -----------------------------------------------------------------------------------
+
+
+def _orders(writer: str, start: int, stop: int) -> Iterator[tuple[str, bytes]]:
+    """User records ``start`` to ``stop`` of a writer: partition key and data."""
+    for number in range(start, stop):
+        order = {"writer": writer, "n": number, "item": f"item-{number % 17}", "quantity": number % 5 + 1}
+        yield f"customer-{number * 7919 % 500}", json.dumps(order).encode()
+
+
+def _put_aggregated(
+    client: Any, records: Iterator[tuple[str, bytes]], notes: Writer, home: Callable[[str], str]
+) -> None:
+    """One aggregator of aws_kinesis_agg for each ``home`` of partition keys."""
+    from aws_kinesis_agg.aggregator import RecordAggregator
+
+    def put(aggregator: Any) -> None:
+        key, hash_key, data = aggregator.clear_and_get().get_contents()
+        given = {"ExplicitHashKey": hash_key} if hash_key else {}
+        answer = client.put_record(StreamName=_STREAM, PartitionKey=key, Data=data, **given)
+        notes.put(answer["ShardId"], answer["SequenceNumber"], key, data)
+
+    aggregators: defaultdict[str, Any] = defaultdict(RecordAggregator)
+    for key, data in records:
+        aggregator = aggregators[home(key)]
+        aggregator.add_user_record(key, data)
+        if aggregator.get_num_user_records() == _BATCH:
+            put(aggregator)
+    for aggregator in aggregators.values():
+        if aggregator.get_num_user_records():
+            put(aggregator)
+
+
+def _put_plain(client: Any, records: Iterator[tuple[str, bytes]], notes: Writer) -> None:
+    put = list(records)
+    entries = [{"PartitionKey": key, "Data": data} for key, data in put]
+    for start in range(0, len(entries), _ENTRIES):
+        answer = client.put_records(StreamName=_STREAM, Records=entries[start : start + _ENTRIES])
+        if answer["FailedRecordCount"]:
+            raise RuntimeError(f"{answer['FailedRecordCount']} plain records were refused")
+        for stored, (key, data) in zip(answer["Records"], put[start:], strict=False):
+            notes.put(stored["ShardId"], stored["SequenceNumber"], key, data)
+
+
+def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], None]) -> None:
+    """Make the stream and put ``per_writer`` user records of each writer, half of them after a split; all are
+    noted in ``ledger``."""
+    from ..aws import Producer, fetch_shard_map
+    from ..producer import ProducerConfig
+
+    server.create_stream(_STREAM, _SHARDS)
+    client = server.client()
+    half = per_writer // 2
+    shard_map = fetch_shard_map(client, _STREAM)  # it gets outdated, as in any long-running process
+
+    def shard_of(key: str) -> str:
+        return shard_map.shard_for(effective_hash_key(key)).shard_id
+
+    config = ProducerConfig(record_max_buffered_time_ms=200)
+    notes = ledger.writer(_STREAM)  # of the writers that are not ours
+    settings = {"config": config, "client_settings": server.client_settings}
+    with closing(notes), Producer(_STREAM, ledger=ledger, **settings) as producer:
+        for start, stop in ((0, half), (half, per_writer)):
+            say(f"writing user records {start} to {stop - 1} of each writer")
+            futures = [producer.put(key, data) for key, data in _orders(_PRODUCER, start, stop)]
+            _put_aggregated(client, _orders(_NAIVE, start, stop), notes, lambda key: "")
+            _put_aggregated(client, _orders(_PER_SHARD, start, stop), notes, shard_of)
+            _put_plain(client, _orders(_PLAIN, start, stop), notes)
+            if start == 0:
+                shard = shard_map.open_shards[0]
+                middle = str(shard.hash_key_range.split(2)[1].starting_hash_key)
+                client.split_shard(StreamName=_STREAM, ShardToSplit=shard.shard_id, NewStartingHashKey=middle)
+                server.wait_active(_STREAM)
+                say(f"split {shard.shard_id} in two")
+            for future in futures:
+                future.result(60)
+
+
+def _capture(client: Any, folder: Location) -> int:
+    """Read the stream to its end into files: GetRecords answers by shard, and the shard listing. Gives the
+    number of Kinesis records."""
+    from ..adapters import to_get_records
+    from ..aws import fetch_shard_map, read_stream
+
+    files = (folder / "capture").make_folder()
+    (folder / "shards.json").write(fetch_shard_map(client, _STREAM, closed=True).to_json().encode())
+    by_shard: defaultdict[str, list[KinesisRecord]] = defaultdict(list)
+    for record in read_stream(client, _STREAM):
+        by_shard[record.shard_id or ""].append(record)
+    for shard_id, records in by_shard.items():
+        lines = []
+        for start in range(0, len(records), _ENTRIES):
+            answer = to_get_records(records[start : start + _ENTRIES], dump=True)
+            lines.append(json.dumps({"StreamName": _STREAM, "ShardId": shard_id, **answer}) + "\n")
+        (files / f"{shard_id}.jsonl").write("".join(lines).encode())
+    return sum(map(len, by_shard.values()))

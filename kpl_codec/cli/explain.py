@@ -49,7 +49,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0. Raises UsageError for an unknown code."""
     kinds, errors, found = list(KINDS.values()), list(error_classes()), requirements()
     if args.code is None:
         _list(kinds, errors, found, args.json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
@@ -51,14 +51,19 @@ def run(args: argparse.Namespace) -> int:
         and (args.shard_id is None or finding.shard_id in args.shard_id)
     )
     counts: Counter[str] = Counter()
+
+    def counted() -> Iterator[Finding]:
+        for finding in wanted:
+            counts[finding.kind] += 1
+            yield finding
+
     with waiting(f"reading {args.results}, nothing to show yet") as something:
         if args.json and args.limit is None:
-            for finding in wanted:
+            for finding in counted():
                 something()
-                counts[finding.kind] += 1
                 write(json_line(finding_facts(finding)))
         else:
-            worst = _worst(wanted, args.limit or _SHOWN, counts)
+            worst = nsmallest(args.limit or _SHOWN, counted(), key=order_of)
             if args.json:
                 write("".join(json_line(finding_facts(finding)) for finding in worst))
             else:
@@ -69,26 +74,7 @@ def run(args: argparse.Namespace) -> int:
     return FINDINGS if bad else CLEAN
 
 
-def _worst(findings: Iterable[Finding], limit: int, counts: Counter[str]) -> list[Finding]:
-    """The ``limit`` worst, worst first; ``counts`` gets how many there are of each kind."""
-
-    def counted() -> Iterator[Finding]:
-        for finding in findings:
-            counts[finding.kind] += 1
-            yield finding
-
-    return nsmallest(limit, counted(), key=order_of)
-
-
-def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
-    names = list(KINDS)
-    return sorted(counts.items(), key=lambda item: names.index(item[0]) if item[0] in names else len(names))
-
-
 def _read(folder: str) -> Iterator[Finding]:
-    import pyarrow.dataset as ds
-
-    from ..captures import readable
     from ..report.scan import FINDINGS_SCHEMA, findings_of
 
     held = [location_of(folder) / name for name in ("findings", "findings-of-the-whole.parquet")]
@@ -96,18 +82,16 @@ def _read(folder: str) -> Iterator[Finding]:
     if not there:
         raise UsageError(reason=f"{folder} holds no results of kpl-codec validate (no findings/)")
     for location in there:
-        system, inner = location.opened()
-        with readable(location.path):
-            rows = ds.dataset(inner, schema=FINDINGS_SCHEMA, filesystem=system, format="parquet")
-            for batch in rows.to_batches():
-                yield from findings_of(batch)
+        for batch in location.rows(schema=FINDINGS_SCHEMA):
+            yield from findings_of(batch)
 
 
 def _show(findings: list[Finding], counts: Counter[str]) -> None:
     from ..report.layout import place_of
 
     if counts:
-        rows = [[f"{count:,}", kind_of(kind).severity, kind] for kind, count in _ordered(counts)]
+        kinds = sorted(counts, key=[*KINDS, *counts].index)
+        rows = [[f"{counts[kind]:,}", kind_of(kind).severity, kind] for kind in kinds]
         show(table(["findings", "severity", "kind"], rows, (0,)), line(""))
     before = None
     for finding in findings:

@@ -1,56 +1,177 @@
-"""`kpl-codec generate`: captured data of any size for experiments."""
+"""`kpl-codec generate`: captured data of any size for experiments, always the same for the same recipe.
+
+The contents of a record depend only on the seed and its number. An aggregate holds user records of one shard,
+as the KPL's do; ``mixed_every`` and ``broken_every`` add known faults.
+"""
 
 from __future__ import annotations
 
 import argparse
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..format.codec import encode
+from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
+from ..format.records import UserRecord
+from ..format.size import field_size
+from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from ..pictures.terminal import line, show
+from ..shards.shard import Shard
+from ..shards.shard_map import ShardMap
 from .main import CLEAN
 from .options import add, add_aws, at_least
 from .source import UsageError, location_of
 
+if TYPE_CHECKING:
+    from ..captures import Location
+
+_BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+#: Bytes of data of a file, about.
+_FILE_BYTES = 32 * 1024 * 1024
+_KEYS_PER_SHARD = 64
+#: Bytes of a partition key in the table of keys, at most.
+_KEY_BYTES = 32
+
+
+class Recipe(NamedTuple):
+    """What to generate: exactly ``user_records``. ``data_size`` is in bytes. Of every so many Kinesis records
+    one has user records of two shards (``mixed_every``) or a wrong digest (``broken_every``)."""
+
+    user_records: int = 1_000_000
+    shard_count: int = 4
+    per_aggregate: int = 500
+    data_size: int = 100
+    seed: int = 0
+    mixed_every: int = 0
+    broken_every: int = 0
+
+    @property
+    def kinesis_records(self) -> int:
+        return -(-self.user_records // self.per_aggregate)
+
+    def shard_map(self) -> ShardMap:
+        ranges = ALL_HASH_KEYS.split(self.shard_count)
+        return ShardMap(
+            Shard(f"shardId-{number:012d}", held, starting_sequence_number=_sequence_number(0))
+            for number, held in enumerate(ranges)
+        )
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, "--output DIR", "a new or empty folder, also in S3", required=True)
-    for option, default, least, what in (
-        ("--user-records N", 1_000_000, 1, "user records in all"),
-        ("--shard-count N", 4, 1, "shards that they are on"),
-        ("--per-aggregate N", 500, 1, "user records in each aggregate"),
-        ("--data-size BYTES", 100, 0, "data of each user record"),
-        ("--seed N", 0, 0, "another number makes other user records"),
-        ("--mixed-every N", 0, 0, "every Nth aggregate has user records of several shards; 0: none"),
-        ("--broken-every N", 0, 0, "every Nth aggregate is broken; 0: none"),
+    for name, metavar, least, what in (
+        ("user_records", "N", 1, "user records in all"),
+        ("shard_count", "N", 1, "shards that they are on"),
+        ("per_aggregate", "N", 1, "user records in each aggregate"),
+        ("data_size", "BYTES", 0, "data of each user record"),
+        ("seed", "N", 0, "another number makes other user records"),
+        ("mixed_every", "N", 0, "every Nth aggregate has user records of several shards; 0: none"),
+        ("broken_every", "N", 0, "every Nth aggregate is broken; 0: none"),
     ):
+        option, default = f"--{name.replace('_', '-')} {metavar}", Recipe._field_defaults[name]
         add(parser, option, f"{what} (default: {default:,})", type=at_least(least), default=default)
     add_aws(parser, kinesis=False)
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..captures.generated import Generation, Recipe
     from ..validation import LocalEngine
-    from ..validation.results import check_output
-    from .progress import progress
+    from ..validation.job import check_output
+    from .progress import waiting
 
-    try:
-        recipe = Recipe(
-            args.user_records,
-            shards=args.shard_count,
-            per_aggregate=args.per_aggregate,
-            data_size=args.data_size,
-            seed=args.seed,
-            mixed_every=args.mixed_every,
-            broken_every=args.broken_every,
-        )
-    except ValueError as error:
-        raise UsageError(reason=str(error)) from None
+    recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
+    if recipe.mixed_every and recipe.shard_count < 2:
+        raise UsageError(reason="mixed aggregates need two shards")
+    # A user record is its data and the index of its key; the table of 65 keys and the frame come once.
+    room = LARGEST_MAX_RECORD_SIZE - FRAME_OVERHEAD - 65 * _KEY_BYTES
+    most = room // field_size(2 + field_size(recipe.data_size))
+    if min(recipe.per_aggregate, recipe.user_records) > most:
+        held = f"a Kinesis record holds at most {most:,} user records of {recipe.data_size:,} bytes"
+        raise UsageError(reason=f"{held}: --per-aggregate or --data-size is too large")
     folder = location_of(args.output)
     check_output(folder)
     generation = Generation(recipe, (folder / "capture").make_folder())
     engine = LocalEngine()
-    with progress(engine.progress, "generating"):
+    with waiting("generating", engine.progress):
         engine.run_all(generation, generation.tasks)
     (folder / "shards.json").write(recipe.shard_map().to_json().encode())
     counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"
     check = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"
     show(line(f"{counts}: {folder}/capture"), line(f"To check them: {check}"))
     return CLEAN
+
+
+def _sequence_number(number: int) -> str:
+    return str(10**55 + number)
+
+
+@lru_cache(maxsize=1)
+def _keys(recipe: Recipe) -> list[list[str]]:
+    """Partition keys of each shard, in the order of the shards."""
+    shard_map = recipe.shard_map()
+    keys: dict[str, list[str]] = {shard_id: [] for shard_id in shard_map}
+    missing, number = recipe.shard_count, 0
+    while missing:
+        key = f"customer-{number}"
+        held = keys[shard_map.shard_for(partition_key_hash(key)).shard_id]
+        if len(held) < _KEYS_PER_SHARD:
+            held.append(key)
+            missing -= len(held) == _KEYS_PER_SHARD
+        number += 1
+    return list(keys.values())
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A recipe and a folder that exists; each task writes one Parquet file."""
+
+    recipe: Recipe
+    folder: Location
+
+    @property
+    def _records_per_file(self) -> int:
+        return max(1, _FILE_BYTES // (self.recipe.per_aggregate * (self.recipe.data_size + 10)))
+
+    @property
+    def tasks(self) -> int:
+        return -(-self.recipe.kinesis_records // self._records_per_file)
+
+    def run(self, number: int) -> None:
+        """Writes a file, in columns that the Kinesis connectors give."""
+        import pyarrow as pa
+
+        recipe, start = self.recipe, number * self._records_per_file
+        records = range(start, min(start + self._records_per_file, recipe.kinesis_records))
+        keys, data = zip(*(_kinesis_record(recipe, record) for record in records), strict=True)
+        table = {
+            "streamName": pa.repeat("generated", len(records)),
+            "shardId": [f"shardId-{record % recipe.shard_count:012d}" for record in records],
+            "sequenceNumber": [_sequence_number(record) for record in records],
+            "partitionKey": keys,
+            "data": data,
+            "approximateArrivalTimestamp": [
+                _BEGIN + timedelta(milliseconds=10 * record) for record in records
+            ],
+        }
+        (self.folder / f"part-{number:05d}.parquet").write_table(pa.table(table))
+
+
+def _kinesis_record(recipe: Recipe, number: int) -> tuple[str, bytes]:
+    """The outer partition key and the data of the Kinesis record with that number."""
+    keys = _keys(recipe)
+    chance = random.Random(f"{recipe.seed}/{number}")
+    count = min(recipe.per_aggregate, recipe.user_records - number * recipe.per_aggregate)
+    own = keys[number % recipe.shard_count]
+    noise = chance.randbytes(recipe.data_size + 256)
+    records = []
+    for index in range(count):
+        at = (number + index) & 0xFF
+        records.append(UserRecord(own[chance.randrange(_KEYS_PER_SHARD)], noise[at : at + recipe.data_size]))
+    if recipe.mixed_every and number % recipe.mixed_every == recipe.mixed_every - 1:
+        records[-1] = records[-1]._replace(partition_key=keys[(number + 1) % recipe.shard_count][0])
+    data = encode(records)
+    if recipe.broken_every and number % recipe.broken_every == recipe.broken_every - 1:
+        data = data[:-1] + bytes([data[-1] ^ 1])
+    return records[0].partition_key, data

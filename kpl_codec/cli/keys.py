@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
-from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
+from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, partition_key_hash
 from ..pictures.diagrams import skew_bars
 from ..pictures.labels import percent, plural, share, short_id
 from ..pictures.terminal import line, show, show_json, table, width, write
@@ -14,10 +16,13 @@ from ..shards.allocation import balanced_keys
 from ..shards.skew import Skew, skew_of
 from .options import add, add_action, add_aws, add_shards, add_shared
 from .progress import waiting
-from .source import hash_keys_from, hashed_keys, load_shard_map
+from .source import UsageError, hash_keys_from, hashed_keys, load_shard_map, location_of
 
 #: Hot keys that are shown where nobody says how many.
 _SHOWN = 10
+#: Into how many parts the hash key space is cut, and in how many of them, the fullest, each key is counted.
+#: Other keys are not held in memory.
+_PARTS, _LOOKED_AT = 1 << 16, 1 << 12
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0. Raises KplError for bad input."""
     return int(args.action(args))
 
 
@@ -120,10 +124,8 @@ def _ends(keys: HashKeyRange) -> tuple[int, int]:
 
 
 def _hot(args: argparse.Namespace) -> int:
-    from .hot_keys import hot_keys
-
     with waiting(f"counting the keys of {args.results}"):
-        found, total = hot_keys(args.results, args.limit or _SHOWN)
+        found, total = _hot_keys(args.results, args.limit or _SHOWN)
     if args.json:
         rows = [
             {"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in found
@@ -134,3 +136,37 @@ def _hot(args: argparse.Namespace) -> int:
         show(table(["key", "user records", "share", "hash key"], shown, (1, 2, 3)))
         show(line(f"of {plural(total, 'user record')} with a partition key"))
     return 0
+
+
+def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
+    """The ``top`` partition keys: key, hash key, user records; and the user records of all keys.
+
+    Counts are exact. A key left out has no more user records than the fullest part that was not counted by
+    key, so no hot key is left out. Raises UsageError for a folder without user records, InputError.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def part_of(hash_keys: pa.Array) -> Any:
+        """The part of the key space of each hash key: its first two bytes."""
+        data = b"".join(hash_keys.cast(pa.binary(16)).to_pylist())
+        return np.frombuffer(data, ">u2")[::8].astype(np.int64)
+
+    folder = location_of(results) / "user-records"
+    if folder.kind() is None:
+        raise UsageError(reason=f"{results} holds no results of kpl-codec validate (no user-records/)")
+    known = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
+    parts = np.zeros(_PARTS, np.int64)
+    for batch in folder.rows(["hashKey"], known):
+        parts += np.bincount(part_of(batch["hashKey"]), minlength=_PARTS)
+    fullest = np.zeros(_PARTS, bool)
+    fullest[np.argsort(parts, kind="stable")[-_LOOKED_AT:]] = True
+    counts: Counter[str] = Counter()
+    for batch in folder.rows(["hashKey", "partitionKey"], known):
+        hot = pa.array(fullest[part_of(batch["hashKey"])])
+        wanted = batch["partitionKey"].cast(pa.string()).filter(hot)
+        for pair in pc.value_counts(wanted).to_pylist():
+            counts[pair["values"]] += pair["counts"]
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top]
+    return [(key, partition_key_hash(key), count) for key, count in ranked], int(parts.sum())

@@ -1,7 +1,8 @@
 """`kpl-codec COMMAND ...`: finds the command's module and runs it.
 
-A command module has ``configure(parser) -> None`` and ``run(args) -> int``. Exit status: 0 clean, 1 findings,
-2 failure (bad input, bad usage, something missing on the machine), 130 interrupted.
+A command module has ``configure(parser) -> None``, ``run(args) -> int``, and an EPILOG if its help ends with
+more. Exit status: 0 clean, 1 findings, 2 failure (bad input, bad usage, something missing on the machine),
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -89,9 +90,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
     for name, what in COMMANDS.items():
-        command = commands.add_parser(name, help=what, description=what)
+        command = commands.add_parser(
+            name, help=what, description=what, formatter_class=parser.formatter_class
+        )
         if name == wanted:
             module = import_module(f"{__package__}.{name}")
+            command.epilog = getattr(module, "EPILOG", None)
             module.configure(command)
             command.set_defaults(run=module.run)
     return parser

@@ -57,6 +57,14 @@ def duration(text: str) -> float:
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
+def size(text: str) -> int:
+    """Bytes, as 800m or 2g."""
+    found = re.fullmatch(r"([1-9][0-9]*)([kmgt])b?", text.lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 800m or 2g")
+    return int(found[1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
+
+
 def moment(text: str) -> datetime:
     """So long ago, or a time."""
     if re.fullmatch(r"\d+(\.\d+)?[smhd]", text):
@@ -85,14 +93,12 @@ def since(text: str) -> Since:
 
 
 def role_arn(text: str) -> str:
-    """The ARN of a role."""
     if not re.fullmatch(r"arn:[^:]+:iam::\d{12}:role/\S+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no role such as arn:aws:iam::123456789012:role/NAME")
     return text
 
 
 def stream_name(text: str) -> str:
-    """A stream's name or ARN."""
     try:
         stream_of(text)
     except StreamNameError as error:
@@ -103,7 +109,12 @@ def stream_name(text: str) -> str:
 # -- options --------------------------------------------------------------------------------------
 
 #: The type of an option by its metavar; others are text.
-_TYPES: Mapping[str, Callable[[str], Any]] = {"N": at_least(1), "DURATION": duration, "WHEN": moment}
+_TYPES: Mapping[str, Callable[[str], Any]] = {
+    "N": at_least(1),
+    "DURATION": duration,
+    "SIZE": size,
+    "WHEN": moment,
+}
 #: What several commands have, as it is typed, and its help; with {words} that the command says.
 _SHARED = {
     "paths PATH": "captures: files or folders, also in S3; - for standard input",

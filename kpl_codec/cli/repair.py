@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections import deque
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .source import UsageError, client_of, connection, location_of
 
-_EPILOG = """\
+EPILOG = """\
 1. Without --apply it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
 2. With --apply --stream NAME it puts what the plan says, and writes each delivery to DIR/repair/log.
 After a failure run it again: it puts what is left. If it was killed, validate again first, and repair
@@ -23,8 +24,6 @@ Exit status: 0 done, 1 some user records cannot be put, 2 failure.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_shared(parser, "results", "--stream", "--quiet", use="with --apply: where to put it")
     add(parser, "--apply", "put what the plan says")
     add(parser, "--other-stream", "even if the results are of another stream")
@@ -34,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..aws.shard_map import fetch_lineage
     from ..validation.repair import apply_repair, check_results, check_stream, plan_repair
-    from .progress import progress, waiting
+    from .progress import waiting
 
     if args.apply != (args.stream is not None):
         raise UsageError(reason="--apply and --stream go together")
@@ -44,13 +43,11 @@ def run(args: argparse.Namespace) -> int:
         lineage = fetch_lineage(client_of(args), args.stream)
         if not args.other_stream:
             check_stream(folder, args.stream, lineage)
-        tasks = [0, 0]
-
-        def told(done: int, files: int) -> None:
-            tasks[:] = done, files
-
-        with progress(lambda: (tasks[0], tasks[1]), "repairing", quiet=args.quiet):
-            counts = apply_repair(folder, connection(args), args.stream, on_file=told)
+        now = deque([(0, 0)], 1)
+        with waiting("repairing", lambda: now[0], quiet=args.quiet):
+            counts = apply_repair(
+                folder, connection(args), args.stream, on_file=lambda *files: now.append(files)
+            )
     else:
         with waiting(f"planning the repair of {args.results}"):
             counts = plan_repair(folder)

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import KplError
 from ..findings import at_least_as_bad
 from ..pictures.labels import camel_keys
 from ..pictures.terminal import line, note, show, show_json
-from .engine import add_engine, choose_engine, log_in, spark_engine
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
-from .progress import progress, spark_errors, waiting
+from .progress import waiting
 from .source import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
 
 if TYPE_CHECKING:
+    from ..captures import Piece
     from ..shards.shard_map import ShardMap
-    from ..validation.results import Validation
+    from ..validation.job import Validation
 
-_EPILOG = """\
+#: `auto` takes Spark for inputs above this size, in bytes. tests/benchmarks/README.md says how it was found.
+LOCAL_BYTES = 4 * 1024**3
+EPILOG = """\
 PATH, which needs --shards: JSON (GetRecords answers, Lambda and Firehose events; also compressed), Parquet
 with a binary column data, and raw frames. A record's shard is the one that it names, else that its file or
 folder is called after (shardId-000000000000), else that of its sequence number. Names that begin with . or
@@ -35,8 +44,6 @@ Exit status: 0 nothing found, 1 findings (see --fail-on) or nothing was read, 2 
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_shared(parser, "paths", "--shards")
     text = "how the stream of --shards distributes records (default: %(default)s)"
     distributions = ["USER_PARTITION_KEY", "AUTO"]
@@ -53,12 +60,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "with --follow: from one batch to the next (default: 30s)"
     add(stream, "--interval DURATION", text, default=30.0)
     add_aws(parser)
-    add_engine(parser)
+    engine = parser.add_argument_group("this machine, or Spark")
+    text = (
+        "local: processes of this machine, without Java; auto (default): local, but Spark for --follow, for "
+        f"captures of more than {LOCAL_BYTES >> 30} GiB, and under spark-submit"
+    )
+    add(engine, "--engine", text, choices=["auto", "local", "spark"], default="auto")
+    add(engine, "--cores N", "tasks that run at once (default: all cores)")
+    text = "memory of all tasks (default: three quarters of the machine's; of a local Spark 2g)"
+    add(engine, "--memory SIZE", text)
 
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import plan
-    from ..validation.results import check_output
+    from ..validation import LocalEngine
+    from ..validation.job import LOG, check_output
     from .captured import with_standard_input
 
     # Errors are reported before Spark starts, which takes seconds.
@@ -74,18 +90,22 @@ def run(args: argparse.Namespace) -> int:
             check_output(output)
         if output.is_local:
             Path(output.path).mkdir(parents=True, exist_ok=True)
-        with spark_errors(log_in(output)):
+        log = (output / LOG).path if output.is_local else None
+        with spark_errors(log):
             if args.follow:
-                return _follow(spark_engine(args, "kpl-codec validate").spark, args, shard_map)
+                return _follow(_spark_engine(args, log).spark, args, shard_map)
             try:
-                return _told(args, _check(choose_engine(args, "kpl-codec validate", pieces), args, shard_map))
+                if is_local_job(args, pieces):
+                    engine: Any = LocalEngine(cores=args.cores, memory_bytes=args.memory)
+                else:
+                    engine = _spark_engine(args, log)
+                return _told(args, _check(engine, args, shard_map))
             except KeyboardInterrupt:
                 note(f"interrupted: there are no results in {args.output}")
                 raise
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    """Raises UsageError for options that do not go together."""
     paths_or_stream(args)
     if args.paths and args.shards is None:
         raise UsageError(reason="PATH needs --shards")
@@ -97,6 +117,32 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise UsageError(reason="--follow needs Spark")
     if args.follow and not args.user_records:
         raise UsageError(reason="--no-user-records does not go with --follow")
+
+
+def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece]) -> bool:
+    """Whether the local engine runs the tasks."""
+    if args.engine != "auto":
+        return bool(args.engine == "local")
+    # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine, for a stream, and where
+    # pyspark is missing, and Spark for more, and under spark-submit."
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return False
+    total = sum(piece.weight for piece in pieces)
+    return total <= LOCAL_BYTES or find_spec("pyspark") is None
+
+
+def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
+    """Runs tasks on a running Spark, or starts a local one."""
+    from ..spark.session import local_session
+    from ..spark.validation.engine import SparkEngine
+
+    if not args.quiet:
+        note("starting Spark ...")
+    memory = "2g" if args.memory is None else f"{args.memory >> 10}k"
+    cores = args.cores or "*"
+    return SparkEngine(
+        local_session("kpl-codec validate", cores=cores, memory=memory, quick_start=True, log_file=log)
+    )
 
 
 def _told(args: argparse.Namespace, result: Validation) -> int:
@@ -122,7 +168,7 @@ def _told(args: argparse.Namespace, result: Validation) -> int:
 def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
     from ..validation import validate, validate_stream
 
-    with progress(engine.progress, "checking", quiet=args.quiet):
+    with waiting("checking", engine.progress, quiet=args.quiet):
         if args.stream is not None:
             return validate_stream(
                 connection(args),
@@ -179,3 +225,48 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
         note("nothing was read yet")
         return FINDINGS
     return _told(args, validation)
+
+
+class SparkFailed(KplError, RuntimeError):
+    """A Spark job failed. ``reason``: its first line; ``log``: the file with more."""
+
+    code = "spark-failed"
+    reason: str
+    log: str
+    text = "Spark failed: {reason} (more in {log})"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Read the log that the text names."
+
+
+@contextmanager
+def spark_errors(log: str | None) -> Iterator[None]:
+    """Failures of Spark become one line that says where to look. Other errors pass."""
+    # Ctrl-C ends Java too, and py4j logs that at length to the root logger.
+    logging.getLogger().addFilter(_not_py4j)
+    try:
+        yield
+    except Exception as error:
+        # By name: a job without Spark does not import these modules.
+        if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark"):
+            raise
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        reason = (_cause(str(error)) or type(error).__name__)[:300]
+        if log is not None:
+            with open(log, "a") as out:
+                out.write(f"\n{error}\n")
+        raise SparkFailed(reason=reason, log=log or "the logs of Spark") from error
+
+
+def _cause(text: str) -> str:
+    """The line of an error of Spark that says most: our own error from a worker, else the error at the end of
+    a worker's traceback, else what Java says first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [line.partition(": ")[2] for line in lines if re.match(r"kpl_codec(\.\w+)+: ", line)]
+    of_python = re.findall(r"^Traceback .*\n(?:[ \t].*\n|\n)+(\S.*)", text, re.MULTILINE)
+    of_java = [line.removeprefix(": ") for line in lines if line.startswith((":", "Caused by:"))]
+    return next(iter(ours or of_python[:1] or of_java or lines), "")
+
+
+def _not_py4j(line: logging.LogRecord) -> bool:
+    return "py4j" not in line.pathname

@@ -1,7 +1,7 @@
 """The vectors as an archive that is of use without Python: `kpl-codec conformance --export DIR`.
 
 Beside the files of spec/vectors: `kcl.json`, what the KCL delivers of every decoding vector on given ranges;
-`decode.txt`, the decoding vectors as lines (lines.py); `manifest.json`, the version and every file's digest.
+`decode.txt`, the decoding vectors as lines; `manifest.json`, the version and every file's digest.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 
 from ..deaggregation import kcl
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
-from .lines import END, record_lines
-from .running import load, vector_files
-from .serving import user_record
+from .judging import FOLDER, vectors
+from .program import END, record_lines, user_record
 
 #: All hash keys, and those of each of four even shards.
 RANGES = (ALL_HASH_KEYS, *ALL_HASH_KEYS.split(4))
@@ -24,16 +23,16 @@ RANGES = (ALL_HASH_KEYS, *ALL_HASH_KEYS.split(4))
 
 def version() -> str:
     """The version of the vectors: the first heading of their changelog."""
-    text = (vector_files()[0].parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    text = (FOLDER / "CHANGELOG.md").read_text(encoding="utf-8")
     return str(re.findall(r"^## (\S+)", text, re.MULTILINE)[0])
 
 
 def archive() -> dict[str, bytes]:
     """The files of the archive by name. The same version gives the same bytes."""
-    vectors = [vector for vector in load(vector_files()) if vector["kind"] == "decode"]
-    files = {path.name: path.read_bytes() for path in vector_files()[0].parent.iterdir() if path.is_file()}
-    files["kcl.json"] = _json({"version": version(), "vectors": [_kcl_of(vector) for vector in vectors]})
-    files["decode.txt"] = "".join(f"{line}\n" for vector in vectors for line in _lines(vector)).encode()
+    decoding = [vector for vector in vectors() if vector["kind"] == "decode"]
+    files = {path.name: path.read_bytes() for path in FOLDER.iterdir() if path.is_file()}
+    files["kcl.json"] = _json({"version": version(), "vectors": [_kcl_of(vector) for vector in decoding]})
+    files["decode.txt"] = "".join(f"{line}\n" for vector in decoding for line in _lines(vector)).encode()
     listed = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
     files["manifest.json"] = _json({"version": version(), "sha256": listed})
     return files

@@ -1,4 +1,6 @@
-"""Starts a program and asks it one question at a time; to crash, hang or answer nonsense is an answer."""
+"""Both ends of the protocol of spec/09-conformance.md: `Program` starts a program and asks it one question at
+a time, in JSON or in lines (to crash, hang or answer nonsense is an answer); `serve` is the loop of one.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,20 @@ import json
 import os
 import queue
 import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Literal
 
 from ..errors import KplError
-from .lines import END, answer_of, question_lines
-from .serving import FIELDS, PROTOCOL
+
+PROTOCOL = 1
+#: The parts of a user record that a program may give.
+FIELDS = ("partition_key", "explicit_hash_key", "data")
+#: The last line of every answer.
+END = "end"
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class ProgramError(KplError, RuntimeError):
@@ -132,3 +140,95 @@ class Program:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+# -- lines ----------------------------------------------------------------------------------------
+
+
+def question_lines(asked: Mapping[str, Any]) -> str | None:
+    """The question of `judging.question` as lines (section 9.2); None for one that they cannot ask."""
+    if asked["op"] == "hello":
+        return f"hello {asked['protocol']}\n"
+    if asked["op"] == "decode":
+        return f"decode {asked['data']}\n"
+    if asked["op"] == "encode" and not any("tags" in record for record in asked["user_records"]):
+        last = " ".join(["encode", *map(str, filter(None, [asked.get("max_size")]))])
+        return "".join(f"{line}\n" for line in (*record_lines(asked["user_records"]), last))
+    return None
+
+
+def record_lines(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for record in records:
+        for name in ("partition_key", "explicit_hash_key"):
+            if record.get(name) is not None:
+                yield f"{name} {record[name].encode('utf-8', 'surrogatepass').hex()}"
+        yield f"data {record['data']}"
+
+
+def answer_of(lines: Iterable[str], op: str) -> dict[str, Any]:
+    """The answer that these lines are, without the last. Raises ValueError for lines that are none."""
+    answer: dict[str, Any] = {"user_records": []} if op == "decode" else {}
+    keys: dict[str, bytes] = {}
+    for line in lines:
+        name, _, value = line.partition(" ")
+        if name in ("plain", "unsupported"):
+            answer[name] = True
+        elif name in ("ops", "fields"):
+            answer[name] = value.split()
+        elif name in ("name", "version", "error"):
+            answer[name] = value
+        elif name in ("partition_key", "explicit_hash_key"):
+            keys[name] = bytes.fromhex(value)
+        elif name != "data":
+            raise ValueError(f"no line of an answer: {line[:40]!r}")
+        elif op == "decode":
+            key, hash_key = (_text(keys.get(name)) for name in ("partition_key", "explicit_hash_key"))
+            answer["user_records"].append(user_record(key, bytes.fromhex(value), hash_key))
+            keys = {}
+        else:
+            answer["data"] = bytes.fromhex(value).hex()
+    return answer
+
+
+def _text(key: bytes | None) -> str | bytes | None:
+    """A key as text; as bytes where it is not UTF-8."""
+    try:
+        return None if key is None else key.decode()
+    except UnicodeDecodeError:
+        return key
+
+
+# -- a program in Python --------------------------------------------------------------------------
+
+
+def serve(name: str, version: str, operations: Mapping[str, Answer]) -> None:
+    """Answer questions until the input ends. An exception of an operation becomes an error answer."""
+    out = sys.stdout
+    sys.stdout = sys.stderr  # output of an implementation must not mix with the answers
+    answer: dict[str, Any]
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["op"] == "hello":
+            answer = {"name": name, "version": version, "protocol": PROTOCOL, "ops": sorted(operations)}
+        else:
+            try:
+                answer = operations[asked["op"]](asked)
+            except Exception as error:  # noqa: BLE001 - whatever it raises is the observation
+                answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        print(json.dumps({"id": asked.get("id"), **answer}), file=out, flush=True)
+
+
+def user_record(
+    partition_key: Any, data: bytes, explicit_hash_key: Any = None, tags: Any = ()
+) -> dict[str, Any]:
+    record: dict[str, Any] = {"data": data.hex()}
+    for name, key in (("partition_key", partition_key), ("explicit_hash_key", explicit_hash_key)):
+        if isinstance(key, bytes):  # some implementations return keys that are not text
+            record[name], record[f"{name}_bytes"] = None, key.hex()
+        elif key is not None or name == "partition_key":
+            record[name] = key
+    if tags:
+        record["tags"] = [
+            {"key": key} if value is None else {"key": key, "value": value} for key, value in tags
+        ]
+    return record

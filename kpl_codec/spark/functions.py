@@ -185,7 +185,7 @@ def _task(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ..arrow import DEFAULT_BATCH_BYTES, coalesce
-        from ..captures.shards import with_shards
+        from ..captures.rows import with_shards
 
         keep_modules()
         shard_map = known()

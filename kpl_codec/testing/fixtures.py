@@ -15,16 +15,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..lazy import needing_extras
+from .faults import FaultProxy
+from .local_kinesis import LocalKinesis
 
 with needing_extras("kpl_codec.testing.fixtures"):
     import pytest
-
-if TYPE_CHECKING:
-    from .faults import FaultProxy
-    from .local_kinesis import LocalKinesis
 
 _numbers = itertools.count(1)
 
@@ -32,8 +29,6 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def kinesis_local() -> Iterator[LocalKinesis]:
     """A running kinesis-local: the faithful one for resharding."""
-    from .local_kinesis import LocalKinesis
-
     with LocalKinesis("kinesis-local") as server:
         yield server
 
@@ -41,8 +36,6 @@ def kinesis_local() -> Iterator[LocalKinesis]:
 @pytest.fixture(scope="session")
 def kinesalite() -> Iterator[LocalKinesis]:
     """A running kinesalite: the one with AWS's exact shard boundaries and validation errors."""
-    from .local_kinesis import LocalKinesis
-
     with LocalKinesis("kinesalite") as server:
         yield server
 
@@ -50,8 +43,6 @@ def kinesalite() -> Iterator[LocalKinesis]:
 @pytest.fixture
 def kinesis_faults(kinesis_local: LocalKinesis) -> Iterator[FaultProxy]:
     """A proxy in front of ``kinesis_local``; faults are added with its method `on`."""
-    from .faults import FaultProxy
-
     with FaultProxy(kinesis_local.endpoint_url) as proxy:
         yield proxy
 

@@ -11,10 +11,9 @@ from ..lazy import needing_extras
 
 with needing_extras("kpl_codec.validation"):
     from .job import Engine as Engine
-    from .job import validate, validate_stream
+    from .job import OutputError, Validation, validate, validate_stream
+    from .job import read_shard_map as read_shard_map
     from .local import LocalEngine
-    from .results import OutputError, Validation
-    from .results import read_shard_map as read_shard_map
 
 __all__ = [
     "LocalEngine",

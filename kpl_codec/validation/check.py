@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
-from ..captures.shards import with_shards
+from ..captures.rows import with_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
@@ -133,31 +132,30 @@ class _Schemas:
         data = rows["data"]
         begins = pc.is_in(pc.binary_slice(data, 0, 2), pa.array((PLAIN, ZLIB), data.type))
         framed = pc.and_(begins, pc.greater_equal(pc.binary_length(data), HEADER_SIZE))
-        at = np.flatnonzero(pc.fill_null(framed, False))
-        if not len(at):
-            return
-        ids = pc.binary_slice(data.take(pa.array(at)), 2, HEADER_SIZE).dictionary_encode()
-        numbers = ids.indices.to_numpy()
-        for number, version in enumerate(map(version_id_text, ids.dictionary.to_pylist())):
-            if version in self._first or len(self._first) < _MOST_VERSIONS:
-                self._counts[version] += int((numbers == number).sum())
-                self._first.setdefault(version, rows.slice(int(at[np.argmax(numbers == number)]), 1))
-        yield from _told(rows, self._found(rows, at, numbers), self._schema)
+        at = pc.indices_nonzero(pc.fill_null(framed, False))
+        if len(at):
+            ids = pc.binary_slice(data.take(at), 2, HEADER_SIZE)
+            records = pc.cumulative_sum(rows["firstOfRecord"].cast(pa.int64())).take(at)
+            frames = pa.table({"record": records, "id": ids, "row": at})
+            by_id = frames.group_by("id", use_threads=False).aggregate([("row", "count"), ("row", "min")])
+            for row in by_id.to_pylist():
+                version = version_id_text(row["id"])
+                if version in self._first or len(self._first) < _MOST_VERSIONS:
+                    self._counts[version] += row["row_count"]
+                    self._first.setdefault(version, rows.slice(row["row_min"], 1))
+            yield from _told(rows, self._found(data, frames), self._schema)
 
     @staticmethod
-    def _found(rows: pa.RecordBatch, at: np.ndarray, numbers: np.ndarray) -> Iterator[_About]:
+    def _found(data: pa.Array, frames: pa.Table) -> Iterator[_About]:
         # GSR-11: "A check MUST leave frames as they are, and tell each broken one, each aggregate with
         # several schema versions, and each schema version."
-        records = np.cumsum(rows["firstOfRecord"].to_numpy(zero_copy_only=False))[at]
-        pairs = np.unique(np.stack((records, numbers)), axis=1)[0]
-        several, counts = np.unique(pairs, return_counts=True)
-        for record, count in zip(several.tolist(), counts.tolist(), strict=True):
-            if count > 1:
-                text = f"user records of {count} schema versions in one aggregate"
-                yield int(at[np.argmax(records == record)]), "mixed-schema-versions", text
-        data = rows["data"]
-        packed = pc.starts_with(data.take(pa.array(at)), ZLIB).to_numpy(zero_copy_only=False)
-        for row in at[packed].tolist():
+        by_record = frames.group_by("record", use_threads=False)
+        counted = by_record.aggregate([("id", "count_distinct"), ("row", "min")])
+        for found in counted.filter(pc.field("id_count_distinct") > 1).to_pylist():
+            text = f"user records of {found['id_count_distinct']} schema versions in one aggregate"
+            yield found["row_min"], "mixed-schema-versions", text
+        packed = pc.starts_with(data.take(frames["row"]), ZLIB)
+        for row in frames["row"].filter(packed).to_pylist():
             try:
                 unframe(data[row].as_py())
             except SchemaFrameError as error:

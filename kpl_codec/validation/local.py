@@ -1,4 +1,4 @@
-"""Runs tasks on this machine, without Java: small jobs in this process, others in several (`worker`)."""
+"""Runs tasks on this machine, without Java: small jobs in this process, others in several."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class _Worker:
         # The worker can import the same modules as this process.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kpl_codec.validation.worker"],
+            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -140,3 +140,29 @@ class _Worker:
             if stream is not None:
                 with suppress(BrokenPipeError):
                     stream.close()
+
+
+def serve() -> None:
+    """A worker: reads the work, then numbers, pickled, from standard input; answers each with None or the
+    error."""
+    # Output of libraries must not mix with the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    given = sys.stdin.buffer
+    with suppress(EOFError, pickle.UnpicklingError):  # the process that started us ended
+        work: Work = pickle.load(given)
+        while True:
+            number, error = pickle.load(given), None
+            try:
+                work.run(number)
+            except Exception as caught:  # noqa: BLE001  raised where the job was started
+                error = caught
+            try:
+                answer = pickle.dumps(error)
+            except Exception:  # noqa: BLE001  an error that cannot be pickled
+                answer = pickle.dumps(RuntimeError(repr(error)))
+            try:
+                answers.write(answer)
+                answers.flush()
+            except BrokenPipeError:  # the process that started us was killed
+                os._exit(1)

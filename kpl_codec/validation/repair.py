@@ -12,7 +12,7 @@ without a log entry; the next run puts them again.
 
     out/repair/plan/      Parquet, with the user records themselves, one file for some shards
     out/repair/log/       JSON Lines: one per user record put, or given up with its error
-    out/repair/record.json   the stream, and the sums
+    out/repair/record.json   the stream
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import fcntl
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..captures import Location
@@ -32,14 +32,15 @@ from ..producer import DeliveryError, ProducerConfig
 from ..shards.lineage import Lineage
 from ..shards.stream import stream_of
 from . import repaired
-from .repair_files import LOG_EVERY, Log, planned
-from .repair_plan import streams_of, write_plan
-from .results import read_shard_map
+from .job import read_shard_map
+from .repair_plan import planned, streams_of, write_plan
 
 if TYPE_CHECKING:
     from ..aws.delivery_future import DeliveryFuture
     from ..aws.producer import Producer
 
+#: Deliveries between two writes of the log; equally many more may be under way.
+LOG_EVERY = 1000
 #: A user record that is put again may wait long: nobody waits for it.
 CONFIG = ProducerConfig(record_ttl_ms=300_000)
 
@@ -127,39 +128,26 @@ def apply_repair(
     # becomes of it."
     files = [file for file in (folder / "repair/plan").files() if file.name.endswith(".parquet")]
     (folder / "repair/log").make_folder()
-    record = folder / "repair/record.json"
-    begins = json.dumps({"stream": stream})[:-1]
-    if record.kind() is not None and not record.read().startswith(begins.encode()):
+    record, told = folder / "repair/record.json", json.dumps({"stream": stream}).encode()
+    if record.kind() is not None and record.read() != told:
         raise RepairError(code="other-stream", path=folder.path)
-    record.write(json.dumps({"stream": stream}).encode())
+    record.write(told)
 
     def rows() -> Iterator[dict[str, Any]]:
         for done, file in enumerate(files):
             on_file(done, len(files))
             yield from planned(file)
 
-    with (
-        _turn(folder / "repair/log/lock"),
-        Producer(stream, config=CONFIG, client=kinesis_client(**connection)) as producer,
-    ):
-        counts = put_rows(rows(), Log(folder / "repair/log"), producer)
-    told = {"stream": stream, "user_records": dict(sorted(counts.items()))}
-    record.write(json.dumps(told).encode())
-    return dict(counts)
+    with ExitStack() as stack:
+        if folder.is_local:  # the lock ends with the process that holds it
+            lock = stack.enter_context(open((folder / "repair/log/lock").path, "ab"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        client = kinesis_client(**connection)
+        producer = stack.enter_context(Producer(stream, config=CONFIG, client=client))
+        return dict(put_rows(rows(), repaired.Log(folder / "repair/log"), producer))
 
 
-@contextmanager
-def _turn(lock: Location) -> Iterator[None]:
-    """Waits until no other process of this machine holds the lock. It ends with the process that holds it."""
-    if not lock.is_local:
-        yield
-        return
-    with open(lock.path, "ab") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-
-
-def put_rows(rows: Iterable[dict[str, Any]], log: Log, producer: Producer) -> Counter[str]:
+def put_rows(rows: Iterable[dict[str, Any]], log: repaired.Log, producer: Producer) -> Counter[str]:
     """Put the rows of a plan (see `planned`) that the log does not have; the number by outcome, as of
     `apply_repair`. Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."

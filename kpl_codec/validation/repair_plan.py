@@ -1,6 +1,8 @@
 """The plan of a repair, from the user records and findings of a validate job.
 
 lost user records -> decisions -> one bucket for some shards -> sorted by shard and sequence number
+
+A plan may have been changed, cut off or copied since: `planned` raises InputError for what is none.
 """
 
 from __future__ import annotations
@@ -10,20 +12,39 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from ..arrow.layout import values_of
-from ..captures import Location, readable
+from ..captures import InputError, Location, readable
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..shards.misplacement_causes import ACROSS_SHARDS
 from . import repaired
-from .repair_files import PLAN
 
+#: Rows of a plan that are read at a time.
+_AT_ONCE: Final = 250
+#: The columns of a plan, in order.
+PLAN: Final = pa.schema(
+    [
+        ("shardId", pa.string()),
+        ("sequenceNumber", pa.string()),
+        ("subSequenceNumber", pa.int64()),
+        ("expectedShardId", pa.string()),
+        ("partitionKey", pa.string()),
+        ("explicitHashKey", pa.string()),
+        ("data", pa.large_binary()),
+        ("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))),
+        ("decision", pa.string()),
+        ("cause", pa.string()),
+    ]
+)
+#: Those that putting needs.
+_READ: Final = [field for field in PLAN if field.name not in ("expectedShardId", "cause")]
 #: The columns of a plan, and the file of it that they go to.
 _BUCKETED = PLAN.append(pa.field("bucket", pa.int32()))
 #: What is lost: the KCL drops it, or by an audit a consumer has not handled it.
@@ -55,7 +76,7 @@ def streams_of(output: Location) -> set[str]:
     """The names of the streams that lost user records are of, as far as they are known."""
     names = {
         name
-        for batch in _batches(output / "user-records", ["streamName"], LOST)
+        for batch in (output / "user-records").rows(["streamName"], LOST)
         for name in pc.unique(batch["streamName"]).to_pylist()
     }
     return names - {None}
@@ -85,21 +106,12 @@ def write_plan(output: Location) -> dict[str, int]:
     return dict(counts)
 
 
-def _batches(folder: Location, columns: list[str], wanted: ds.Expression) -> Iterator[pa.RecordBatch]:
-    system, inner = folder.opened()
-    with readable(folder.path):
-        rows = ds.dataset(inner, filesystem=system, format="parquet")
-        for batch in rows.to_batches(columns=columns, filter=wanted):
-            if batch.num_rows:
-                yield batch
-
-
 def _causes(output: Location) -> dict[tuple[str | None, str | None], str]:
     """Why the user records of a Kinesis record lie outside their shard, by shard and sequence number."""
     columns = ["shardId", "sequenceNumber", "cause"]
     return {
         (shard_id, number): cause
-        for batch in _batches(output / "findings", columns, ds.field("cause").is_valid())
+        for batch in (output / "findings").rows(columns, ds.field("cause").is_valid())
         for shard_id, number, cause in zip(*(values_of(batch[name]) for name in columns), strict=True)
     }
 
@@ -117,13 +129,13 @@ def _already_delivered(output: Location, sent_again: set[tuple[str | None, str |
     if not sent_again:
         return set()
     lost: dict[_Contents, set[_Row]] = defaultdict(set)
-    for batch in _batches(output / "user-records", [*_KEYS, "data"], LOST):
+    for batch in (output / "user-records").rows([*_KEYS, "data"], LOST):
         for row, data in zip(_rows(batch), batch["data"], strict=True):
             if row[:2] in sent_again:
                 lost[_contents(row, data)].add(row)
     keys = pa.array({contents[0] for contents in lost}, pa.string())
     copies: dict[_Contents, set[_Row]] = defaultdict(set)
-    for batch in _batches(output / "user-records", [*_KEYS, "data", "tags"], ds.field("kcl") == "delivered"):
+    for batch in (output / "user-records").rows([*_KEYS, "data", "tags"], ds.field("kcl") == "delivered"):
         batch = batch.filter(pc.is_in(batch["partitionKey"].cast(pa.string()), value_set=keys))
         for row, data, tags in zip(_rows(batch), batch["data"], batch["tags"].to_pylist(), strict=True):
             # A copy from a repair replaces only the user record that its tag names, not an equal one.
@@ -149,7 +161,7 @@ def _decided(
     """The lost user records with their decisions, each once; ``counts`` are kept."""
     seen = repaired.Repaired()
     columns = [name for name in _BUCKETED.names if name not in ("decision", "cause", "bucket")]
-    for batch in _batches(output / "user-records", [*columns, "error"], LOST):
+    for batch in (output / "user-records").rows([*columns, "error"], LOST):
         rows = list(_rows(batch))
         values = {name: batch[name] for name in columns}
         values["decision"] = pa.array(
@@ -170,4 +182,28 @@ def _decided(
 
 def _may_be_put(row: _Row) -> bool:
     key = row.partition_key
-    return key is not None and 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH and row.sequence_number is not None
+    return key is not None and 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH and bool(repaired.named(row[:3]))
+
+
+def planned(plan: Location) -> Iterator[dict[str, Any]]:
+    """The rows of a plan file. A row to put has a place, a key and data. Raises InputError."""
+    system, inner = plan.opened()
+    with readable(plan.path), pq.ParquetFile(inner, filesystem=system) as file:
+        number = 0
+        for batch in file.iter_batches(_AT_ONCE, columns=[field.name for field in _READ]):
+            columns = [batch[field.name].cast(field.type) for field in _READ]
+            for row in pa.RecordBatch.from_arrays(columns, schema=pa.schema(_READ)).to_pylist():
+                if not _sound(row):
+                    raise InputError(code="unreadable", path=plan.path, reason=f"row {number} is of no plan")
+                yield row
+                number += 1
+
+
+def _sound(row: dict[str, Any]) -> bool:
+    if row["decision"] != "put":
+        return row["decision"] in ("already-delivered", "cannot")
+    return (
+        repaired.named([row[name] for name in _KEYS[:3]]) is not None
+        and None not in (row["partitionKey"], row["data"])
+        and all(tag is not None and tag["key"] is not None for tag in row["tags"] or ())
+    )

@@ -1,7 +1,7 @@
-"""Finds the user records that the KCL drops and that `kpl-codec repair` has put again.
+"""The user records that `kpl-codec repair` has put again, by the tags of their copies, and by its logs.
 
-Each copy that repair puts has a tag with the place of the original. The KCL ignores tags, and user records
-with equal contents are not confused.
+Each copy has a tag with the place of the original. The KCL ignores tags, and user records with equal contents
+are not confused. A log may have been changed, cut off or copied: InputError tells what no repair wrote.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
-from ..captures import Location
+from ..captures import InputError, Location
 
 #: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
 TAG = "kpl_codec.repair"
@@ -25,9 +27,14 @@ Place = tuple[str, str, int]
 _PLACE = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,6})")
 
 
-def tag_value(place: Place) -> str:
+def tag_value(place: Iterable[Any]) -> str:
     """The value of the tag of a copy of the user record at ``place``."""
     return "/".join(map(str, place))
+
+
+def named(place: Iterable[Any]) -> Place | None:
+    """Shard id, sequence number and sub-sequence number, if there are all and a tag can name them."""
+    return None if None in place else _place(tag_value(place))
 
 
 class Repaired:
@@ -98,3 +105,47 @@ def _place(value: str) -> Place | None:
     """The place in a tag's value; None if it has another form."""
     found = _PLACE.fullmatch(value)
     return (found[1], found[2], int(found[3])) if found else None
+
+
+# -- logs -----------------------------------------------------------------------------------------
+
+
+class Log:
+    """The log of what was put, in segments that become visible when complete."""
+
+    def __init__(self, folder: Location) -> None:
+        self._folder, self._attempt, self._segment = folder, uuid4().hex, 0
+        self._lines: list[str] = []
+
+    def done(self) -> Repaired:
+        """What earlier attempts have put. Raises InputError."""
+        return Repaired(old for old, _ in read_copies(self._folder))
+
+    def add(self, entry: dict[str, Any]) -> None:
+        self._lines.append(json.dumps(entry) + "\n")
+
+    def write(self) -> None:
+        if self._lines:
+            segment = self._folder / f"{self._attempt}.{self._segment:06d}.jsonl"
+            segment.write("".join(self._lines).encode())
+            self._segment, self._lines = self._segment + 1, []
+
+
+def read_copies(folder: Location) -> Iterator[tuple[Place, Place]]:
+    """The name of each user record that was put, as the logs in ``folder`` say, and that of its copy. Raises
+    InputError for a line that cannot be read: what it says could be put twice."""
+    logs = (file for file in folder.files() if file.name.endswith(".jsonl"))
+    lines = ((file, *numbered) for file in logs for numbered in enumerate(file.read().splitlines(), 1))
+    for file, number, line in lines:
+        try:
+            entry = json.loads(line)
+            if entry["outcome"] != "put":
+                continue
+            place, new = named(entry["old"]), entry["new"]
+            if place is None:
+                raise ValueError("no name of a user record")
+            copy = str(new[0]), str(new[1]), int(new[2])
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            reason = f"line {number}: {type(error).__name__}: {error}"
+            raise InputError(code="unreadable", path=file.path, reason=reason) from None
+        yield place, copy

@@ -21,8 +21,7 @@ from kpl_codec.aws.channels import Channel, Subscribers, channel_findings, subsc
 from kpl_codec.aws.only import Gone, Place, read_only, sequence_numbers
 from kpl_codec.cli.main import main
 from kpl_codec.findings import KINDS
-from kpl_codec.testing.fault_proxy import Answer, Exchange
-from kpl_codec.testing.faults import FaultProxy, error
+from kpl_codec.testing.faults import Answer, Exchange, FaultProxy, error
 
 from ..queue_model import client_of, loader_of
 

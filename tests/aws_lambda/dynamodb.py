@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError
 
-from kpl_codec.node_packages import find_node, install
+from kpl_codec.testing.local_kinesis import find_node, install
 
 VERSION = "4.0.0"
 # Listens on a free port of 127.0.0.1, says which, ends when our end of its standard input closes.

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from kpl_codec.node_packages import LocalKinesisError, find_node, install
+from kpl_codec.testing.local_kinesis import LocalKinesisError, find_node, install
 
 from . import corpora, memory, unframing
 from .tasks import CONTENDERS, LOOKUPS

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from kpl_codec.captures import Location
-from kpl_codec.captures.generated import Generation, Recipe
+from kpl_codec.cli.generate import Generation, Recipe
 from kpl_codec.validation import LocalEngine
 
 ENGINES = ("local", "spark")

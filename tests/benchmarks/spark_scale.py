@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kpl_codec.captures.generated import Recipe
+from kpl_codec.cli.generate import Recipe
 from kpl_codec.spark import deaggregate, local_session, verify
 from kpl_codec.spark.validation.engine import SparkEngine
 from kpl_codec.validation import validate
@@ -97,7 +97,7 @@ def main(millions: list[float]) -> None:
     print("millions what           seconds  s / million  x identity    MiB")
     try:
         for million in millions:
-            recipe = Recipe(int(million * 1_000_000), shards=8)
+            recipe = Recipe(int(million * 1_000_000), shard_count=8)
             given = str(scratch / f"capture-{million}")
             capture(Path(given), recipe)
             shard_map = recipe.shard_map()

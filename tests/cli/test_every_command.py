@@ -25,7 +25,7 @@ SHARD = "shardId-000000000000"
 JSON = [
     "audit --produced produced.csv --handled handled.csv --json",
     "cat capture.json",
-    "conformance --kind hash-key --adapter kpl_codec --json",
+    "conformance --kind hash-key --json",
     "explain --json",
     "explain gap --json",
     "findings results --json",

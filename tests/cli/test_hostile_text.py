@@ -31,7 +31,7 @@ COMMANDS = [
     "conformance --kind decode --failures --json -- PYTHON program.py",
     "conformance -- PYTHON refuses.py",
     "conformance -- HOSTILE",
-    "conformance --publish HOSTILE --adapter kpl_codec",
+    "conformance --publish HOSTILE",
     "explain HOSTILE",
     "findings results",
     "findings results --json",

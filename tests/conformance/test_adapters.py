@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kpl_codec import conformance
-from kpl_codec.conformance.running import load
-from kpl_codec.node_packages import find_node, install
+from kpl_codec.conformance.judging import run, vectors
+from kpl_codec.testing.local_kinesis import find_node, install
 
 ADAPTERS = Path(__file__).parents[2] / "spec" / "adapters"
 
@@ -36,8 +35,8 @@ def test_an_adapter_of_the_examples(language: str, tmp_path: Path, monkeypatch: 
         pytest.skip(f"no {build[0]} on this machine")
     monkeypatch.chdir(shutil.copytree(ADAPTERS / language, tmp_path / language))
     subprocess.run(build, check=True, capture_output=True, timeout=240)
-    vectors = [vector for vector in load(conformance.vector_files()) if vector["kind"] == "decode"]
-    result = conformance.run(start, vectors, lines=language in LINES)
+    decoding = [vector for vector in vectors() if vector["kind"] == "decode"]
+    result = run(start, decoding, lines=language in LINES)
     assert set(result.grades) == {"pass", "refused", "accepted"}
     assert result.grades["pass"] > 240
     assert result.unsupported == 0
@@ -48,6 +47,6 @@ def test_npm_s_package() -> None:
     node = find_node()
     package = install("aws-kinesis-agg", "4.2.7", node)
     command = [*node.command, str(ADAPTERS / "node" / "adapter.js"), os.fspath(package)]
-    vectors = [vector for vector in load(conformance.vector_files()) if vector["kind"] == "decode"]
-    grades = conformance.run(command, vectors).grades
+    decoding = [vector for vector in vectors() if vector["kind"] == "decode"]
+    grades = run(command, decoding).grades
     assert grades == {"pass": 176, "refused": 7, "accepted": 99, "lost": 7, "wrong": 14}

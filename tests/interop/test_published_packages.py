@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec import conformance
-from kpl_codec.conformance.running import load
+from kpl_codec.conformance.judging import run, table, vectors
+from kpl_codec.conformance.program import Program
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 from tests.spec.vectors import REPOSITORY, user_record
@@ -27,13 +27,17 @@ from . import programs
 pytestmark = pytest.mark.timeout(300)
 
 NAMES = programs.NAMES[1:]
+#: The data of decoding vectors.
+FRAMES = {
+    vector["id"]: bytes.fromhex(vector["input"]["data"]) for vector in vectors() if vector["kind"] == "decode"
+}
 Answer = dict[str, Any]
 
 
 class Peer:
     """One published package behind its conformance program."""
 
-    def __init__(self, program: conformance.Program) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
 
     def ask(self, op: str, **question: Any) -> Answer:
@@ -56,7 +60,7 @@ class Peer:
 
 @pytest.fixture(scope="module")
 def peers() -> Iterator[dict[str, Peer]]:
-    running = {name: conformance.Program(programs.command(name)) for name in NAMES}
+    running = {name: Program(programs.command(name)) for name in NAMES}
     try:
         yield {name: Peer(program.__enter__()) for name, program in running.items()}
     finally:
@@ -161,36 +165,31 @@ def test_awslabs_loses_a_record_near_its_limit() -> None:
 
 
 def test_awslabs_takes_missing_for_zero(awslabs: Peer) -> None:
-    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
-    index = awslabs.decode(bytes.fromhex(vectors["missing-partition-key-index"]["input"]["data"]))
+    index = awslabs.decode(FRAMES["missing-partition-key-index"])
     assert index["user_records"] == [{"partition_key": "a", "data": "61"}]
-    data = awslabs.decode(bytes.fromhex(vectors["missing-data"]["input"]["data"]))
+    data = awslabs.decode(FRAMES["missing-data"])
     assert data["user_records"] == [{"partition_key": "a", "data": ""}]
 
 
 def test_awslabs_drops_what_is_behind_a_bad_index(awslabs: Peer) -> None:
-    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
-    found = awslabs.decode(bytes.fromhex(vectors["index-second-of-three"]["input"]["data"]))
+    found = awslabs.decode(FRAMES["index-second-of-three"])
     assert found["user_records"] == [{"partition_key": "a", "data": "31"}]
 
 
 def test_npm_delivers_undefined_keys(npm: Peer) -> None:
-    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
-    found = npm.decode(bytes.fromhex(vectors["index-second-of-three"]["input"]["data"]))
+    found = npm.decode(FRAMES["index-second-of-three"])
     assert [record["partition_key"] for record in found["user_records"]] == ["a", None, "a"]
 
 
 def test_aiokpl_refuses_unknown_fields_of_fixed_size(aiokpl: Peer) -> None:
-    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
     for name in ("fixed32", "fixed64", "group"):
-        data = bytes.fromhex(vectors[f"unknown-{name}-in-message"]["input"]["data"])
+        data = FRAMES[f"unknown-{name}-in-message"]
         assert "unsupported wire type" in aiokpl.decode(data)["error"]
         assert len(kpl.decode(data)) == 1
 
 
 def test_nobody_but_us_sees_an_aggregate_of_nothing(peer: Peer) -> None:
-    vectors = {vector["id"]: vector for vector in load(conformance.vector_files())}
-    assert peer.decode(bytes.fromhex(vectors["no-user-records"]["input"]["data"]))["user_records"] == []
+    assert peer.decode(FRAMES["no-user-records"])["user_records"] == []
 
 
 def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> None:
@@ -200,7 +199,7 @@ def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> N
         "aws-kinesis-agg": "aws-kinesis-agg 4.2.7 (npm)",
     }
     checked = 0
-    for vector in load(conformance.vector_files()):
+    for vector in vectors():
         for name, label in labels.items():
             seen = vector.get("observed", {}).get(label)
             if seen is None:
@@ -231,12 +230,10 @@ def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> N
 
 @pytest.mark.requirement("CNF-3")
 def test_the_table_in_the_spec_is_today_s() -> None:
-    results = [
-        conformance.run(programs.command(name), load(conformance.vector_files())) for name in programs.NAMES
-    ]
+    results = [run(programs.command(name), vectors()) for name in programs.NAMES]
     text = (REPOSITORY / "spec/09-conformance.md").read_text()
     (committed,) = re.findall(r"```\n(.*?)\n```", text, re.DOTALL)
-    assert committed == conformance.table(results), "run: kpl-codec conformance, and put its table there"
+    assert committed == table(results), "put the table of these results there"
 
 
 def test_importing_this_library_beside_theirs_does_not_clash() -> None:

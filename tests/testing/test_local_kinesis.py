@@ -13,10 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from kpl_codec import node_packages as node_module
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.node_packages import LocalKinesisError, find_node, install
-from kpl_codec.testing.local_kinesis import LocalKinesis, local_kinesis
+from kpl_codec.testing.local_kinesis import (
+    LocalKinesis,
+    LocalKinesisError,
+    Node,
+    find_node,
+    install,
+    local_kinesis,
+)
 from tests.cli.test_streams import nobody
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
@@ -138,7 +143,7 @@ def test_node_comes_from_the_package_index(monkeypatch):
 
 
 def test_no_node_at_all(monkeypatch):
-    monkeypatch.setattr(node_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(LocalKinesisError) as caught:
         find_node()
     assert caught.value.code == "no-node"
@@ -153,7 +158,7 @@ def test_concurrent_installers_install_once_and_leave_nothing_behind(monkeypatch
         'mkdir -p "$3/node_modules/some-package"\n'
     )
     npm.chmod(0o755)
-    node = node_module.Node(("node",), (str(npm),))
+    node = Node(("node",), (str(npm),))
     with ThreadPoolExecutor(8) as pool:
         paths = set(pool.map(lambda _: install("some-package", "1.0.0", node), range(8)))
     assert paths == {tmp_path / "kpl-codec/npm/some-package-1.0.0/node_modules/some-package"}
@@ -184,7 +189,7 @@ def test_a_failed_install_leaves_nothing_behind(monkeypatch, tmp_path):
     npm.write_text("#!/bin/sh\necho no such package >&2\nexit 1\n")
     npm.chmod(0o755)
     with pytest.raises(LocalKinesisError) as caught:
-        install("some-package", "1.0.0", node_module.Node(("node",), (str(npm),)))
+        install("some-package", "1.0.0", Node(("node",), (str(npm),)))
     assert caught.value.code == "install-failed"
     assert "no such package" in caught.value.detail
     assert [p.name for p in (tmp_path / "kpl-codec/npm").iterdir()] == ["some-package-1.0.0.lock"]

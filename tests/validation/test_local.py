@@ -16,7 +16,7 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.captures import Location, Piece, plan
-from kpl_codec.cli import engine as cli_engine
+from kpl_codec.cli.validate import LOCAL_BYTES, is_local_job
 from kpl_codec.validation import LocalEngine, local, validate
 from kpl_codec.validation.task import Job
 
@@ -175,8 +175,8 @@ def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
         ({}, True),
         ({"engine": "local"}, True),
         ({"engine": "spark"}, False),
-        ({"bytes": cli_engine.LOCAL_BYTES}, True),
-        ({"bytes": cli_engine.LOCAL_BYTES + 1}, False),
+        ({"bytes": LOCAL_BYTES}, True),
+        ({"bytes": LOCAL_BYTES + 1}, False),
         ({"bytes": None}, True),
         ({"submitted": "1"}, False),
     ],
@@ -189,7 +189,7 @@ def test_what_auto_takes(given: dict[str, Any], is_local: bool, monkeypatch: pyt
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", given["submitted"])
     else:
         monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    assert cli_engine.is_local_job(args, pieces) is is_local
+    assert is_local_job(args, pieces) is is_local
 
 
 @pytest.mark.requirement("SPK-41")

@@ -71,7 +71,7 @@ def test_a_naive_stream_is_made_whole(stream: Stream, tmp_path: Path, capsys: An
     ]
     assert len(log) == len(plan)
     assert {entry["outcome"] for entry in log} == {"put"}
-    assert json.loads((out / "repair" / "record.json").read_text())["user_records"] == {"put": len(plan)}
+    assert json.loads((out / "repair" / "record.json").read_text()) == {"stream": stream.name}
     # Again: it is all written down, so nothing is put; nor on another stream.
     assert repair(stream, out, "--apply") == 0
     stream.server.create_stream("another")

@@ -21,7 +21,8 @@ from kpl_codec.aws import Producer
 from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
 from kpl_codec.validation.repair import CONFIG, plan_repair, put_rows
-from kpl_codec.validation.repair_files import Log, planned
+from kpl_codec.validation.repair_plan import planned
+from kpl_codec.validation.repaired import Log
 
 from ..aws.model_client import ModelClient
 from ..captures.test_captures import WHEN

@@ -27,8 +27,8 @@ from ...report.scan import findings_batch
 from ...report.whole import findings_of_the_whole
 from ...shards.shard_map import ShardMap
 from ...validation.check import check
+from ...validation.job import OutputError, Validation, check_output, write_report
 from ...validation.repaired import Repaired
-from ...validation.results import OutputError, Validation, check_output, write_report
 from ...validation.task import gather, judged, make_folders, part_name, work_folder, write_users
 from .engine import WRITTEN, count_batch
 

@@ -34,17 +34,20 @@ with needing_extras("kpl_codec.testing.strategies"):
         DEFECTS,
         Aggregate,
         DefectiveFrame,
+        SchemaFrame,
         aggregated_records,
+        broken_schema_frames,
         defective_frames,
         explicit_hash_keys,
         hash_keys,
         non_canonical_records,
         partition_keys,
         plain_data,
+        schema_frames,
         tags,
+        unframed_data,
         user_records,
     )
-    from .schema_frames import SchemaFrame, broken_schema_frames, schema_frames, unframed_data
     from .shards import ReshardHistory, reshard_histories, shard_maps
 
 __all__ = [

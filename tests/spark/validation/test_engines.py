@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.cli.progress import SparkFailed, spark_errors
+from kpl_codec.cli.validate import SparkFailed, spark_errors
 from kpl_codec.errors import CaptureError
 from kpl_codec.validation import LocalEngine, validate
 from tests.captures.test_captures import WHEN, answer, lambda_event
