@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from ..findings import SEVERITIES, Finding, Kind, Severity, worst
 
-#: The verdict where there was no shard map.
-NOT_JUDGED = "not-judged"
 #: Stands for the shard of records that came without one.
 NO_SHARD = "(no shard)"
 
@@ -162,7 +160,7 @@ class About:
 @dataclass(frozen=True, slots=True)
 class Report:
     """``distribution``: that of the shard map, None without one. ``key_space``: user records, and of them
-    misplaced, per 1/256 of the hash key space. ``skew``: see `whole.skew`. ``omitted``: what was left out to
+    misplaced, per 1/256 of the hash key space. ``skew``: see `build`. ``omitted``: what was left out to
     keep this bounded, by name ("shards", "findings", "inputs", ...).
     """
 

@@ -24,13 +24,12 @@ from .. import __version__
 from ..captures import Location
 from ..errors import KplError
 from ..findings import Finding
-from ..report.build import build_report
+from ..report.build import build_report, findings_of_the_whole
 from ..report.counters import Tally
 from ..report.facts import report_facts, report_json
 from ..report.model import About, Report
 from ..report.page import render_page
 from ..report.scan import findings_batch
-from ..report.whole import findings_of_the_whole
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
 from .repeats import repeated

@@ -52,7 +52,7 @@ def test_every_kind_is_reported_by_some_code() -> None:
     code = "\n".join(path.read_text() for path in paths if not path.match("findings/kinds*"))
     named = {name for name in KINDS if not name.startswith("capture")}
     unreported = {name for name in named if f'"{name}"' not in code}
-    assert unreported == set(), "nothing reports them: report/scan.py, report/whole.py, watch/judging.py, ..."
+    assert unreported == set(), "nothing reports them: report/scan.py, report/build.py, watch/judging.py, ..."
 
 
 def test_every_kind_of_watch_is_in_its_chapter() -> None:

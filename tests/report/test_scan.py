@@ -116,7 +116,7 @@ def counted(tally: Tally) -> dict[str, object]:
     verdicts: Counter[str] = Counter()
     kcl: Counter[str] = Counter()
     for (_, _, verdict, fate), (count, *_) in tally.groups.items():
-        verdicts[str(verdict)] += count
+        verdicts[verdict or "not-judged"] += count
         if fate is not None:
             kcl[fate] += count
     return {
