@@ -21,10 +21,9 @@ from kpl_codec.pictures.drawing import element, join
 from kpl_codec.pictures.labels import percent, size
 from kpl_codec.report.build import findings_of_the_whole
 from kpl_codec.report.counters import Tally
-from kpl_codec.report.layout import summary_text
 from kpl_codec.report.model import AuditCell, Report
 from kpl_codec.report.page import render_page
-from kpl_codec.report.summary import outcome
+from kpl_codec.report.summary import outcome, summary_text
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
