@@ -96,7 +96,7 @@ class ConsumerWatch:
             if shard_map is not None:
                 last_hour.use(shard_map, now)
             # Lambda gives a batch again after a failure: that is no duplicate.
-            self._tell(last_hour.observe(Look(shard_id, self._events, rereads=True), records, now))
+            self._tell(last_hour.observe(Look(shard_id, self._events), records, now))
         if self._every.due(now):
             for last_hour, emf in self._streams.values():
                 self._tell(last_hour.tick(now))
