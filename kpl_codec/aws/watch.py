@@ -186,18 +186,10 @@ class StreamWatcher:
             return
         self._channels = -1
         found = subscribers_of(self._client, self._stream.arn or self._stream.name)
-        about: dict[str, Any] = {
-            "stream": self._stream.name,
-            "first_seen": now,
-            "last_seen": now,
-            "state": "open",
-        }
-        self._tell(
-            [
-                WatchFinding(kind=one.kind, aggregates=one.aggregates, detail=one.detail, **about)
-                for one in channel_findings(found, aggregated)
-            ]
-        )
+        for one in channel_findings(found, aggregated):
+            about: dict[str, Any] = {"kind": one.kind, "aggregates": one.aggregates, "detail": one.detail}
+            when: dict[str, Any] = {"state": "open", "first_seen": now, "last_seen": now}
+            self._tell([WatchFinding(stream=self._stream.name, **when, **about)])
 
     def _refresh_if_old(self) -> None:
         clock, gone = time.monotonic(), self._live.permanent_error is not None

@@ -195,16 +195,6 @@ class Tally:
         vars(tally).update(values)
         return tally
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tally) and _comparable(self) == _comparable(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _comparable(tally: Tally) -> dict[str, Any]:
-    examples = {kind: drawn(kept, MAX_EXAMPLES) for kind, kept in tally.examples.items()}
-    return {**vars(tally), "examples": examples}
-
 
 def finding_row(finding: Finding) -> dict[str, Any]:
     """The fields of a finding that apply, for JSON; the time is a text."""

@@ -183,12 +183,6 @@ class Report:
         return worst(count.kind.name for count in self.kinds)
 
     @property
-    def caught_by_reshard(self) -> int:
-        """User records that the KCL drops in aggregates that a reshard overtook: a producer that notices
-        sends them again, so they may be on the stream twice, and delivered once."""
-        return sum(count.dropped for count in self.causes if count.cause == "reshard")
-
-    @property
     def clean(self) -> bool:
         """Whether nothing worse than info was found."""
         return self.worst in (None, SEVERITIES[-1])
