@@ -104,18 +104,16 @@ class LastHour:
         self.stream = stream
         self._quiet, self._late = quiet, late
         self._judge = Judge()
-        #: What was read in the last hour of each shard, by minute since 1970. Read only.
+        #: What was read in the last hour of each shard, by minute since 1970, and what is open. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
-        #: What is open, as `resume` takes it. Read only.
         self.open_findings: dict[FindingKey, OpenFinding] = {}
         self._keys = HotKeys(names=names)
         self._scale = 1.0
-        #: Counts over the whole life: Kinesis records, user records, bytes, reread, lost.
+        #: Over the whole life: Kinesis records, user records, bytes, reread, lost; Kinesis records by writer.
         self.totals: Counter[str] = Counter()
+        self.writers: Counter[str] = Counter()
         #: Seconds from arrival to reading, of the last records of each shard.
         self.lags: dict[str | None, float] = {}
-        #: Kinesis records by kind of writer, over the whole life.
-        self.writers: Counter[str] = Counter()
 
     @property
     def shard_map(self) -> ShardMap | None:
@@ -198,10 +196,11 @@ class LastHour:
     def tick(self, now: float) -> list[WatchFinding]:
         """Call every few seconds: forgets what is older than an hour, looks at skew and hot keys, and gives
         the findings that are new or over."""
+        # WCH-20: "What is kept MUST NOT grow with the time that a watch runs: an hour of minutes a shard,
+        # 20,000 Kinesis records, 256 keys and 2,000 findings at most."
         first = int(now // MINUTE) - HOUR // MINUTE + 1
         for shard_id, minutes in list(self.by_shard.items()):
-            for number in [number for number in minutes if number < first]:
-                del minutes[number]
+            self.by_shard[shard_id] = minutes = {n: one for n, one in minutes.items() if n >= first}
             if not minutes:
                 del self.by_shard[shard_id]
                 self.lags.pop(shard_id, None)
@@ -209,10 +208,8 @@ class LastHour:
                 # In a consumer a shard may be silent, or read by another execution environment.
                 self.lags.pop(shard_id, None)
         findings = list(self._uneven(now))
-        for key, known in list(self.open_findings.items()):
-            if now - known.last_seen > self._quiet:
-                findings.append(self._over(key))
-        return findings
+        over = [key for key, known in self.open_findings.items() if now - known.last_seen > self._quiet]
+        return findings + [self._over(key) for key in over]
 
     def findings(self) -> list[WatchFinding]:
         """All open findings, the worst first."""
@@ -242,15 +239,7 @@ class LastHour:
         )
 
     def _minute(self, shard_id: str | None, now: float) -> Minute:
-        # WCH-20: "What is kept MUST NOT grow with the time that a watch runs: an hour of minutes a shard,
-        # 20,000 Kinesis records, 256 keys and 2,000 findings at most."
-        minutes = self.by_shard.setdefault(shard_id, {})
-        number = int(now // MINUTE)
-        if number not in minutes:
-            minutes[number] = Minute()
-            for old in [old for old in minutes if old <= number - HOUR // MINUTE]:
-                del minutes[old]
-        return minutes[number]
+        return self.by_shard.setdefault(shard_id, {}).setdefault(int(now // MINUTE), Minute())
 
     def _key(self, wrong: Wrong, shard_id: str | None) -> FindingKey:
         key = shard_id, wrong

@@ -1,9 +1,7 @@
 """How one shard is read, and what reading may cost. Specification: spec/10-watch.md, 10.1.
 
-    Sampled    one slot of each period is read by its time, a little after it is over
-    Whole      every record is read once: with a share of 1, and for a while after a reshard
-
-A `Whole` one becomes a `Sampled` one with the same `Reader`, which knows where and when to go on.
+Sampled    one slot of each period is read by its time, a little after it is over
+Whole      every record is read once: with a share of 1, and for a while after a reshard
 """
 
 from __future__ import annotations
@@ -196,6 +194,11 @@ class Reader:
         at_tip = ended or (behind_ms == 0 and len(records) < limit)
         return Batch(records, size, position, tip, at_tip, ended)
 
+    def room(self, limits: Limits) -> int:
+        """Records that one call may bring."""
+        most = int(min(limits.shard_bytes, limits.bytes) / max(1.0, self.records_size))
+        return max(1, min(most, _MOST_RECORDS))
+
     def begin_at(self, place: Place, due: float) -> None:
         self.iterator, self.place, self.due = None, place, due
 
@@ -244,9 +247,8 @@ class Sampled(WatchedShard):
 
     def limit(self, limits: Limits) -> int:
         """Records to ask for: some more than the slot should hold, within the budget."""
-        room = _room(self.reader, limits)
         wanted = int(self.records_rate * (self.window.end - self.window.start) / 1000 * 1.3)
-        return max(min(_FEWEST_RECORDS, room), min(wanted, room, _MOST_RECORDS))
+        return min(max(_FEWEST_RECORDS, wanted), self.reader.room(limits))
 
     def next_slot(self, sampling: Sampling, now: float) -> Time:
         """Turn to the next slot that can still be read; gives the periods missed before it."""
@@ -297,7 +299,7 @@ class Whole(WatchedShard):
     lag: float = 0.0
 
     def limit(self, limits: Limits) -> int:
-        return min(_room(self.reader, limits), _MOST_RECORDS)
+        return self.reader.room(limits)
 
     def read(self, batch: Batch, now: float) -> Time:
         """Take an answer; gives how much time was read."""
@@ -331,10 +333,6 @@ class Whole(WatchedShard):
 
     def sampled(self) -> Sampled:
         return Sampled(self.reader, self.covered, self.looked_at, self.looks, self.closed)
-
-
-def _room(reader: Reader, limits: Limits) -> int:
-    return max(1, int(min(limits.shard_bytes, limits.bytes) / max(1.0, reader.records_size)))
 
 
 def made_within(shard: Shard, now: float, seconds: float) -> bool:

@@ -98,9 +98,9 @@ class Watch:
 
     # -- what is known --------------------------------------------------------------------------
 
-    def cost(self, shards: int | None = None) -> Cost:
-        """What watching costs with so many open shards (default: those there are)."""
-        count = len(self.shards) if shards is None else shards
+    def cost(self) -> Cost:
+        """What watching costs with the shards there are."""
+        count = len(self.shards)
         if self._sampling.slots == 1:
             each = min(self.limits.shard_calls, 1.0, self.limits.calls / max(1, count))
             return Cost(count, 1 / each, each, 1.0)
@@ -167,8 +167,7 @@ class Watch:
 
     def _sample(self, whole: Whole, now: float) -> Sampled:
         """From now on the shard is sampled."""
-        sampled = whole.sampled()
-        self.shards[whole.shard_id] = sampled
+        self.shards[whole.shard_id] = sampled = whole.sampled()
         self._next_slot(sampled, now)
         return sampled
 
@@ -181,11 +180,9 @@ class Watch:
 
     def keep(self, now: float) -> Kept:
         """What the next run needs to go on from here; see `kept`."""
-        shards = {}
-        for shard_id, shard in (self.last_hour.shard_map or {}).items():
-            watched = self.shards.get(shard_id)
-            if watched is not None and (kept := watched.keep(shard)) is not None:
-                shards[shard_id] = kept
+        listed = (self.last_hour.shard_map or {}).items()
+        kept = {one: self.shards[one].keep(shard) for one, shard in listed if one in self.shards}
+        shards = {shard_id: shard for shard_id, shard in kept.items() if shard is not None}
         known = self.last_hour.by_shard, self.last_hour.open_findings
         return Kept(now, shards, frozenset(self._ended), *known)
 

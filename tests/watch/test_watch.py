@@ -373,8 +373,9 @@ def test_cost_is_told_before_and_kept():
     run(watch, stream, START, START + 600)
     made = sum(watch.measured.calls.values()) / 600
     assert made <= 1.2 * cost.calls * cost.shards
-    many = Watch(LastHour("orders")).cost(500)
-    assert many.period == pytest.approx(93.75)
+    many = Watch(LastHour("orders"))
+    many.use(open_map(500), START)
+    assert many.cost().period == many.period == pytest.approx(93.75)
 
 
 @pytest.mark.requirement("WCH-5")
