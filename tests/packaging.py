@@ -80,9 +80,7 @@ USES = {
         command="kpl-codec generate --output made --user-records 9 && "
         "kpl-codec validate made/capture --shards made/shards.json --output out",
     ),
-    "otel": Use(
-        "from kpl_codec.outlets.opentelemetry import OpenTelemetryOutlet", "OpenTelemetryOutlet('a')"
-    ),
+    "otel": Use("from kpl_codec.outlets.telling import OpenTelemetryOutlet", "OpenTelemetryOutlet('a')"),
     "watch": Use(
         "import kpl_codec.cli.watch",
         command="kpl-codec watch --print cloudformation --stream orders",

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from html.parser import HTMLParser
 
-from kpl_codec.report.layout import summary_text
 from kpl_codec.report.page import render_page
+from kpl_codec.report.summary import summary_text
 from tests.report import examples
 
 from .commands import _CONTROL

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from kpl_codec.aws.watch_state import StateTable
+from kpl_codec.aws.watch import StateTable
 from kpl_codec.shards.live_shard_map import Failure
 from kpl_codec.watch import Call, Kept, KeptStateError, LastHour, Watch, WatchFinding
 from kpl_codec.watch.kept import Minute, OpenFinding, Wrong

@@ -1,5 +1,5 @@
 """A watch on a stream with boto3: the calls, the clock and the threads. One owns all state, others make
-calls.
+calls. And what a scheduled watch keeps between two runs.
 
     watcher = StreamWatcher(client, "orders", on_finding=print)
     watcher.run(seconds=300)             # or in a thread, until watcher.stop()
@@ -10,14 +10,20 @@ the budget.
 
 from __future__ import annotations
 
+import gzip
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Final
 
+import boto3
+from botocore.config import Config
+
 from ..findings import Severity, at_least_as_bad
+from ..format.compression import decompress
 from ..shards.live_shard_map import LiveShardMap, MapChanged, Request, StreamUnavailable
-from ..watch import Call, LastHour, Watch, WatchFinding
+from ..watch import Call, Kept, KeptStateError, LastHour, Watch, WatchFinding
 from ..watch.measures import Every, Measure, measures
 from ..watch.watch import GIVE_UP
 from .calls import call_errors, failure_of, send, stream_for
@@ -32,6 +38,15 @@ _CLOCK_WAS_SET: Final = 1.0
 #: Seconds after which `run` looks whether it is to stop.
 _LONGEST_PAUSE: Final = 0.5
 _METHODS: Final = {"GetShardIterator": "get_shard_iterator", "GetRecords": "get_records"}
+
+#: Seconds after which a kept state is not used: what Kinesis keeps at least.
+_OLDEST: Final = 86_400
+#: Seconds that the clock of the run before may have been ahead. A state from later would stop this run.
+_AHEAD: Final = 60
+#: The longest JSON of a state, in bytes: compressed, it could be a thousand times as long.
+_LONGEST: Final = 32_000_000
+#: The most bytes of a compressed one: an item has 400 KB, with its names and the other values.
+_MOST: Final = 400_000
 
 
 class StreamWatcher:
@@ -171,18 +186,10 @@ class StreamWatcher:
             return
         self._channels = -1
         found = subscribers_of(self._client, self._stream.arn or self._stream.name)
-        about: dict[str, Any] = {
-            "stream": self._stream.name,
-            "first_seen": now,
-            "last_seen": now,
-            "state": "open",
-        }
-        self._tell(
-            [
-                WatchFinding(kind=one.kind, aggregates=one.aggregates, detail=one.detail, **about)
-                for one in channel_findings(found, aggregated)
-            ]
-        )
+        for one in channel_findings(found, aggregated):
+            about: dict[str, Any] = {"kind": one.kind, "aggregates": one.aggregates, "detail": one.detail}
+            when: dict[str, Any] = {"state": "open", "first_seen": now, "last_seen": now}
+            self._tell([WatchFinding(stream=self._stream.name, **when, **about)])
 
     def _refresh_if_old(self) -> None:
         clock, gone = time.monotonic(), self._live.permanent_error is not None
@@ -212,3 +219,61 @@ class StreamWatcher:
             if self.worst is None or at_least_as_bad(finding.severity, self.worst):
                 self.worst = finding.severity
             self._on_finding(finding)
+
+
+def dynamodb_client() -> Any:
+    """A DynamoDB client for a function: it waits 7 s at most for one call, tries included."""
+    quick = Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 2})
+    return boto3.client("dynamodb", config=quick)
+
+
+class StateTable:
+    """What a scheduled watch, ``name``, keeps between two runs, in an item of a DynamoDB table.
+
+    The table's partition key is ``id``, a string: the watch's name. An item has also ``run`` (another number
+    with each save), ``state`` (gzipped JSON) and ``expires_at`` (seconds since 1970, for the time to live).
+    ``client``: boto3's; its role needs dynamodb:GetItem and dynamodb:PutItem on the table.
+    """
+
+    def __init__(self, client: Any, table: str, name: str) -> None:
+        self._client, self._table, self._name = client, table, name
+        #: The attribute as `load` found it, whatever its type: `save` replaces no other.
+        self._before: Mapping[str, Any] = {"N": "0"}
+
+    def load(self, now: float) -> Kept | None:
+        """What the last run kept; None if there was none in the last day, or it is from the future. Raises
+        botocore's errors, and KeptStateError for an item that no `save` wrote."""
+        # Consistent: the run before may have ended a moment ago.
+        key = {"id": {"S": self._name}}
+        item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
+        if item is None:
+            return None
+        self._before = item.get("run", self._before)
+        try:
+            state = json.loads(decompress(item["state"]["B"], _LONGEST))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise KeptStateError(reason=f"{type(error).__name__}: {error}") from None
+        kept = Kept.from_json(state)
+        return kept if -_AHEAD <= now - kept.at <= _OLDEST else None
+
+    def save(self, kept: Kept) -> None:
+        """Keep it for the next run. Raises botocore's errors: ConditionalCheckFailedException where another
+        run has saved since `load`; and KeptStateError for a state that is too long for an item."""
+        state = gzip.compress(json.dumps(kept.to_json(), separators=(",", ":")).encode(), mtime=0)
+        if len(state) > _MOST:
+            raise KeptStateError(reason=f"{len(state):,} bytes are more than an item of the table has")
+        run = {"N": str(kept.at)}
+        # WCH-31: "Of two runs at the same time the state of the first to save MUST stay."
+        self._client.put_item(
+            TableName=self._table,
+            Item={
+                "id": {"S": self._name},
+                "run": run,
+                "state": {"B": state},
+                "expires_at": {"N": str(round(kept.at) + _OLDEST)},
+            },
+            ConditionExpression="attribute_not_exists(#run) OR #run = :before",
+            ExpressionAttributeNames={"#run": "run"},
+            ExpressionAttributeValues={":before": self._before},
+        )
+        self._before = run

@@ -96,7 +96,7 @@ class ConsumerWatch:
             if shard_map is not None:
                 last_hour.use(shard_map, now)
             # Lambda gives a batch again after a failure: that is no duplicate.
-            self._tell(last_hour.observe(Look(shard_id, self._events, rereads=True), records, now))
+            self._tell(last_hour.observe(Look(shard_id, self._events), records, now))
         if self._every.due(now):
             for last_hour, emf in self._streams.values():
                 self._tell(last_hour.tick(now))
@@ -121,7 +121,7 @@ def _client() -> Any:
 
 @lru_cache(maxsize=1)
 def _dynamodb() -> Any:
-    from ..aws.watch_state import dynamodb_client
+    from ..aws.watch import dynamodb_client
 
     return dynamodb_client()
 
@@ -157,8 +157,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     KPL_STATE_TABLE (see the module). Returns what was done; writes findings and metrics to the log. Raises
     StreamUnavailable if the stream's shards cannot be listed, ValueError for a setting that makes no sense.
     """
-    from ..aws.watch import StreamWatcher
-    from ..aws.watch_state import StateTable
+    from ..aws.watch import StateTable, StreamWatcher
     from ..watch import Limits
 
     stream = os.environ["KPL_STREAM"]

@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..audit import Ledger
-    from ..report.layout import summary
+    from ..report.summary import summary
     from ..testing.local_kinesis import local_kinesis
     from ..validation import LocalEngine, read_shard_map, validate
     from ..validation.job import check_output

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """1 where there are findings of --fail-on or worse, else 0. Raises UsageError for a folder without
     results, InputError."""
-    from ..report.facts import finding_facts
+    from ..report.summary import finding_facts
 
     unknown = set(args.kind or ()) - KINDS.keys()
     if unknown:
@@ -87,7 +87,7 @@ def _read(folder: str) -> Iterator[Finding]:
 
 
 def _show(findings: list[Finding], counts: Counter[str]) -> None:
-    from ..report.layout import place_of
+    from ..report.summary import place_of
 
     if counts:
         kinds = sorted(counts, key=[*KINDS, *counts].index)

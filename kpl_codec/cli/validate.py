@@ -147,8 +147,7 @@ def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
 
 def _told(args: argparse.Namespace, result: Validation) -> int:
     """Prints what was found, and what can be done; the exit status."""
-    from ..report.facts import report_facts
-    from ..report.layout import summary
+    from ..report.summary import report_facts, summary
 
     report = result.report
     if args.json:

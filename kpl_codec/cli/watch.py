@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from ..aws_errors import what_to_check
 from ..findings import at_least_as_bad
-from ..outlets.alarms import FORMS, alarms
-from ..outlets.outlet import Outlet
+from ..outlets import Outlet
+from ..outlets.telling import FORMS, EmfLines, OpenTelemetryOutlet, Webhook, alarms
 from ..outlets.terminal import Terminal
 from ..pictures.labels import plural
 from ..pictures.terminal import drop_output, note, write
@@ -110,9 +110,6 @@ def run(args: argparse.Namespace) -> int:
                 watcher.run(args.seconds, once=args.once)
             except BrokenPipeError:  # the reader closed our output; what was found counts
                 drop_output()
-    for outlet in outlets:
-        if outlet.failed:
-            note(f"{outlet.failed:,} {outlet.failures}")
     bad = watcher.worst is not None and at_least_as_bad(watcher.worst, args.fail_on)
     looked_at = watcher.watch.measured.looks > 0
     if looked_at and (bad or not watcher.given_up):
@@ -163,16 +160,10 @@ def _outlets(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Outle
         yield PageServer(watcher.watch, *args.page)
     yield Terminal(watcher, json=args.json)
     if args.webhook:
-        from ..outlets.webhook import Webhook
-
         yield Webhook(args.webhook)
     if args.otel:
-        from ..outlets.opentelemetry import OpenTelemetryOutlet
-
         yield OpenTelemetryOutlet(name)
     if args.emf:
-        from ..outlets.emf import EmfLines
-
         yield EmfLines(name)
 
 

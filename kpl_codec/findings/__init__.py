@@ -1,16 +1,141 @@
-"""What can be found on a stream: one vocabulary for `validate`, `watch` and the Lambda functions."""
+"""What can be found on a stream: one vocabulary for `validate`, `watch` and the Lambda functions.
 
-from .finding import KINDS, Finding, kind_of, order_of, worst
-from .kind import SEVERITIES, Kind, Severity, at_least_as_bad
+A kind of finding is as bad as its severity, worst first:
 
-__all__ = [
-    "KINDS",
-    "SEVERITIES",
-    "Finding",
-    "Kind",
-    "Severity",
-    "at_least_as_bad",
-    "kind_of",
-    "order_of",
-    "worst",
-]
+critical   consumers that use the KCL have lost, or will lose, user records
+error      broken bytes; some consumer fails on them or reads them wrong
+warning    something is inconsistent; a person should look at it
+info       a useful fact; nothing is wrong
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Literal, NamedTuple, cast, get_args
+
+from .kinds import TEXTS
+
+Severity = Literal["critical", "error", "warning", "info"]
+#: Worst first.
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+
+def at_least_as_bad(severity: Severity, than: Severity) -> bool:
+    """Whether ``severity`` is as bad as ``than``, or worse."""
+    return SEVERITIES.index(severity) <= SEVERITIES.index(than)
+
+
+class Kind(NamedTuple):
+    """One kind of finding. ``meaning``, ``concerns`` and ``todo`` are sentences for people, plain text.
+
+    ``concerns``: which readers and writers of the stream are hurt, and which are not. ``requirement``: the
+    sentence of spec/ behind it.
+    """
+
+    name: str
+    severity: Severity
+    title: str
+    meaning: str
+    concerns: str
+    todo: str
+    requirement: str | None = None
+
+
+def _read(text: str, concerns: str, todo: str) -> Iterator[Kind]:
+    """The kinds in ``text``; see `kinds`."""
+    for paragraph in text.strip().split("\n\n"):
+        head, _, told = paragraph.partition("\n")
+        name, grade, title = head.split(": ", 2)
+        severity, requirement = grade.split(", ")
+        meaning, _, what_to_do = told.replace("\n", " ").partition(" Do: ")
+        meaning, _, whom = meaning.partition(" Whom: ")
+        texts = title, meaning, whom or concerns, what_to_do or todo
+        yield Kind(name, cast("Severity", severity), *texts, None if requirement == "-" else requirement)
+
+
+#: Every listed kind by its name, in the order they are shown.
+KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for text in TEXTS for kind in _read(*text)})
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of that name. An unlisted name gets a general text, so that no finding is left out."""
+    known = KINDS.get(name)
+    if known is not None:
+        return known
+    capture = KINDS["capture"]
+    return capture._replace(name=name, title=f"{capture.title}: {name}")
+
+
+def worst(names: Iterable[str]) -> Severity | None:
+    """The worst severity of the kinds named, None if there are none."""
+    ranks = [SEVERITIES.index(kind_of(name).severity) for name in names]
+    return SEVERITIES[min(ranks)] if ranks else None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding and its evidence. Fields that do not apply are None.
+
+    ``user_records``: how many it is about. ``inside``, ``outside``: user records of an aggregate in and
+    out of its shard's range. ``dropped``: how many the KCL drops. ``kcl``: what the KCL does with the one
+    user record. ``cause``: a key of `shards.misplacement_causes.CAUSES`. ``offset``: byte in the Kinesis
+    record's data, from 0.
+    ``file``, ``line`` (from 1) and ``position`` (byte in a text file, row in a Parquet file): where it was
+    captured. ``detail``: one sentence, never record data. ``requirement``: by default that of its kind.
+    """
+
+    kind: str
+    shard_id: str | None = None
+    sequence_number: str | None = None
+    sub_sequence_number: int | None = None
+    expected_shard_id: str | None = None
+    user_records: int | None = None
+    aggregates: int | None = None
+    inside: int | None = None
+    outside: int | None = None
+    dropped: int | None = None
+    kcl: str | None = None
+    cause: str | None = None
+    offset: int | None = None
+    record_index: int | None = None
+    requirement: str | None = None
+    file: str | None = None
+    line: int | None = None
+    position: int | None = None
+    approximate_arrival_timestamp: datetime | None = None
+    detail: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.requirement is None:
+            object.__setattr__(self, "requirement", kind_of(self.kind).requirement)
+
+    @property
+    def severity(self) -> Severity:
+        """That of its kind."""
+        return kind_of(self.kind).severity
+
+    @property
+    def title(self) -> str:
+        """That of its kind."""
+        return kind_of(self.kind).title
+
+
+def order_of(finding: Finding) -> tuple[object, ...]:
+    """A sort key: the worst first, then by kind and place."""
+    number = finding.sequence_number or ""
+    return (
+        SEVERITIES.index(finding.severity),
+        list(KINDS).index(finding.kind) if finding.kind in KINDS else len(KINDS),
+        finding.kind,
+        finding.shard_id or "",
+        len(number),
+        number,
+        -1 if finding.sub_sequence_number is None else finding.sub_sequence_number,
+        finding.file or "",
+        finding.position or 0,
+        finding.offset or 0,
+        finding.detail or "",
+    )

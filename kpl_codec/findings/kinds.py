@@ -1,9 +1,16 @@
-"""Every kind of finding, as text that `kinds` reads."""
+"""Every kind of finding, each a paragraph:
+
+name: severity, requirement (or -): title
+the meaning, in any number of lines
+Whom: whom it concerns, unless that is the text's
+Do: what to do, unless that is the text's
+"""
 
 from __future__ import annotations
 
 from ..errors import MalformedCode, MalformedMessage
-from .kind import ONLY_THE_CHECK, Kind, kinds
+
+_ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can say."
 
 _RANGE_RULE = (
     "KCL consumers: they alone compare hash keys with the range of the shard, and lose these user "
@@ -11,8 +18,7 @@ _RANGE_RULE = (
 )
 
 #: About placement, about what the KCL drops because of it, and about the shards.
-PLACEMENT = kinds(
-    f"""
+_PLACEMENT = f"""
 naive-aggregator: critical, PLC-5: Aggregates put together without looking at shards
 User records of several shards were put into one aggregate, as a plain RecordAggregator does on a stream with
 more than one shard. No shard, now or earlier, held all their hash keys, so no reshard explains it. The KCL
@@ -48,7 +54,7 @@ key says.
 
 on-child: warning, PLC-4: The shard map is older than the stream
 The stream was resharded after the map was taken: these user records lie on a descendant.
-Whom: {ONLY_THE_CHECK}
+Whom: {_ONLY_THE_CHECK}
 Do: Take the shard listing again (`aws kinesis list-shards`) and validate once more.
 
 on-parent: info, PLC-4: Written before a reshard
@@ -58,7 +64,7 @@ Do: Nothing. Consumers read a closed shard to its end before its children.
 unknown-shard: warning, SHD-4: A shard that the map does not have
 Nobody knows whether the KCL drops these user records. The shard has expired, the map is of another stream, or
 the capture does not say the shard: records from a queue have none.
-Whom: {ONLY_THE_CHECK}
+Whom: {_ONLY_THE_CHECK}
 Do: Validate with a listing of this stream, taken while the shard was still listed.
 
 explicit-hash-key-implied: info, PLC-2: Plain records put with an explicit hash key
@@ -81,14 +87,13 @@ key, or let the producer choose keys; a split does not help. Else split the shar
 
 unknown-parent: info, SHD-5: A parent that is no longer listed
 The shard's parent has expired, so this listing does not say what lay on it.
-Whom: {ONLY_THE_CHECK}
+Whom: {_ONLY_THE_CHECK}
 
 lineage: warning, LIN-5: Shards with an impossible lineage
 The listing is of two streams, or of one that was created again under its old name.
-Whom: {ONLY_THE_CHECK}
+Whom: {_ONLY_THE_CHECK}
 Do: Take the listing again and compare.
 """
-)
 
 _REWRITE = (
     "Find and fix its writer. Records already on the stream can be rescued: the report policy (`kpl-codec "
@@ -114,9 +119,7 @@ _MALFORMED: dict[MalformedCode, str] = {
 }
 
 #: About broken bytes of Kinesis records.
-BYTES = (
-    *kinds(
-        f"""
+_BYTES = f"""
 checksum-mismatch: error, FRM-3: The digest is not that of the message
 Bytes of an aggregated record were changed or cut, or it is a plain record that happens to begin with the same
 four bytes. The KCL hands it on unopened, as one plain record.
@@ -150,24 +153,16 @@ The user records meant for it are gone. Every deaggregator delivers nothing, and
 no-data: error, SPK-1: A Kinesis record without data
 The captured record has no data at all, not even of length zero.
 Do: {_CORRUPT}
-""",
-        _ALL_WHO_OPEN,
-        _REWRITE,
-    ),
-    *(
-        Kind(
-            code,
-            "error",
-            title,
-            "The message is no protobuf. Its digest is right, so it was written like this.",
-            _ALL_WHO_OPEN,
-            _REWRITE,
-            MalformedMessage(code=code).requirement,
-        )
-        for code, title in _MALFORMED.items()
-    ),
-    *kinds(
-        """
+""" + "".join(
+    f"""
+{code}: error, {MalformedMessage(code=code).requirement}: {title}
+The message is no protobuf. Its digest is right, so it was written like this.
+"""
+    for code, title in _MALFORMED.items()
+)
+
+#: About bytes that every consumer, or most, reads.
+_WRITERS = """
 unused-hash-key: warning, KEY-8: An entry that is no hash key, and that nobody uses
 An entry in the table of explicit hash keys, as KPLNET writes into every aggregate.
 Whom: Nobody: every consumer, the KCL too, delivers all user records of the aggregate.
@@ -207,8 +202,6 @@ As while a schema is changed.
 Whom: Readers that decode all user records of an aggregate by one schema.
 Do: Decode each user record by its own schema version.
 """
-    ),
-)
 
 #: Codes of `CaptureError`; a finding's kind is ``capture-`` and the code.
 _CODES = {
@@ -229,21 +222,15 @@ _CODES = {
 }
 
 #: About the input: unreadable, captured twice, or empty.
-INPUT = (
-    *(
-        Kind(
-            f"capture-{code}" if code else "capture",
-            "error",
-            title,
-            "What it holds was not checked.",
-            ONLY_THE_CHECK,
-            "Look at the place named, and capture that part again.",
-            "CAP-1",
-        )
-        for code, title in _CODES.items()
-    ),
-    *kinds(
-        """
+_CAPTURES = "".join(
+    f"""
+{f"capture-{code}" if code else "capture"}: error, CAP-1: {title}
+What it holds was not checked.
+Do: Look at the place named, and capture that part again.
+"""
+    for code, title in _CODES.items()
+)
+_INPUT = """
 duplicate: warning, LIN-2: The same user record captured twice
 Captures overlap, or a consumer wrote its output twice. It is one user record on the stream.
 Whom: Nobody who reads the stream. A job over the same captures counts the user record twice.
@@ -265,14 +252,10 @@ does, decode it once. With a foreign magic, only its own library reads it.
 no-records: warning, SPK-21: Nothing to check
 The input holds no Kinesis record. That does not mean that the stream is clean.
 Do: Check that this is the right place, and that the capture wrote something.
-""",
-        ONLY_THE_CHECK,
-    ),
-)
+"""
 
 #: What only a live stream gives: those of a watch, and its channels.
-WATCH = kinds(
-    """
+WATCH = """
 not-watched: error, WCH-22: A shard that could not be looked at
 For three periods no look at this shard succeeded. What happens on it meanwhile is not known.
 Whom: Nobody who reads the stream, as far as is known. The watch is blind here.
@@ -299,15 +282,13 @@ It has its old name, but none of its old records. What was known of the old one 
 Whom: Consumers with checkpoints: their sequence numbers are of a stream that is gone.
 Do: Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON.
 """
-)
 
 _TO_DO = (
     "Switch aggregation off for this stream's producers, or deliver it with what opens aggregates: a "
     "Lambda function, Firehose or Spark. What is missing is still on the stream until its retention is "
     "over: `kpl-codec cat --stream NAME --only FILE` reads the records that a dead-letter object names."
 )
-CHANNELS = kinds(
-    f"""
+_CHANNELS = f"""
 channel-aggregates: error, CHN-1: A channel that cannot deliver aggregated records
 A channel does not open aggregated records. They are neither JSON nor UTF-8, so all of them go to its dead
 letters: the table, or the objects in S3, lack their user records, and producers are told success. This
@@ -322,16 +303,13 @@ Whom: Whoever reads the channel's objects: the user records are within frames.
 Do: Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. For a format that is not known allow
 kinesis:ListChannels and kinesis:DescribeChannel.
 """
-)
 
 _ITS_READERS = "Whoever relies on the consumer's output: it lacks these user records."
 _PUT_AGAIN = (
     "`kpl-codec repair` puts them again, from the folder that the audit wrote with --stream and --output."
 )
 #: What the audit makes: of what was put, what was not handled.
-AUDIT = (
-    *kinds(
-        f"""
+_MISSING = f"""
 audit-missing: critical, AUD-16: Put and never handled
 The service has stored these user records, the consumer has handled later ones of the shard, and these never.
 Where the stream was looked at, they are sound.
@@ -352,19 +330,16 @@ Do: Raise the stream's retention, and audit oftener. Only who put them has their
 audit-unread: critical, AUD-16: On a shard that the consumer never read
 No user record of this shard was ever handled.
 Do: Look at the consumer's leases: does a worker hold one of this shard? {_PUT_AGAIN}
-""",
-        _ITS_READERS,
-    ),
-    *kinds(
-        f"""
+"""
+_AUDIT = f"""
 audit-unknown: warning, AUD-12: Not handled, or its note is lost
 No note says that these user records were handled, but notes of the consumer are lost.
-Whom: {ONLY_THE_CHECK}
+Whom: {_ONLY_THE_CHECK}
 Do: Find the missing segments of the consumer's ledger, and audit again.
 
 audit-incomplete: warning, AUD-10: A producer's ledger is not whole
 A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.
-Whom: {ONLY_THE_CHECK}
+Whom: {_ONLY_THE_CHECK}
 Do: Audit again when the producer is closed. After a crash, ask its callers what had no result.
 
 audit-twice: warning, AUD-13: Handled oftener than once
@@ -385,5 +360,16 @@ audit-not-yet: info, AUD-11: Too early to say
 The consumer has not handled anything later of the shard, so it may still come to them.
 Do: Audit again later; or say with --until that they must be handled by now.
 """
-    ),
+
+_NOBODY, _NOTHING = "Nobody.", "Nothing."
+#: Every text, with whom its kinds concern and what to do, where they do not say.
+TEXTS = (
+    (_PLACEMENT, _NOBODY, _NOTHING),
+    (_BYTES, _ALL_WHO_OPEN, _REWRITE),
+    (_WRITERS, _NOBODY, _NOTHING),
+    (_CAPTURES + _INPUT, _ONLY_THE_CHECK, _NOTHING),
+    (WATCH, _NOBODY, _NOTHING),
+    (_CHANNELS, _NOBODY, _NOTHING),
+    (_MISSING, _ITS_READERS, _NOTHING),
+    (_AUDIT, _NOBODY, _NOTHING),
 )

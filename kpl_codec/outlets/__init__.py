@@ -1,1 +1,22 @@
-"""Where a watch reports its findings, each an `Outlet`. Specification: spec/10-watch.md, WCH-24 to WCH-27."""
+"""Where a watch reports, each an `Outlet`. Specification: spec/10-watch.md, WCH-24 to WCH-27."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from ..watch import WatchFinding
+from ..watch.measures import Measure
+
+
+class Outlet(AbstractContextManager["Outlet"]):
+    """Is told of every finding, and of all measures every few seconds. A place takes what it can show."""
+
+    def __exit__(self, *exception: object) -> None:
+        """The watch is over."""
+
+    def finding(self, finding: WatchFinding) -> None:
+        """One that is new, has grown, or is over."""
+
+    def measures(self, measured: Sequence[Measure], now: float) -> None:
+        """What holds at ``now``."""

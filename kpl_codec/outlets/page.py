@@ -20,7 +20,7 @@ from ..report.summary import REASONS
 from ..watch import Watch
 from ..watch.kept import MINUTE, Minute
 from ..watch.measures import Measure
-from .outlet import Outlet
+from . import Outlet
 from .serving import ServerThread
 
 #: Seconds after which a browser reloads.

@@ -11,7 +11,7 @@ from ..pictures.terminal import json_line, write_on
 from ..watch import Watch, WatchFinding
 from ..watch.measures import Measure
 from ..watch.reading import Sampled
-from .outlet import Outlet
+from . import Outlet
 
 if TYPE_CHECKING:
     from ..aws.watch import StreamWatcher

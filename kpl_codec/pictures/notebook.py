@@ -17,8 +17,8 @@ from .diagrams import key_space, timeline
 from .drawing import Svg, element
 from .labels import plural, safe_lines
 
-#: How many shards, bytes' meanings and user records are shown one by one.
-_MOST_SHARDS, _MOST_NODES, _MOST_RECORDS = 40, 100, 20
+#: How many shards and user records are shown one by one, and lines from the beginning and from the end.
+_MOST_SHARDS, _MOST_RECORDS, _MOST_LINES = 40, 20, 100
 _WIDTH = 96
 _PRE = "line-height:1.25;overflow-x:auto;background:none;color:inherit"
 
@@ -29,8 +29,7 @@ def html(value: Any) -> str:
         title, lines = _lineage(value)
     else:
         title, lines = _explanation(value) if isinstance(value, Explanation) else _aggregate(value)
-    texts = (line if isinstance(line, Svg) else Svg(escape(safe_lines(line))) for line in lines)
-    pre = element("pre", {"style": _PRE}, Svg("\n".join(texts)))
+    pre = element("pre", {"style": _PRE}, Svg(escape(safe_lines("\n".join(lines)))))
     return element("div", {}, element("strong", {}, title), pre)
 
 
@@ -46,26 +45,13 @@ def _lineage(lineage: Lineage) -> tuple[str, list[str]]:
     return title, pictures
 
 
-def _explanation(explanation: Explanation) -> tuple[str, list[str | Svg]]:
-    count = explanation.user_records
-    title = f"{explanation.size:,} bytes: {explanation.kind}"
-    title += f", {plural(count, 'user record')}" if count is not None else ""
-    nodes = list(explanation.root.walk())
-    lines: list[str | Svg] = [
-        f"{node.start:>8} {node.end - node.start:>8}  {'  ' * depth}{node.name}  {node.value}".rstrip()
-        for depth, node in nodes[:_MOST_NODES]
-    ]
-    rest = len(nodes) - len(lines) + explanation.omitted
-    if rest:
-        lines.append(f"... and {rest:,} more")
-    for text, color in (("defect", "#d03030"), ("warning", "#b07000")):
-        found = explanation.defects if text == "defect" else explanation.warnings
-        style = {"style": f"color:{color}"}
-        lines += [element("span", style, f"{text}: {one}") for one in found[:_MOST_NODES]]
+def _explanation(explanation: Explanation) -> tuple[str, list[str]]:
+    title, *lines = str(explanation).split("\n")
+    if len(lines) > 2 * _MOST_LINES:
+        lines[_MOST_LINES:-_MOST_LINES] = [f"... {len(lines) - 2 * _MOST_LINES:,} more, then ..."]
     kcl = explanation.kcl
     fate = "hands it on unopened" if kcl.raw else f"delivers {kcl.delivered} of {kcl.total} user records"
-    lines.append(f"the KCL {fate}" + (f" ({kcl.reason})" if kcl.reason else ""))
-    return title, [*lines, f"writer: {explanation.writer}"]
+    return title, [*lines, f"the KCL {fate}" + (f" ({kcl.reason})" if kcl.reason else "")]
 
 
 def _aggregate(aggregate: AggregatedRecord) -> tuple[str, list[str]]:

@@ -1,16 +1,23 @@
-"""Makes the report from a tally and a shard map: sorts the counts and limits their number."""
+"""Makes the report from a tally and a shard map: sorts the counts, limits their number, and finds what only
+the whole input can show."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import Any, get_args
 
+from ..errors import KplError
 from ..findings import Finding, kind_of, order_of
+from ..pictures.labels import plural
 from ..shards.lineage import Lineage
+from ..shards.misplacement_causes import ACROSS_SHARDS
+from ..shards.placement import Verdict
 from ..shards.shard_map import ShardMap
-from .counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, SLOTS, Loads, Tally, drawn
+from ..shards.skew import skewed
+from .counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, OTHERS, SLOTS, Tally, drawn, least
 from .model import (
     NO_SHARD,
     About,
@@ -24,7 +31,6 @@ from .model import (
     Totals,
 )
 from .summary import worst_first
-from .whole import findings_of_the_whole, skew
 
 #: Limits that keep the page usable.
 MAX_SHOWN_SHARDS = 1000
@@ -32,6 +38,36 @@ MAX_SHOWN_FINDINGS = 3000
 MAX_SHOWN_INPUTS = 50
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+#: The verdict where there was no shard map.
+NOT_JUDGED = "not-judged"
+
+
+class _Loads:
+    """What the groups of a tally come to, by shard, by verdict, and by what the KCL does."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.user_records: Counter[str | None] = Counter()
+        self.bytes: Counter[str | None] = Counter()
+        self.misplaced: Counter[str | None] = Counter()
+        self.dropped: Counter[str | None] = Counter()
+        self.belonging: Counter[str] = Counter()
+        self.verdicts: Counter[str] = Counter()
+        self.kcl: Counter[str] = Counter()
+        #: (shard, verdict) -> user records, a sequence number
+        self.judged: dict[tuple[str | None, str], tuple[int, str | None]] = {}
+        for (shard_id, expected, verdict, kcl), (count, size, number) in tally.groups.items():
+            verdict = verdict or NOT_JUDGED
+            self.user_records[shard_id] += count
+            self.bytes[shard_id] += size
+            self.verdicts[verdict] += count
+            self.misplaced[shard_id] += count * (verdict == "stray")
+            self.dropped[shard_id] += count * (kcl == "dropped")
+            if kcl is not None:
+                self.kcl[kcl] += count
+            if expected is not None and expected != OTHERS:
+                self.belonging[expected] += count
+            before = self.judged.get((shard_id, verdict), (0, None))
+            self.judged[shard_id, verdict] = before[0] + count, least(before[1], number)
 
 
 def _time(seconds: int | None) -> datetime | None:
@@ -48,7 +84,7 @@ def build_report(
     duplicates). The tally is not changed.
     """
     tally = Tally.merged([tally])
-    loads = Loads(tally)
+    loads = _Loads(tally)
     for finding in (*findings, *findings_of_the_whole(tally, shard_map)):
         tally.add_finding(finding)
     shards = _shard_facts(tally, loads, shard_map)
@@ -67,7 +103,19 @@ def build_report(
             stream_name=about.stream_name or (", ".join(sorted(tally.streams)) or None),
             inputs=tuple(about.inputs[:MAX_SHOWN_INPUTS]),
         ),
-        totals=_totals(tally.records, loads),
+        totals=Totals(
+            kinesis_records=tally.records["kinesis"],
+            plain_records=tally.records["plain"],
+            aggregated_records=tally.records["aggregated"],
+            broken_frames=tally.records["broken"],
+            user_records=loads.user_records.total(),
+            bytes=loads.bytes.total(),
+            misplaced=loads.misplaced.total(),
+            mixed_aggregates=tally.records["mixed"],
+            foreign_aggregates=tally.records["foreign"],
+            kcl=dict(loads.kcl),
+            verdicts=dict(loads.verdicts),
+        ),
         distribution=shard_map.distribution if shard_map is not None else None,
         kinds=kinds,
         findings=shown,
@@ -76,28 +124,12 @@ def build_report(
         shards=tuple(shard for shard in shards if shard.shard_id in most_telling),
         rate=_rate(tally),
         key_space=tuple((*tally.slots.get(slot, (0, 0)),) for slot in range(SLOTS)),
-        skew=skew(loads, shard_map),
+        skew=_skew(loads, shard_map),
         omitted={name: count for name, count in omitted.items() if count > 0},
     )
 
 
-def _totals(records: Counter[str], loads: Loads) -> Totals:
-    return Totals(
-        kinesis_records=records["kinesis"],
-        plain_records=records["plain"],
-        aggregated_records=records["aggregated"],
-        broken_frames=records["broken"],
-        user_records=loads.user_records.total(),
-        bytes=loads.bytes.total(),
-        misplaced=loads.misplaced.total(),
-        mixed_aggregates=records["mixed"],
-        foreign_aggregates=records["foreign"],
-        kcl=dict(loads.kcl),
-        verdicts=dict(loads.verdicts),
-    )
-
-
-def _shard_facts(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> list[ShardFacts]:
+def _shard_facts(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> list[ShardFacts]:
     """Every shard of the map and every other shard id found, parents before children."""
     facts = []
     lineage = shard_map if shard_map is not None else Lineage(())
@@ -157,3 +189,72 @@ def _shown_findings(tally: Tally) -> tuple[tuple[KindCount, ...], tuple[Finding,
     each = min(max(1, MAX_SHOWN_FINDINGS // max(1, len(kinds))), MAX_EXAMPLES)
     examples = (drawn(tally.examples.get(count.kind.name, []), each) for count in kinds)
     return tuple(kinds), tuple(finding for some in examples for finding in sorted(some, key=order_of))
+
+
+#: Verdicts of whole shards: every one is a kind of finding of its own. The others are told by record, or of
+#: the whole stream.
+_SHARD_VERDICTS = {*get_args(Verdict)} - {"expected", "stray", "distribution-auto"}
+
+
+def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[Finding]:
+    """A naive aggregator, verdicts on shards, skew, empty input. `build_report` adds them; call this only to
+    write findings elsewhere, too."""
+    loads = _Loads(tally)
+    if not tally.records["kinesis"]:
+        yield Finding("no-records", detail="there is not one Kinesis record in the input")
+    aggregates, user_records, _ = tally.causes.get(ACROSS_SHARDS, (0, 0, 0))
+    if aggregates:
+        many = plural(aggregates, "aggregate holds", "aggregates hold")
+        misplaced = ("mixed-aggregate", "foreign-aggregate")
+        examples = [one for kind in misplaced for one in sorted(tally.examples.get(kind, []), key=order_of)]
+        example = next((one for one in examples if one.cause == ACROSS_SHARDS), Finding("naive-aggregator"))
+        yield Finding(
+            "naive-aggregator",
+            example.shard_id,
+            example.sequence_number,
+            user_records=user_records,
+            aggregates=aggregates,
+            detail=f"{many} {plural(user_records, 'user record')} of several shards; the KCL drops them all",
+        )
+    for (shard_id, verdict), (count, number) in sorted(
+        loads.judged.items(), key=lambda item: (item[0][0] or "", item[0][1])
+    ):
+        if verdict == "unknown-shard" and shard_map is not None and shard_id in shard_map:
+            continue  # the shard is known, the hash key is not: a finding of its own says why
+        if verdict in _SHARD_VERDICTS:
+            detail = None if shard_id is not None else "the capture does not say which shard"
+            yield Finding(verdict, shard_id, number, user_records=count, detail=detail)
+    if shard_map is None:
+        return
+    if shard_map.distribution == "AUTO":
+        dropped = loads.dropped.total()
+        detail = f"a KCL consumer drops {dropped} user records"
+        user_records = loads.user_records.total()
+        yield Finding("distribution-auto", user_records=user_records, dropped=dropped, detail=detail)
+    for shard_id, parents in sorted(shard_map.unknown_parents.items()):
+        yield Finding("unknown-parent", shard_id, detail=f"parent {', '.join(parents)} is not listed")
+    try:
+        for defect in shard_map.defects():
+            detail = f"{defect.code}: {', '.join(defect.shard_ids)}"
+            yield Finding("lineage", defect.shard_ids[0], detail=detail)
+    except KplError as error:
+        yield Finding("lineage", requirement=error.requirement, detail=error.describe())
+    # By the shards that hash keys belong to now: a shard that was split lately has little on it yet.
+    counts = _on_open_shards(loads.belonging, shard_map)
+    for shard_id, times in skewed(counts, sum(counts.values())):
+        detail = f"{times:.1f} times the mean of {len(counts)} open shards"
+        yield Finding("skewed-shard", shard_id, user_records=counts[shard_id], detail=detail)
+
+
+def _skew(loads: _Loads, shard_map: ShardMap | None) -> float | None:
+    """How many times the mean lies on the fullest open shard. The mean is over the open shards with records
+    on them: one that was not captured cannot be told from an idle one. None for fewer than two."""
+    counts = _on_open_shards(loads.user_records, shard_map)
+    return max(counts.values()) * len(counts) / sum(counts.values()) if len(counts) > 1 else None
+
+
+def _on_open_shards(counts: Counter[Any], shard_map: ShardMap | None) -> dict[str, int]:
+    """The counts of the open shards that have one. None at all where keys do not decide the shard."""
+    if shard_map is None or shard_map.distribution == "AUTO":
+        return {}
+    return {s.shard_id: counts[s.shard_id] for s in shard_map.open_shards if counts[s.shard_id]}

@@ -20,7 +20,6 @@ from operator import add, attrgetter
 from typing import Any, Literal
 
 from ..findings import Finding
-from .model import NOT_JUDGED
 
 #: How many shard ids are counted separately.
 MAX_SHARDS = 10_000
@@ -195,42 +194,6 @@ class Tally:
         }
         vars(tally).update(values)
         return tally
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tally) and _comparable(self) == _comparable(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-class Loads:
-    def __init__(self, tally: Tally) -> None:
-        self.user_records: Counter[str | None] = Counter()
-        self.bytes: Counter[str | None] = Counter()
-        self.misplaced: Counter[str | None] = Counter()
-        self.dropped: Counter[str | None] = Counter()
-        self.belonging: Counter[str] = Counter()
-        self.verdicts: Counter[str] = Counter()
-        self.kcl: Counter[str] = Counter()
-        #: (shard, verdict) -> user records, a sequence number
-        self.judged: dict[tuple[str | None, str], tuple[int, str | None]] = {}
-        for (shard_id, expected, verdict, kcl), (count, size, number) in tally.groups.items():
-            verdict = verdict or NOT_JUDGED
-            self.user_records[shard_id] += count
-            self.bytes[shard_id] += size
-            self.verdicts[verdict] += count
-            self.misplaced[shard_id] += count * (verdict == "stray")
-            self.dropped[shard_id] += count * (kcl == "dropped")
-            if kcl is not None:
-                self.kcl[kcl] += count
-            if expected is not None and expected != OTHERS:
-                self.belonging[expected] += count
-            before = self.judged.get((shard_id, verdict), (0, None))
-            self.judged[shard_id, verdict] = before[0] + count, least(before[1], number)
-
-
-def _comparable(tally: Tally) -> dict[str, Any]:
-    examples = {kind: drawn(kept, MAX_EXAMPLES) for kind, kept in tally.examples.items()}
-    return {**vars(tally), "examples": examples}
 
 
 def finding_row(finding: Finding) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from ..findings import SEVERITIES, Finding, Kind, Severity, worst
 
-#: The verdict where there was no shard map.
-NOT_JUDGED = "not-judged"
 #: Stands for the shard of records that came without one.
 NO_SHARD = "(no shard)"
 
@@ -162,7 +160,7 @@ class About:
 @dataclass(frozen=True, slots=True)
 class Report:
     """``distribution``: that of the shard map, None without one. ``key_space``: user records, and of them
-    misplaced, per 1/256 of the hash key space. ``skew``: see `whole.skew`. ``omitted``: what was left out to
+    misplaced, per 1/256 of the hash key space. ``skew``: see `build`. ``omitted``: what was left out to
     keep this bounded, by name ("shards", "findings", "inputs", ...).
     """
 
@@ -183,12 +181,6 @@ class Report:
     @property
     def worst(self) -> Severity | None:
         return worst(count.kind.name for count in self.kinds)
-
-    @property
-    def caught_by_reshard(self) -> int:
-        """User records that the KCL drops in aggregates that a reshard overtook: a producer that notices
-        sends them again, so they may be on the stream twice, and delivered once."""
-        return sum(count.dropped for count in self.causes if count.cause == "reshard")
 
     @property
     def clean(self) -> bool:

@@ -17,7 +17,7 @@ from ..findings import SEVERITIES, Finding
 from ..pictures.drawing import Svg
 from ..pictures.labels import number, percent, plural, safe, size
 from ..shards.misplacement_causes import CAUSES
-from . import charts, shard_map_chart, summary
+from . import charts, summary
 from .model import Report
 
 if TYPE_CHECKING:
@@ -97,7 +97,6 @@ def _environment() -> Environment:
         charts=charts,
         columns_of=columns_of,
         summary=summary,
-        shard_map_chart=shard_map_chart,
         severities=SEVERITIES,
         causes=CAUSES,
         # Only our own texts, which are not escaped and are allowed by their hashes.

@@ -29,7 +29,6 @@ from ..shards.misplacement_causes import CAUSES, Cause, Causes, hinted_time
 from ..shards.placement import aggregate_kind
 from ..shards.shard_map import ShardMap
 from .counters import MAX_STREAMS, Tally
-from .model import NOT_JUDGED
 from .rows import EVIDENCE, PLACE, Array, Rows, Run, Sums
 
 _TYPES = {
@@ -104,8 +103,7 @@ class Scan:
             .aggregate([("rows", "sum"), ("size", "sum"), ("number", "min")])
         )
         for row in sums.to_pylist():
-            shard, expected, verdict, kcl = (rows.texts[name][row[name]] for name in keys)
-            key = shard, expected, verdict or NOT_JUDGED, kcl
+            key = tuple(rows.texts[name][row[name]] for name in keys)
             self.tally.add("groups", key, row["rows_sum"], row["size_sum"], row["number_min"])
         streams = {rows.texts["streamName"][code] for code in np.unique(rows.codes["streamName"])}
         self.tally.streams = set(sorted(self.tally.streams | (streams - {None}))[:MAX_STREAMS])

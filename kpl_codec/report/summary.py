@@ -1,12 +1,23 @@
-"""Words and numbers for both the terminal's summary and the page."""
+"""The summary of a report: its words and numbers, which the page shows too; the text for terminals and files;
+and one JSON value, ``summary.json``, whose schema is spec/summary.schema.json."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..pictures.labels import number, percent, plural, size
-from .model import Report, ShardFacts
+from ..findings import Finding
+from ..pictures.labels import camel, camel_keys, number, percent, plural, size
+from ..pictures.terminal import line, render, table, wrapped
+from ..shards.misplacement_causes import CAUSES, RESHARD
+from .counters import finding_row
+from .model import CauseCount, KclLoss, Report, ShardFacts
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 #: What the KCL's reasons for dropping user records mean.
 REASONS = {
@@ -16,28 +27,22 @@ REASONS = {
     "no-user-records": "an aggregate of nothing",
 }
 _HEADLINES = {"critical": "Misplaced aggregates", "error": "Broken records", "warning": "Needs a look"}
-
-
-#: Counts that are shown where they are 0, too.
-_ALWAYS = (
-    "Kinesis records",
-    "plain",
-    "aggregated",
-    "User records",
-    "misplaced",
-    "Mixed aggregates",
-    "Lost at the KCL",
-)
+_STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
+#: How many shards are shown; the rest is only counted.
+_SHARDS = 24
+_INDENT = 11
+#: Raised when a member of the JSON changes its meaning or is removed, not for new members.
+VERSION = 1
 
 
 class Count(NamedTuple):
-    """One count of the summary. ``part``: of the count before it. ``bad``: above 0 it is bad news."""
+    """One count of the summary. ``how``: "part" of the count before it; "bad" news, if above 0; "rare": not
+    shown where it is 0."""
 
     label: str
     value: int
     note: str = ""
-    part: bool = False
-    bad: bool = False
+    how: str = ""
 
 
 def outcome(report: Report) -> tuple[str, str]:
@@ -64,7 +69,8 @@ def outcome(report: Report) -> tuple[str, str]:
     if lost:
         part = f"{number(totals.user_records)} ({percent(lost, totals.user_records)})"
         said = f"A KCL consumer drops {plural(lost, 'user record')} of {part}, without a log line."
-        if caught := report.caught_by_reshard:
+        # A producer that notices sends them again, so they may be on the stream twice, and delivered once.
+        if caught := sum(count.dropped for count in report.causes if count.cause == RESHARD):
             some = "All of them" if caught == lost else f"{number(caught)} of them"
             said += f" {some} were overtaken by a reshard: their producer may have sent them again."
         return "Records are lost" if lost > caught else "Records may be lost", said
@@ -99,32 +105,29 @@ def counts(report: Report) -> list[Count]:
     each = f"{opened / totals.aggregated_records:,.1f} user records each" if totals.aggregated_records else ""
     rows = [
         Count("Kinesis records", totals.kinesis_records, _per_second(report)),
-        Count("plain", totals.plain_records, part=True),
-        Count("aggregated", totals.aggregated_records, each, part=True),
-        Count("broken frames", totals.broken_frames, "cannot be opened, or have no data", True, True),
+        Count("plain", totals.plain_records, "", "part"),
+        Count("aggregated", totals.aggregated_records, each, "part"),
+        Count("broken frames", totals.broken_frames, "cannot be opened, or have no data", "part bad rare"),
         Count("User records", user, size(totals.bytes) + " of data"),
-        Count("Not read", unread, "files, lines and records; what is in them is not counted", bad=True),
+        Count("Not read", unread, "files, lines and records; what is in them is not counted", "bad rare"),
     ]
     if report.distribution is not None:
         outside = f"{percent(totals.misplaced, user)}; outside their shard's range"
-        mixed, foreign = (
-            "user records of this shard and of others in one",
-            "no user record of this shard in them",
-        )
+        mixed = "user records of this shard and of others in one"
         rows += [
-            Count("misplaced", totals.misplaced, outside, True, True),
-            Count("Mixed aggregates", totals.mixed_aggregates, mixed, bad=True),
-            Count("Foreign aggregates", totals.foreign_aggregates, foreign, bad=True),
+            Count("misplaced", totals.misplaced, outside, "part bad"),
+            Count("Mixed aggregates", totals.mixed_aggregates, mixed, "bad"),
+            Count("Foreign aggregates", totals.foreign_aggregates, "all of other shards", "bad rare"),
         ]
-    if totals.kcl:
+    if kcl := totals.kcl:
         lost = f"{percent(totals.lost_at_kcl, user)} of the user records"
         rows += [
-            Count("Lost at the KCL", totals.lost_at_kcl, lost, bad=True),
-            Count("Repaired", totals.kcl.get("repaired", 0), "dropped by the KCL, and put again"),
-            Count("Unopened by the KCL", totals.kcl.get("raw", 0), "it hands the frame on as one record"),
-            Count("Altered by the KCL", totals.kcl.get("altered", 0), "delivered under another key"),
+            Count("Lost at the KCL", totals.lost_at_kcl, lost, "bad"),
+            Count("Repaired", kcl.get("repaired", 0), "dropped by the KCL, and put again", "rare"),
+            Count("Unopened by the KCL", kcl.get("raw", 0), "it hands the frame on as one record", "rare"),
+            Count("Altered by the KCL", kcl.get("altered", 0), "delivered under another key", "rare"),
         ]
-    return [row for row in rows if row.value or row.label in _ALWAYS]
+    return [row for row in rows if row.value or "rare" not in row.how]
 
 
 def _per_second(report: Report) -> str:
@@ -152,3 +155,157 @@ def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
 
 def state(shard: ShardFacts) -> str:
     return "unknown" if shard.open is None else "open" if shard.open else "closed"
+
+
+def summary_text(report: Report, *, color: bool = False, width: int = 100) -> str:
+    """The summary as text, ending in a newline. ``color`` adds ANSI escapes, for a terminal only.
+
+    Nothing is said by colour alone.
+    """
+    return render(*summary(report, width=width), color=color, width=width)
+
+
+def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
+    """The summary from top to bottom, as parts for `kpl_codec.pictures.terminal.show`."""
+    heading = report.about.title + (f": {report.about.stream_name}" if report.about.stream_name else "")
+    where = ", ".join(filter(None, (report.about.source, span_text(report))))
+    style = "green" if report.clean else _STYLES[report.worst or "info"]
+    made: list[RenderableType] = [line((heading, "bold"))]
+    made += [line((where, "dim"))] if where else []
+    made += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
+    made += [line(""), *wrapped(line((outcome(report)[1], style)), width), line("")]
+    made += [
+        line(f"{'  ' if 'part' in c.how else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))
+        for c in counts(report)
+    ]
+    if report.kcl_losses:
+        made += [line(""), line(("What a KCL consumer would not get", "bold"))]
+        for loss in report.kcl_losses:
+            made += wrapped(_loss(loss, REASONS.get(loss.reason, loss.reason)), width, 2)
+        if report.causes:
+            made.append(line(("Where aggregates of other shards come from", "bold")))
+        for count in report.causes:
+            made += wrapped(_loss(count, CAUSES.get(count.cause, count.cause)), width, 2)
+    if report.shards:
+        made += [line(""), *_shards(report)]
+    if report.kinds:
+        made += [line(""), line(("Findings, worst first", "bold")), *_findings(report, width)]
+    return made
+
+
+def _loss(count: KclLoss | CauseCount, why: str) -> Text:
+    return line(
+        f"{plural(count.user_records, 'user record')} in {plural(count.aggregates, 'aggregate')}: {why}"
+    )
+
+
+def _findings(report: Report, width: int) -> Iterator[RenderableType]:
+    told: dict[str, str] = {}
+    for count in report.kinds:
+        kind = count.kind
+        mark = (f"  {kind.severity.upper():<8} ", _STYLES[kind.severity])
+        yield line(mark, (kind.name, "bold"), f": {kind.title}")
+        about = f", {plural(count.user_records, 'user record')}" if count.user_records else ""
+        texts = [plural(count.findings, "finding") + about + _example(report, kind.name)]
+        if kind.severity != "info":
+            texts += [kind.meaning, f"Whom it concerns: {kind.concerns}"]
+            if told.setdefault(kind.todo, kind.name) == kind.name:
+                texts.append(f"What to do: {kind.todo}")
+            else:
+                texts.append(f"What to do: as for {told[kind.todo]}.")
+        for text in texts:
+            yield from wrapped(line(text), width, _INDENT)
+
+
+def _example(report: Report, kind: str) -> str:
+    finding = next((finding for finding in report.findings if finding.kind == kind), None)
+    place = place_of(finding) if finding is not None else ""
+    return f"; e.g. {place}" if place else ""
+
+
+def place_of(finding: Finding) -> str:
+    """Where a finding is, and its detail, on one line."""
+    said = []
+    if finding.file:
+        line_number = f" line {finding.line}" if finding.line else ""
+        position = f" at {finding.position}" if finding.position and not finding.line else ""
+        said.append(f"{finding.file}{line_number}{position}")
+    said += [finding.shard_id] if finding.shard_id else []
+    if finding.sequence_number:
+        sub = finding.sub_sequence_number
+        said.append(finding.sequence_number + (f"/{sub}" if sub is not None and sub >= 0 else ""))
+    said += [f"byte {finding.offset}"] if finding.offset is not None else []
+    said += [finding.detail] if finding.detail else []
+    return ", ".join(said)
+
+
+def _shards(report: Report) -> Iterator[RenderableType]:
+    skew = f"; the fullest open shard has {report.skew:.2f} times the mean" if report.skew is not None else ""
+    yield line(("Shards" + skew, "bold"))
+    shown = worst_first(report.shards)[:_SHARDS]
+    rows = [
+        [
+            shard.shard_id if len(shard.shard_id) <= 30 else shard.shard_id[:29] + "…",
+            state(shard),
+            number(shard.user_records),
+            size(shard.bytes),
+            number(shard.misplaced),
+            number(shard.dropped),
+        ]
+        for shard in shown
+    ]
+    heads = ["shard", "state", "user records", "data", "misplaced", "KCL loses"]
+    yield table(heads, rows, (2, 3, 4, 5), indent=2)
+    left = len(report.shards) - len(shown) + report.omitted.get("shards", 0)
+    if left:
+        yield line(f"  and {plural(left, 'more shard')}, with less on them")
+
+
+def finding_facts(finding: Finding) -> dict[str, Any]:
+    """A finding without what does not apply to it: severity, kind, and the other columns of findings/."""
+    return camel_keys({"severity": finding.severity, **finding_row(finding)})
+
+
+def _facts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON: names in camel case, times as texts."""
+    return {camel(name): of.isoformat() if isinstance(of, datetime) else of for name, of in values.items()}
+
+
+def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
+    values = asdict(shard)
+    del values["open"]
+    texts = {name: str(values[name]) for name in ("start", "end") if values[name] is not None}
+    return _facts({**values, "state": state(shard), **texts})
+
+
+def report_facts(report: Report) -> dict[str, Any]:
+    """Everything in the summary, and every shard shown, without single findings (they are in findings/)."""
+    about = report.about
+    return {
+        "summaryVersion": VERSION,
+        "kplCodecVersion": about.version,
+        "title": about.title,
+        "streamName": about.stream_name,
+        "source": about.source,
+        "generated": about.generated.isoformat(),
+        "complete": about.complete,
+        "clean": report.clean,
+        "worst": report.worst,
+        **dict(zip(("headline", "verdict"), outcome(report), strict=True)),
+        "distribution": report.distribution,
+        **_facts({name: getattr(report.rate, name) for name in ("first_arrival", "last_arrival")}),
+        "skew": report.skew,
+        "totals": {**camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
+        "kinds": [
+            {
+                **{name: getattr(count.kind, name) for name in ("name", "severity", "title")},
+                "findings": count.findings,
+                "userRecords": count.user_records,
+            }
+            for count in report.kinds
+        ],
+        "kclLosses": [camel_keys(loss._asdict()) for loss in report.kcl_losses],
+        "causes": [camel_keys(count._asdict()) for count in report.causes],
+        "shards": [_shard_facts(shard) for shard in report.shards],
+        "omitted": dict(report.omitted),
+    }

@@ -12,6 +12,7 @@ out/spark.log         what Spark and its workers printed (from the command line)
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -24,13 +25,12 @@ from .. import __version__
 from ..captures import Location, plan
 from ..errors import KplError
 from ..findings import Finding
-from ..report.build import build_report
+from ..report.build import build_report, findings_of_the_whole
 from ..report.counters import Tally
-from ..report.facts import report_facts, report_json
 from ..report.model import About, Report
 from ..report.page import render_page
 from ..report.scan import findings_batch
-from ..report.whole import findings_of_the_whole
+from ..report.summary import report_facts, summary_text
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
 from .repaired import read_copied
@@ -225,11 +225,9 @@ def write_report(
     output: Location, tally: Tally, shard_map: ShardMap, findings: Sequence[Finding] = (), **about: Any
 ) -> Report:
     """Writes the report of ``tally`` to ``output``. ``about``: fields of `About`."""
-    from ..report.layout import summary_text  # rich, which workers need not
-
     made = About(datetime.now(timezone.utc), __version__, **about)
     report = build_report(tally, shard_map, made, findings)
     (output / "summary.txt").write(summary_text(report).encode())
-    (output / "summary.json").write(report_json(report).encode())
+    (output / "summary.json").write(json.dumps(report_facts(report), indent=2).encode() + b"\n")
     (output / "report.html").write(render_page(report).encode())
     return report

@@ -1,22 +1,20 @@
 """Watches a stream: reports what is wrong with it now. Sans-I/O.
 
     `watch`      which shards to read, whose call is next, what the answers mean
-    `reading`    how one shard is read: sampled, or whole      `budget`     what watching costs
+    `reading`    how one shard is read, sampled or whole, and what that may cost
     `last_hour`  findings with estimates, from the records of each look
     `judging`    Kinesis records -> faults, kinds of writers   `uneven`     hot keys and skewed shards
-    `findings`   one finding as value, JSON, text              `estimates`  what a sample says of the whole
-    `kept`       what is counted and kept between two runs     `measures`   the metrics
+    `kept`       what is counted and kept between two runs     `estimates`  what a sample says of the whole
+    `measures`   the metrics
 
 Specification: spec/10-watch.md.
 """
 
-from .budget import Cost, Limits
 from .estimates import Estimate
-from .findings import WatchFinding
 from .judging import Look
 from .kept import Kept, KeptStateError
-from .last_hour import LastHour
-from .reading import Call
+from .last_hour import LastHour, WatchFinding
+from .reading import Call, Cost, Limits
 from .watch import Watch
 
 __all__ = [

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from ..deaggregation.fingerprints import SIGNS, Sign, fingerprint
@@ -42,26 +43,23 @@ class Look(NamedTuple):
     """Where some records come from. ``number``: the same for all answers of one look.
 
     ``scale``: slots in a period, of which this look reads one; 1 where all of the shard's time is read.
-    ``end_ms``: the end of the slot; what arrived later is past it. ``rereads``: our own reading may bring
-    records of earlier looks again; else a record seen again is a duplicate.
+    ``end_ms``: the end of the slot; what arrived later is past it.
     """
 
     shard_id: str | None
     number: int
     scale: float = 1.0
     end_ms: float = float("inf")
-    rereads: bool = False
 
 
-@dataclass(slots=True)
-class Fault:
-    """Kinesis records with one `Wrong`. ``lost``: user records that the KCL drops, in the slot looked at;
-    ``outside``: the same of records read past it."""
+class Fault(NamedTuple):
+    """A Kinesis record with something wrong. ``inside`` the slot looked at, or past it. ``lost``: user
+    records that the KCL drops."""
 
-    kinesis_records: int = 0
+    wrong: Wrong
+    sequence_number: str | None
+    inside: bool
     lost: int = 0
-    outside: int = 0
-    sequence_number: str | None = None
     expected_shard_id: str | None = None
 
 
@@ -70,23 +68,11 @@ class Judged:
     """Some Kinesis records of one shard: their ``faults``, and the user records in the slot by partition
     key. ``read``: kinesis_records, user_records, bytes, and those reread. ``newest``: arrival in seconds."""
 
-    faults: dict[Wrong, Fault] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
     read: Counter[str] = field(default_factory=Counter)
     writers: Counter[str] = field(default_factory=Counter)
     newest: float = 0.0
-
-    def add(self, wrong: Wrong, sequence_number: str | None, lost: int = 0, *, inside: bool) -> Fault:
-        """Count one Kinesis record with a fault; ``inside`` the slot looked at or past it."""
-        fault = self.faults.setdefault(wrong, Fault())
-        fault.kinesis_records += 1
-        # WCH-18: "User records read past the end of a slot MUST be told as seen, and not scaled up."
-        if inside:
-            fault.lost += lost
-        else:
-            fault.outside += lost
-        fault.sequence_number = fault.sequence_number or sequence_number
-        return fault
 
 
 class Judge:
@@ -134,8 +120,8 @@ class Judge:
             # seen MUST NOT be counted again; it is a duplicate unless the watch itself read it twice."
             if before is not None:
                 self._seen.move_to_end(key)
-                if before == look.number or not look.rereads:
-                    judged.add(Wrong("duplicate"), record.sequence_number, inside=True)
+                if before == look.number:
+                    judged.faults.append(Fault(Wrong("duplicate"), record.sequence_number, inside=True))
                 else:
                     judged.read["reread"] += 1
                 continue
@@ -164,25 +150,24 @@ class Judge:
         # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
         lost = sum(row.kcl == "dropped" for row in rows)
+        fault = partial(Fault, sequence_number=record.sequence_number, inside=inside)
         if rows and not rows[0].aggregated and disguise_of(record.data) is not None:
             # WCH-38: "A Kinesis record that is an aggregated record turned into text MUST be a finding here,
             # as in a validation."
             name = sign.name if sign is not None else writer
-            judged.add(Wrong(ENCODED, name, None), record.sequence_number, inside=inside)
+            judged.faults.append(fault(Wrong(ENCODED, name)))
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
         if sign is not None and sign.swaps is not None:
-            judged.add(Wrong("swapped-keys", writer, None), record.sequence_number, inside=inside)
+            judged.faults.append(fault(Wrong("swapped-keys", writer)))
         defects = [row.defects[0] for row in rows if row.defects]
         # The warning stands first; what loses user records is told before it.
         defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
         if defect is not None:
-            judged.add(Wrong(defect.code, writer, None), record.sequence_number, lost, inside=inside)
+            judged.faults.append(fault(Wrong(defect.code, writer), lost=lost))
         elif lost:
             kind, cause = self._misplaced(record, rows)
-            why = cause.name if cause is not None else None
-            fault = judged.add(Wrong(kind, writer, why), record.sequence_number, lost, inside=inside)
-            if cause is not None:
-                fault.expected_shard_id = fault.expected_shard_id or cause.shard_id
+            why, expected = (cause.name, cause.shard_id) if cause is not None else (None, None)
+            judged.faults.append(fault(Wrong(kind, writer, why), lost=lost, expected_shard_id=expected))
 
     def _misplaced(
         self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from hashlib import sha256
 from operator import attrgetter
@@ -89,25 +89,11 @@ class OpenFinding:
 class Load(NamedTuple):
     """What came on a shard in a second of the time that was read, in ``looks``. ``seen``: user records."""
 
-    kinesis_records: float
     user_records: float
     bytes: float
     looks: int
     seen: int
-
-
-def load_of(minutes: Iterable[Minute]) -> Load:
-    """The load of one shard."""
-    several = list(minutes)
-    read = [minute for minute in several if minute.read_ms]
-    seconds = sum(minute.read_ms for minute in read) / 1000 or 1.0
-    return Load(
-        sum(minute.slot_records for minute in read) / seconds,
-        sum(minute.slot_user_records for minute in read) / seconds,
-        sum(minute.slot_bytes for minute in read) / seconds,
-        sum(minute.looks for minute in several),
-        sum(minute.slot_user_records for minute in several),
-    )
+    kinesis_records: float
 
 
 class KeptStateError(KplError, ValueError):

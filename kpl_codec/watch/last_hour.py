@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Final, Literal
 
-from ..findings import SEVERITIES
+from ..findings import SEVERITIES, Finding
 from ..format.records import KinesisRecord
+from ..shards.misplacement_causes import CAUSES
 from ..shards.shard_map import ShardMap
 from .estimates import Estimate, Sample, estimate
-from .findings import WatchFinding
-from .judging import Fault, Judge, Look
-from .kept import MINUTE, FindingKey, Kept, Load, Minute, OpenFinding, Wrong, load_of
+from .judging import WRITERS, Fault, Judge, Look
+from .kept import MINUTE, FindingKey, Kept, Load, Minute, OpenFinding, Wrong
 from .uneven import HotKeys, skewed_shards
 
 #: Seconds that are remembered.
@@ -28,6 +30,68 @@ HOUR: Final = 3600
 #: How many findings are kept separately; later ones count for `OTHERS`.
 MAX_FINDINGS: Final = 2_000
 OTHERS: Final = "(other shards)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchFinding(Finding):
+    """One thing that is wrong, as far as it is known now.
+
+    ``writer``: a key of `WRITERS`. ``state``: "open" when new, "grown" when it has doubled since
+    it was last told, "over" when it was not seen again for a while. ``first_seen``, ``last_seen``: seconds
+    since 1970. ``kinesis_records``: how many of the kind were seen in all; ``sequence_number``: of one of
+    them. ``lost``: user records that the KCL drops, in the last hour.
+    """
+
+    stream: str
+    state: Literal["open", "grown", "over"]
+    first_seen: float
+    last_seen: float
+    writer: str | None = None
+    kinesis_records: int = 0
+    lost: Estimate | None = None
+
+    @property
+    def text(self) -> str:
+        """What is wrong, in a sentence or two."""
+        where = f" on {self.shard_id}" if self.shard_id else ""
+        parts = []
+        if self.writer in WRITERS and self.writer != "unknown":
+            because = f"; {CAUSES[self.cause]}" if self.cause is not None else ""
+            parts.append(f"written by {WRITERS[self.writer]}{because}")
+        if self.lost is not None and self.lost.seen:
+            seen = f", {self.lost.seen:,} of them seen" if self.lost.high > self.lost.seen else ""
+            parts.append(f"a KCL consumer loses {self.lost} user records{seen}")
+        elif self.kinesis_records:
+            parts.append(f"{self.kinesis_records:,} Kinesis records seen")
+        if self.detail:
+            parts.append(self.detail)
+        return ": ".join(filter(None, [f"{self.title} ({self.kind}){where}", "; ".join(parts)]))
+
+    def to_json(self) -> dict[str, Any]:
+        """As one JSON object; what does not apply is left out. Sequence numbers are strings."""
+        row: dict[str, Any] = {
+            "time": _iso(self.last_seen),
+            "stream": self.stream,
+            "state": self.state,
+            "severity": self.severity,
+            "kind": self.kind,
+            "requirement": self.requirement,
+            "shardId": self.shard_id,
+            "writer": self.writer,
+            "cause": self.cause,
+            "expectedShardId": self.expected_shard_id,
+            "sequenceNumber": self.sequence_number,
+            "kinesisRecordsSeen": self.kinesis_records or None,
+            "firstSeen": _iso(self.first_seen),
+            "detail": self.detail,
+            "text": self.text,
+            "lostUserRecords": self.lost._asdict() if self.lost is not None else None,
+        }
+        return {name: value for name, value in row.items() if value is not None}
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
 
 
 class LastHour:
@@ -40,18 +104,16 @@ class LastHour:
         self.stream = stream
         self._quiet, self._late = quiet, late
         self._judge = Judge()
-        #: What was read in the last hour of each shard, by minute since 1970. Read only.
+        #: What was read in the last hour of each shard, by minute since 1970, and what is open. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
-        #: What is open, as `resume` takes it. Read only.
         self.open_findings: dict[FindingKey, OpenFinding] = {}
         self._keys = HotKeys(names=names)
         self._scale = 1.0
-        #: Counts over the whole life: Kinesis records, user records, bytes, reread, lost.
+        #: Over the whole life: Kinesis records, user records, bytes, reread, lost; Kinesis records by writer.
         self.totals: Counter[str] = Counter()
+        self.writers: Counter[str] = Counter()
         #: Seconds from arrival to reading, of the last records of each shard.
         self.lags: dict[str | None, float] = {}
-        #: Kinesis records by kind of writer, over the whole life.
-        self.writers: Counter[str] = Counter()
 
     @property
     def shard_map(self) -> ShardMap | None:
@@ -87,14 +149,14 @@ class LastHour:
         self.totals.update(judged.read)
         self.writers.update(judged.writers)
         self._keys.count(look.shard_id, judged.keys, now, stands_for=look.scale)
-        findings: list[WatchFinding] = []
         self._scale = max(self._scale, look.scale)
-        for wrong, fault in judged.faults.items():
-            self.totals["lost"] += fault.lost + fault.outside
+        for fault in judged.faults:
+            self.totals["lost"] += fault.lost
             # One look may take several answers: its count is one draw.
-            minute.losses[wrong, look.number if look.scale > 1.0 else None] += fault.lost
-            minute.losses[wrong, None] += fault.outside
-            findings += self._seen(wrong, look.shard_id, now, fault)
+            # WCH-18: "User records read past the end of a slot MUST be told as seen, and not scaled up."
+            drawn = look.number if look.scale > 1.0 and fault.inside else None
+            minute.losses[fault.wrong, drawn] += fault.lost
+        findings = list(self._seen(judged.faults, look.shard_id, now))
         if self._late is not None and judged.newest:
             lag = now - judged.newest
             detail = f"{lag:.0f} s from arrival to now"
@@ -134,10 +196,11 @@ class LastHour:
     def tick(self, now: float) -> list[WatchFinding]:
         """Call every few seconds: forgets what is older than an hour, looks at skew and hot keys, and gives
         the findings that are new or over."""
+        # WCH-20: "What is kept MUST NOT grow with the time that a watch runs: an hour of minutes a shard,
+        # 20,000 Kinesis records, 256 keys and 2,000 findings at most."
         first = int(now // MINUTE) - HOUR // MINUTE + 1
         for shard_id, minutes in list(self.by_shard.items()):
-            for number in [number for number in minutes if number < first]:
-                del minutes[number]
+            self.by_shard[shard_id] = minutes = {n: one for n, one in minutes.items() if n >= first}
             if not minutes:
                 del self.by_shard[shard_id]
                 self.lags.pop(shard_id, None)
@@ -145,10 +208,8 @@ class LastHour:
                 # In a consumer a shard may be silent, or read by another execution environment.
                 self.lags.pop(shard_id, None)
         findings = list(self._uneven(now))
-        for key, known in list(self.open_findings.items()):
-            if now - known.last_seen > self._quiet:
-                findings.append(self._over(key))
-        return findings
+        over = [key for key, known in self.open_findings.items() if now - known.last_seen > self._quiet]
+        return findings + [self._over(key) for key in over]
 
     def findings(self) -> list[WatchFinding]:
         """All open findings, the worst first."""
@@ -164,24 +225,21 @@ class LastHour:
         shards = self.by_shard if shard_id is None else [shard_id]
         return estimate(self._sample(one) for one in shards)
 
-    def minutes(self, shard_id: str | None) -> dict[int, Minute]:
-        """What was read of a shard, by minute since 1970, for at most an hour."""
-        return self.by_shard.get(shard_id, {})
-
     def load(self, shard_id: str) -> Load:
         """What comes on a shard in a second."""
-        return load_of(self.minutes(shard_id).values())
+        minutes = self.by_shard.get(shard_id, {}).values()
+        read = [minute for minute in minutes if minute.read_ms]
+        seconds = sum(minute.read_ms for minute in read) / 1000 or 1.0
+        return Load(
+            sum(minute.slot_user_records for minute in read) / seconds,
+            sum(minute.slot_bytes for minute in read) / seconds,
+            sum(minute.looks for minute in minutes),
+            sum(minute.slot_user_records for minute in minutes),
+            sum(minute.slot_records for minute in read) / seconds,
+        )
 
     def _minute(self, shard_id: str | None, now: float) -> Minute:
-        # WCH-20: "What is kept MUST NOT grow with the time that a watch runs: an hour of minutes a shard,
-        # 20,000 Kinesis records, 256 keys and 2,000 findings at most."
-        minutes = self.by_shard.setdefault(shard_id, {})
-        number = int(now // MINUTE)
-        if number not in minutes:
-            minutes[number] = Minute()
-            for old in [old for old in minutes if old <= number - HOUR // MINUTE]:
-                del minutes[old]
-        return minutes[number]
+        return self.by_shard.setdefault(shard_id, {}).setdefault(int(now // MINUTE), Minute())
 
     def _key(self, wrong: Wrong, shard_id: str | None) -> FindingKey:
         key = shard_id, wrong
@@ -200,22 +258,26 @@ class LastHour:
         del self.open_findings[key]
         return finding
 
-    def _seen(self, wrong: Wrong, shard_id: str | None, now: float, fault: Fault) -> list[WatchFinding]:
+    def _seen(self, faults: Sequence[Fault], shard_id: str | None, now: float) -> Iterator[WatchFinding]:
         # WCH-10: "A loss that was seen MUST be told at once, however small its share, and its finding MUST
         # stay open until it was not seen for the time said."
-        key, known, new = self._open(wrong, shard_id, now)
-        known.kinesis_records += fault.kinesis_records
-        known.sequence_number = known.sequence_number or fault.sequence_number
-        known.expected_shard_id = known.expected_shard_id or fault.expected_shard_id
-        if new or known.kinesis_records >= 2 * known.told:
-            known.told = known.kinesis_records
-            return [self._finding(key, "open" if new else "grown")]
-        return []
+        seen: dict[FindingKey, bool] = {}
+        for fault in faults:
+            key, known, new = self._open(fault.wrong, shard_id, now)
+            seen.setdefault(key, new)
+            known.kinesis_records += 1
+            known.sequence_number = known.sequence_number or fault.sequence_number
+            known.expected_shard_id = known.expected_shard_id or fault.expected_shard_id
+        for key, new in seen.items():
+            known = self.open_findings[key]
+            if new or known.kinesis_records >= 2 * known.told:
+                known.told = known.kinesis_records
+                yield self._finding(key, "open" if new else "grown")
 
     def _sample(self, shard_id: str | None, wrong: Wrong | None = None) -> Sample:
         looked = stands_for = 0
         lost: Counter[int | None] = Counter()
-        for minute in self.minutes(shard_id).values():
+        for minute in self.by_shard.get(shard_id, {}).values():
             looked += minute.looked_ms
             stands_for += minute.stands_for_ms
             for (kind, look), count in minute.losses.items():

@@ -16,12 +16,11 @@ from .watch import Watch
 
 
 class Metric(NamedTuple):
-    """``unit`` as CloudWatch names it; ``attributes``: what its values are told apart by."""
+    """``unit`` as CloudWatch names it."""
 
     kind: Literal["counter", "gauge"]
     unit: str
     meaning: str
-    attributes: tuple[str, ...] = ()
 
 
 METRICS: Final[dict[str, Metric]] = {
@@ -29,26 +28,19 @@ METRICS: Final[dict[str, Metric]] = {
     "lost_user_records_low": Metric("gauge", "Count", "The lower end of that estimate's 95% interval."),
     "lost_user_records_high": Metric("gauge", "Count", "The upper end of that estimate's 95% interval."),
     "lost_user_records_seen": Metric("counter", "Count", "Lost user records that were seen."),
-    "open_findings": Metric("gauge", "Count", "Findings that are open.", ("severity",)),
-    "shard_lost_user_records": Metric(
-        "gauge",
-        "Count",
-        "Lost user records of the last hour by finding: estimate.",
-        ("shard_id", "kind", "writer"),
-    ),
+    "open_findings": Metric("gauge", "Count", "Findings that are open, by severity."),
+    "shard_lost_user_records": Metric("gauge", "Count", "Lost, by shard, kind and writer: estimate."),
     "open_shards": Metric("gauge", "Count", "Open shards that are watched."),
     "oldest_look_seconds": Metric("gauge", "Seconds", "The longest time since any shard's last look."),
     "kinesis_records_read": Metric("counter", "Count", "Kinesis records judged."),
-    "kinesis_records_by_writer": Metric("counter", "Count", "Those by kind of writer.", ("writer",)),
+    "kinesis_records_by_writer": Metric("counter", "Count", "Those by kind of writer."),
     "user_records_read": Metric("counter", "Count", "User records judged."),
     "bytes_read": Metric("counter", "Bytes", "Bytes of data judged."),
-    "lag_seconds": Metric(
-        "gauge", "Seconds", "The longest time from arrival to reading, where everything is read."
-    ),
+    "lag_seconds": Metric("gauge", "Seconds", "The longest lag where everything is read."),
     "looks": Metric("counter", "Count", "Looks at a shard."),
     "missed_looks": Metric("counter", "Count", "Periods of a shard that could not be looked at."),
-    "calls": Metric("counter", "Count", "Calls to Kinesis.", ("operation",)),
-    "failed_calls": Metric("counter", "Count", "Calls to Kinesis that failed.", ("code",)),
+    "calls": Metric("counter", "Count", "Calls to Kinesis, by operation."),
+    "failed_calls": Metric("counter", "Count", "Calls to Kinesis that failed, by code."),
 }
 
 NAMESPACE: Final = "KplCodec/Watch"

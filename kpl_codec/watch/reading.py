@@ -1,9 +1,7 @@
-"""How one shard is read. Specification: spec/10-watch.md, WCH-1, WCH-2, WCH-5, WCH-29.
+"""How one shard is read, and what reading may cost. Specification: spec/10-watch.md, 10.1.
 
-    Sampled    one slot of each period is read by its time, a little after it is over
-    Whole      every record is read once: with a share of 1, and for a while after a reshard
-
-A `Whole` one becomes a `Sampled` one with the same `Reader`, which knows where and when to go on.
+Sampled    one slot of each period is read by its time, a little after it is over
+Whole      every record is read once: with a share of 1, and for a while after a reshard
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from ..format.records import KinesisRecord, answered_record
 from ..shards.place import Place, after_record, at_time
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard import Shard
-from .budget import POLL, Budget, Limits
 from .kept import KeptShard
 
 #: Records that one call asks for; GetRecords calls of one look at most.
@@ -26,6 +23,75 @@ _MOST_CALLS: Final = 8
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
 _SETTLE: Final = 2.0
 _NEVER: Final = float("inf")
+#: Seconds between two calls for a shard that is read whole and has nothing more.
+_POLL = 1.0
+#: Calls that one look is planned with: GetShardIterator, and GetRecords until the slot is read.
+CALLS_A_LOOK = 3
+#: The part of all calls that looks are planned to need; the rest is for retries and new shards.
+_PLANNED = 0.8
+
+
+class Budget:
+    """``per_second`` units; at most those of one second, and at least 1, are saved up.
+
+    Spending more than is left makes a debt, and nothing is free until it is paid. So the spending in a span
+    of time is at most its length times the rate, plus what was saved, plus the last amount."""
+
+    __slots__ = ("_burst", "_left", "_rate", "_since")
+
+    def __init__(self, per_second: float) -> None:
+        self._rate = per_second
+        self._left = self._burst = max(1.0, per_second)
+        self._since = float("-inf")
+
+    def _earn(self, now: float) -> None:
+        if now > self._since:
+            self._left = min(self._burst, self._left + (now - self._since) * self._rate)
+            self._since = now
+
+    def free_at(self, now: float, amount: float = 0.0) -> float:
+        """When ``amount`` can be spent, at the soonest ``now``; one of 0 as soon as there is no debt."""
+        self._earn(now)
+        lacking = min(amount, self._burst) - self._left
+        return now if lacking <= 1e-9 else now + lacking / self._rate
+
+    def spend(self, amount: float, now: float) -> None:
+        """Take ``amount``; a negative amount gives back."""
+        self._earn(now)
+        self._left = min(self._burst, self._left - amount)
+
+
+class Limits(NamedTuple):
+    """What may be spent: GetShardIterator and GetRecords calls and bytes of data a second, of one shard
+    and in all. A shard allows 5 calls and 2 MiB a second to all its readers that poll together."""
+
+    shard_calls: float = 1.0
+    calls: float = 20.0
+    shard_bytes: float = 200_000.0
+    bytes: float = 2_000_000.0
+
+    def period(self, wanted: float, shards: int) -> float:
+        """Seconds between two looks at a shard: ``wanted``, or more if ``shards`` need it."""
+        # WCH-6: "A period too short for the calls allowed MUST be lengthened, and the length told."
+        return max(wanted, shards * CALLS_A_LOOK / (self.calls * _PLANNED))
+
+
+class Cost(NamedTuple):
+    """What watching ``shards`` open shards costs. ``period``: seconds between two looks at a shard;
+    ``calls``: a second on each, of the 5 it allows; ``share``: of its time."""
+
+    shards: int
+    period: float
+    calls: float
+    share: float
+
+    def __str__(self) -> str:
+        how = "everything is read" if self.share >= 1 else f"{self.share:.1%} of each shard's time"
+        return (
+            f"{self.shards} open shards, {how}, each looked at every {self.period:.0f} s: about "
+            f"{self.calls * self.shards:.1f} calls a second in all, {self.calls:.2f} calls a second on each "
+            f"shard ({self.calls / 5:.1%} of what it allows)"
+        )
 
 
 class Window(NamedTuple):
@@ -128,6 +194,11 @@ class Reader:
         at_tip = ended or (behind_ms == 0 and len(records) < limit)
         return Batch(records, size, position, tip, at_tip, ended)
 
+    def room(self, limits: Limits) -> int:
+        """Records that one call may bring."""
+        most = int(min(limits.shard_bytes, limits.bytes) / max(1.0, self.records_size))
+        return max(1, min(most, _MOST_RECORDS))
+
     def begin_at(self, place: Place, due: float) -> None:
         self.iterator, self.place, self.due = None, place, due
 
@@ -176,9 +247,8 @@ class Sampled(WatchedShard):
 
     def limit(self, limits: Limits) -> int:
         """Records to ask for: some more than the slot should hold, within the budget."""
-        room = _room(self.reader, limits)
         wanted = int(self.records_rate * (self.window.end - self.window.start) / 1000 * 1.3)
-        return max(min(_FEWEST_RECORDS, room), min(wanted, room, _MOST_RECORDS))
+        return min(max(_FEWEST_RECORDS, wanted), self.reader.room(limits))
 
     def next_slot(self, sampling: Sampling, now: float) -> Time:
         """Turn to the next slot that can still be read; gives the periods missed before it."""
@@ -229,7 +299,7 @@ class Whole(WatchedShard):
     lag: float = 0.0
 
     def limit(self, limits: Limits) -> int:
-        return min(_room(self.reader, limits), _MOST_RECORDS)
+        return self.reader.room(limits)
 
     def read(self, batch: Batch, now: float) -> Time:
         """Take an answer; gives how much time was read."""
@@ -243,7 +313,7 @@ class Whole(WatchedShard):
         if batch.at_tip:
             self.caught_up = True
             self.looks += 1
-            self.reader.due = now + POLL
+            self.reader.due = now + _POLL
         return time
 
     def up_to_date(self, sampling: Sampling, now: float) -> bool:
@@ -263,10 +333,6 @@ class Whole(WatchedShard):
 
     def sampled(self) -> Sampled:
         return Sampled(self.reader, self.covered, self.looked_at, self.looks, self.closed)
-
-
-def _room(reader: Reader, limits: Limits) -> int:
-    return max(1, int(min(limits.shard_bytes, limits.bytes) / max(1.0, reader.records_size)))
 
 
 def made_within(shard: Shard, now: float, seconds: float) -> bool:

@@ -12,7 +12,9 @@ Specification: spec/10-watch.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
@@ -22,12 +24,10 @@ from ..shards.live_shard_map import Failure
 from ..shards.place import TRIM_HORIZON, at_time, iterator_arguments
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from .budget import POLL, Budget, Cost, Limits, Measured, planned_period
-from .findings import WatchFinding
 from .judging import Look
 from .kept import Kept, KeptShard, Wrong
-from .last_hour import LastHour
-from .reading import Batch, Call, Reader, Sampled, Sampling, Time, Whole, made_within
+from .last_hour import LastHour, WatchFinding
+from .reading import Batch, Budget, Call, Cost, Limits, Reader, Sampled, Sampling, Time, Whole, made_within
 
 #: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
@@ -42,6 +42,16 @@ _FIRST: Final = 3600.0
 #: Seconds before now from which shards are read after the clock was set back. (Nothing is counted twice.)
 _OVERLAP: Final = 30.0
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
+
+
+@dataclass(slots=True)
+class Measured:
+    """What the watch has cost so far. ``calls``: by operation, failed ones too; ``failed``: by code."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    looks: int = 0
+    missed: int = 0
 
 
 class Watch:
@@ -88,13 +98,13 @@ class Watch:
 
     # -- what is known --------------------------------------------------------------------------
 
-    def cost(self, shards: int | None = None) -> Cost:
-        """What watching costs with so many open shards (default: those there are)."""
-        count = len(self.shards) if shards is None else shards
+    def cost(self) -> Cost:
+        """What watching costs with the shards there are."""
+        count = len(self.shards)
         if self._sampling.slots == 1:
-            each = min(self.limits.shard_calls, 1 / POLL, self.limits.calls / max(1, count))
-            return Cost(count, max(POLL, 1 / each), each, 1.0)
-        period = planned_period(self._wanted, count, self.limits.calls)
+            each = min(self.limits.shard_calls, 1.0, self.limits.calls / max(1, count))
+            return Cost(count, 1 / each, each, 1.0)
+        period = self.limits.period(self._wanted, count)
         return Cost(count, period, 2 / period, 1 / self._sampling.slots)
 
     @property
@@ -116,7 +126,7 @@ class Watch:
             kept = {}
             for known in (self.shards, self._ended, self._listed):
                 known.clear()
-        period = planned_period(self._wanted, len(shard_map.open_shards), self.limits.calls)
+        period = self.limits.period(self._wanted, len(shard_map.open_shards))
         self._sampling = self._sampling._replace(period_ms=round(period * 1000))
         self.shards = {shard_id: one for shard_id, one in self.shards.items() if shard_id in shard_map}
         self._ended = {shard_id for shard_id in self._ended if shard_id in shard_map}
@@ -157,8 +167,7 @@ class Watch:
 
     def _sample(self, whole: Whole, now: float) -> Sampled:
         """From now on the shard is sampled."""
-        sampled = whole.sampled()
-        self.shards[whole.shard_id] = sampled
+        self.shards[whole.shard_id] = sampled = whole.sampled()
         self._next_slot(sampled, now)
         return sampled
 
@@ -171,11 +180,9 @@ class Watch:
 
     def keep(self, now: float) -> Kept:
         """What the next run needs to go on from here; see `kept`."""
-        shards = {}
-        for shard_id, shard in (self.last_hour.shard_map or {}).items():
-            watched = self.shards.get(shard_id)
-            if watched is not None and (kept := watched.keep(shard)) is not None:
-                shards[shard_id] = kept
+        listed = (self.last_hour.shard_map or {}).items()
+        kept = {one: self.shards[one].keep(shard) for one, shard in listed if one in self.shards}
+        shards = {shard_id: shard for shard_id, shard in kept.items() if shard is not None}
         known = self.last_hour.by_shard, self.last_hour.open_findings
         return Kept(now, shards, frozenset(self._ended), *known)
 
@@ -298,7 +305,7 @@ class Watch:
 
     def _read_sampled(self, shard: Sampled, batch: Batch, now: float) -> list[WatchFinding]:
         number = shard.window.start + self._begun_anew
-        look = Look(shard.shard_id, number, self._sampling.slots, shard.window.end, True)
+        look = Look(shard.shard_id, number, self._sampling.slots, shard.window.end)
         findings = self.last_hour.observe(look, batch.records, now)
         time = shard.read(batch, now)
         if time is not None:
@@ -309,8 +316,7 @@ class Watch:
         return findings
 
     def _read_whole(self, shard: Whole, batch: Batch, now: float) -> list[WatchFinding]:
-        look = Look(shard.shard_id, self._begun_anew, rereads=True)
-        findings = self.last_hour.observe(look, batch.records, now)
+        findings = self.last_hour.observe(Look(shard.shard_id, self._begun_anew), batch.records, now)
         time = shard.read(batch, now)
         findings += self._count(shard, time, now)
         # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from kpl_codec.aws.watch_state import StateTable
+from kpl_codec.aws.watch import StateTable
 from kpl_codec.watch import Kept, KeptStateError
 from kpl_codec.watch.kept import KeptShard, Minute
 
@@ -92,7 +92,7 @@ def test_a_state_of_many_shards_is_one_item_and_one_that_is_too_long_is_refused(
     many = StateTable(table, "watch", "many")
     assert many.load(NOW) is None
     many.save(state)
-    monkeypatch.setattr("kpl_codec.aws.watch_state._MOST", 100_000)
+    monkeypatch.setattr("kpl_codec.aws.watch._MOST", 100_000)
     with pytest.raises(KeptStateError, match="more than an item of the table has"):
         many.save(state)
     assert StateTable(table, "watch", "many").load(NOW) == state

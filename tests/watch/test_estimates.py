@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.watch.budget import Budget, planned_period
 from kpl_codec.watch.estimates import Sample, estimate
-from kpl_codec.watch.reading import Sampling
+from kpl_codec.watch.reading import Budget, Limits, Sampling
 from kpl_codec.watch.uneven import HeavyHitters
 
 from .model import seconds_to_find
@@ -42,8 +41,8 @@ def test_every_slot_is_as_likely_as_any_other():
 
 @pytest.mark.requirement("WCH-6")
 def test_a_period_is_lengthened_for_many_shards():
-    assert planned_period(20, 4, 20) == 20
-    assert planned_period(20, 500, 20) == pytest.approx(500 * 3 / 16)
+    assert Limits(calls=20).period(20, 4) == 20
+    assert Limits(calls=20).period(20, 500) == pytest.approx(500 * 3 / 16)
 
 
 def _bursts(rng: random.Random, slots: int) -> list[int]:

@@ -70,7 +70,7 @@ def test_a_sample_looks_at_no_period_twice_and_counts_those_it_missed(times, gap
     Traffic(stream, rate=5, naive=0.3).fill(START - 60, START + 400)
     watches, told = in_runs(stream, times, share=0.1, period=20.0)
     for shard in stream.shard_map.values():
-        minutes = watches[-1].last_hour.minutes(shard.shard_id).values()
+        minutes = watches[-1].last_hour.by_shard[shard.shard_id].values()
         # 10 slots of 2 s a period: looked at and missed periods add up to the time gone by.
         periods = sum(minute.stands_for_ms for minute in minutes) / 20_000
         assert periods == int(periods)

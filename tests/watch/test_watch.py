@@ -144,7 +144,7 @@ def test_every_shard_is_looked_at_in_every_period(shards, share, period, rate):
     assert watch.measured.missed == 0
     for state in watch.shards.values():
         assert state.looks >= 300 // period - 1
-    counted = watch.last_hour.minutes("shardId-000000000000").values()
+    counted = watch.last_hour.by_shard["shardId-000000000000"].values()
     assert sum(m.looked_ms for m in counted) * round(1 / share) == sum(m.stands_for_ms for m in counted)
 
 
@@ -345,7 +345,7 @@ def test_what_lies_past_the_slot_is_seen_and_not_scaled():
     stream.put(shard.shard_id, START + 5, "k", aggregate(stream.shard_map, shard, NAIVE))
     call = Call("GetRecords", shard.shard_id, {"ShardIterator": "0", "Limit": 10}, 1)
     records = [answered_record(r, shard.shard_id) for r in stream.answer(call, START + 9)["Records"]]
-    look = Look(shard.shard_id, 1, scale=20.0, end_ms=(START + 1) * 1000, rereads=True)
+    look = Look(shard.shard_id, 1, scale=20.0, end_ms=(START + 1) * 1000)
     (told,) = last_hour.observe(look, records, START + 9)
     assert (told.lost.seen, told.lost.estimate) == (20, 10 * 20 + 10)
 
@@ -373,8 +373,9 @@ def test_cost_is_told_before_and_kept():
     run(watch, stream, START, START + 600)
     made = sum(watch.measured.calls.values()) / 600
     assert made <= 1.2 * cost.calls * cost.shards
-    many = Watch(LastHour("orders")).cost(500)
-    assert many.period == pytest.approx(93.75)
+    many = Watch(LastHour("orders"))
+    many.use(open_map(500), START)
+    assert many.cost().period == many.period == pytest.approx(93.75)
 
 
 @pytest.mark.requirement("WCH-5")

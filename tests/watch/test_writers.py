@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from aws_kinesis_agg.aggregator import RecordAggregator
@@ -84,13 +85,13 @@ def judged(encoder: str) -> Judged:
 def test_an_encoder_in_the_wild_is_named(encoder, writers, swapped):
     found = judged(encoder)
     assert found.writers == writers
-    told = {wrong: fault.kinesis_records for wrong, fault in found.faults.items()}
+    told = Counter(fault.wrong for fault in found.faults)
     assert sum(count for wrong, count in told.items() if wrong.kind == "swapped-keys") == swapped
     assert {wrong.writer for wrong in told} <= WRITERS.keys()
 
 
 @pytest.mark.requirement("WCH-38")
 def test_the_writer_of_what_no_consumer_opens_is_named():
-    ((wrong, fault),) = judged("erlmld").faults.items()
-    assert (wrong.kind, wrong.writer, fault.kinesis_records) == ("capture-encoded-frame", "foreign-magic", 8)
+    told = Counter((fault.wrong.kind, fault.wrong.writer) for fault in judged("erlmld").faults)
+    assert told == {("capture-encoded-frame", "foreign-magic"): 8}
     assert WRITERS["foreign-magic"].startswith("erlmld (certain: ")

@@ -22,9 +22,9 @@ import pyarrow as pa
 from ...captures import CAPTURE_SCHEMA, Location
 from ...captures.rows import capture_batch
 from ...errors import KplError
+from ...report.build import findings_of_the_whole
 from ...report.counters import Tally
 from ...report.scan import findings_batch
-from ...report.whole import findings_of_the_whole
 from ...shards.shard_map import ShardMap
 from ...validation.check import check
 from ...validation.job import OutputError, Validation, check_output, write_report
@@ -140,7 +140,7 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
 def _report(tally: Tally, shard_map: ShardMap, output: Location, stream: str) -> Validation:
     source = f"Kinesis stream {stream}, followed"
     report = write_report(output, tally, shard_map, stream_name=stream, source=source, complete=False)
-    whole = pa.table(findings_batch(findings_of_the_whole(tally, shard_map)))
+    whole = pa.table(findings_batch(list(findings_of_the_whole(tally, shard_map))))
     (output / "findings-of-the-whole.parquet").write_table(whole)
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
