@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, get_args
 
-from ..errors import KplError
 from ..findings import Finding, order_of
 from ..pictures.labels import plural
 from ..shards.misplacement_causes import ACROSS_SHARDS
@@ -68,12 +67,6 @@ def _of_the_whole(tally: Tally, loads: Loads, shard_map: ShardMap | None) -> Ite
 def _of_the_shards(shard_map: ShardMap) -> Iterable[Finding]:
     for shard_id, parents in sorted(shard_map.unknown_parents.items()):
         yield Finding("unknown-parent", shard_id, detail=f"parent {', '.join(parents)} is not listed")
-    try:
-        for defect in shard_map.defects():
-            detail = f"{defect.code}: {', '.join(defect.shard_ids)}"
-            yield Finding("lineage", defect.shard_ids[0], detail=detail)
-    except KplError as error:
-        yield Finding("lineage", requirement=error.requirement, detail=error.describe())
 
 
 def skew(loads: Loads, shard_map: ShardMap | None) -> float | None:
