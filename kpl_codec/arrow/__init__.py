@@ -24,8 +24,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ..compiled import speedups
-from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.policies import Opener, Policy, check_policy
+from ..deaggregation.records import Counts, Drop
 from ..deaggregation.undoing import Decompressor, Unframer
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras

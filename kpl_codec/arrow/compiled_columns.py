@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..compiled import speedups
-from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
+from ..deaggregation.records import Counts, Drop
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge
 from .layout import KEYS_AND_DATA, Layout, Source

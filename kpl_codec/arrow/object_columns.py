@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..deaggregation.counts import Counts
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Opener, Policy
-from ..deaggregation.records import DeaggregatedRecord
+from ..deaggregation.records import Counts, DeaggregatedRecord
 from ..deaggregation.rows import hash_key_or_none
 from ..errors import CaptureError, DecodeError, KplError
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes

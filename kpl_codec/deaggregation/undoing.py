@@ -12,7 +12,6 @@ from typing import ClassVar
 from ..errors import DecodeError
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size, compression_of, decompress
 from ..schema_registry import is_framed, unframe
-from .opener import Policy
 from .records import DeaggregatedRecord
 
 
@@ -21,9 +20,9 @@ class Undo(ABC):
     ``defects``: counts what could not be undone, by code. Raises ValueError for a size below 1."""
 
     #: The policies under which what cannot be undone is raised.
-    raising: ClassVar[tuple[Policy, ...]]
+    raising: ClassVar[tuple[str, ...]]
 
-    def __init__(self, max_size: int | None, policy: Policy, defects: Counter[str]) -> None:
+    def __init__(self, max_size: int | None, policy: str, defects: Counter[str]) -> None:
         self._max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if max_size is None else check_max_size(max_size)
         self._policy = policy
         self._defects = defects

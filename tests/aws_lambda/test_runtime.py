@@ -211,8 +211,8 @@ print(*sorted(std))
                 "adapters.writing",
                 "aws_lambda", "aws_lambda.batch", "aws_lambda.events", "aws_lambda.windows",
                 "compiled", "deaggregation",
-                "deaggregation.counts",
-                "deaggregation.explanation", "deaggregation.kcl", "deaggregation.opener",
+
+                "deaggregation.explanation", "deaggregation.kcl",
                 "deaggregation.policies",
                 "deaggregation.records", "deaggregation.rows", "errors",
                 "format", "format.codec", "format.compression", "format.disguises",
