@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation import policies
-from kpl_codec.format import codec, message, quick_parser, wire
+from kpl_codec.format import codec, message, wire
 from kpl_codec.format.message import AggregatedRecord
 from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies as kst
@@ -61,7 +61,7 @@ def framed(body: bytes) -> bytes:
 
 def hold_equal(body: bytes) -> None:
     expected = walked(body)
-    for parse in (speedups.parse, quick_parser.parse):
+    for parse in (speedups.parse, message.quick_parse):
         parts = parse(body)
         if parts is not None:
             assert expected is not None, f"{parse.__module__} accepts what the walker refuses"

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from ..format.codec import encode
 from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
+from ..format.message import field_size
 from ..format.records import UserRecord
-from ..format.size import field_size
 from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ..errors import MalformedMessage
 from ..format import wire
 from ..format.codec import is_aggregated
-from ..format.disguises import disguise_of
+from ..format.frame import disguise_of
 from ..format.hash_keys import partition_key_hash
 from ..format.message import parse
 from ..limits import DIGEST_SIZE, MAGIC

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..compiled import speedups
+from ..compiled import md5, speedups
 from ..errors import AggregateFull, EncodeError
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD
-from . import frame, size, wire
-from .md5 import md5
-from .message import AggregatedRecord, parse, serialize, tag_bytes
-from .records import UserRecord
+from . import frame, wire
+from .message import AggregatedRecord, field_size, parse, serialize, tag_bytes, varint_size
+from .records import UserRecord, check
 
 
 def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
@@ -135,7 +134,7 @@ def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
     """`encode` without the compiled extension."""
     records = list(user_records)
     for index, record in enumerate(records):
-        size.check(record, index)
+        check(record, index)
     return frame.join_frame(serialize(records))
 
 
@@ -172,19 +171,19 @@ class AggregatedRecordBuilder:
 
         Raises EncodeError if it must not be written.
         """
-        size.check(record, len(self._records))
+        check(record, len(self._records))
         key, data, explicit_hash_key, tags = record
         after = self._size
         pk_index = self._partition_keys.get(key, len(self._partition_keys))
         if pk_index == len(self._partition_keys):
-            after += size.field_size(len(key) if key.isascii() else len(key.encode()))
-        inner = 1 + size.varint_size(pk_index) + size.field_size(len(data))
+            after += field_size(len(key) if key.isascii() else len(key.encode()))
+        inner = 1 + varint_size(pk_index) + field_size(len(data))
         if explicit_hash_key is not None:
             ehk_index = self._explicit_hash_keys.get(explicit_hash_key, len(self._explicit_hash_keys))
             if ehk_index == len(self._explicit_hash_keys):
-                after += size.field_size(len(explicit_hash_key))  # digits
-            inner += 1 + size.varint_size(ehk_index)
-        return after + size.field_size(inner + sum(map(len, map(tag_bytes, tags))))
+                after += field_size(len(explicit_hash_key))  # digits
+            inner += 1 + varint_size(ehk_index)
+        return after + field_size(inner + sum(map(len, map(tag_bytes, tags))))
 
     def add(self, record: UserRecord) -> None:
         """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not

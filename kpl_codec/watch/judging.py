@@ -12,7 +12,7 @@ from ..deaggregation.fingerprints import SIGNS, Sign, fingerprint
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import UnusedHashKey
-from ..format.disguises import disguise_of
+from ..format.frame import disguise_of
 from ..format.records import KinesisRecord
 from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap

@@ -215,10 +215,8 @@ print(*sorted(std))
                 "deaggregation.explanation", "deaggregation.kcl",
                 "deaggregation.policies",
                 "deaggregation.records", "deaggregation.rows", "errors",
-                "format", "format.codec", "format.compression", "format.disguises",
-                "format.fields", "format.frame", "format.hash_keys",
-                "format.md5", "format.message",
-                "format.records", "format.size", "format.wire", "limits",
+                "format", "format.codec", "format.compression", "format.frame",
+                "format.hash_keys", "format.message", "format.records", "format.wire", "limits",
                 "shards", "shards.lineage", "shards.placement", "shards.sequence_numbers", "shards.shard",
                 "shards.shard_map",
             )
