@@ -10,7 +10,7 @@ from rich.text import Text
 from ..findings import Finding, Severity
 from ..pictures.labels import number, plural, size
 from ..pictures.terminal import line, render, table, wrapped
-from ..shards.misplacement_causes import CAUSES
+from ..shards.placement import CAUSES
 from .model import CauseCount, KclLoss, Report
 from .summary import REASONS, counts, outcome, span_text, state, worst_first
 

@@ -8,8 +8,7 @@ from typing import Any, get_args
 
 from ..findings import Finding, order_of
 from ..pictures.labels import plural
-from ..shards.misplacement_causes import ACROSS_SHARDS
-from ..shards.placement import Verdict
+from ..shards.placement import ACROSS_SHARDS, Verdict
 from ..shards.shard_map import ShardMap
 from ..shards.skew import skewed
 from .counters import Loads, Tally

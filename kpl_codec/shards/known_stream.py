@@ -20,10 +20,9 @@ from typing import Final, Literal, NamedTuple
 from ..errors import ShardMapError
 from .lineage import Lineage, agreed, distinct_shards
 from .refresh import Listing, StreamSummary
-from .routes import NO_ROUTES, Routes, undisputed
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
-from .shard_map import ShardMap, first_hole
+from .shard_map import NO_ROUTES, Routes, ShardMap, first_hole, undisputed
 
 #: After so many contradicting listings in a row, they are believed.
 _CONTRADICTIONS: Final = 4

@@ -35,9 +35,8 @@ from ..errors import ShardMapError
 from .known_stream import Known, KnownShards, MapChanged, Refused, learn, shard_of_record
 from .lineage import Lineage
 from .refresh import Failure, Listing, Refresh, RefreshFailed, Request, ShardFilterType, StreamUnavailable
-from .routes import NO_ROUTES
 from .shard import Shard
-from .shard_map import ShardMap
+from .shard_map import NO_ROUTES, ShardMap
 from .stream import stream_of
 from .trust import Trust
 

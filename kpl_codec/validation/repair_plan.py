@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from ..arrow.layout import values_of
 from ..captures import Location, readable
 from ..limits import MAX_PARTITION_KEY_LENGTH
-from ..shards.misplacement_causes import ACROSS_SHARDS
+from ..shards.placement import ACROSS_SHARDS
 from . import repaired
 from .repair_files import PLAN
 

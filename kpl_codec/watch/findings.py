@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from ..findings import Finding
-from ..shards.misplacement_causes import CAUSES
+from ..shards.placement import CAUSES
 from .estimates import Estimate
 from .judging import WRITERS
 

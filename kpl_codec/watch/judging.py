@@ -14,7 +14,7 @@ from ..deaggregation.records import DeaggregatedRecord
 from ..errors import UnusedHashKey
 from ..format.frame import disguise_of
 from ..format.records import KinesisRecord
-from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
+from ..shards.placement import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
 from .kept import Minute, Wrong
 
