@@ -36,10 +36,9 @@ with needing_extras("kpl_codec.arrow"):
     import numpy as np
     import pyarrow as pa
 
-from .coalescing import coalesce as coalesce
 from .compiled_columns import CompiledColumns
-from .decompressed import NEEDED, decompressed, unframed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
+from .exchange import coalesce as coalesce
 from .layout import COUNTING_FIELDS as COUNTING_FIELDS
 from .layout import ERROR_FIELDS as ERROR_FIELDS
 from .layout import FIELDS as FIELDS
@@ -47,7 +46,7 @@ from .layout import PLACEMENT_FIELDS as PLACEMENT_FIELDS
 from .layout import SCHEMA_FIELD as SCHEMA_FIELD
 from .layout import TAGS_FIELD as TAGS_FIELD
 from .layout import Layout, Source, parts
-from .object_columns import ObjectColumns
+from .object_columns import NEEDED, ObjectColumns, decompressed, unframed
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
