@@ -11,7 +11,7 @@ from html import escape
 from http.client import HTTPException
 from typing import Any, Final
 
-from ..backoff import Backoff
+from ..aws_errors import Backoff
 from ..watch import WatchFinding
 from .outlet import Outlet
 

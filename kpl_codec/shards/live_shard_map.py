@@ -29,8 +29,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ..aws_errors import is_permanent
-from ..backoff import Backoff
+from ..aws_errors import Backoff, is_permanent
 from ..errors import ShardMapError
 from .known_stream import Known, KnownShards, MapChanged, Refused, learn, shard_of_record
 from .lineage import Lineage
