@@ -5,11 +5,12 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.shards.known_stream import Known, Refused, learn
-from kpl_codec.shards.refresh import Listing
+from kpl_codec.shards.refresh import Listing, StreamSummary
 
 from .model import ModelStream
 
@@ -47,3 +48,50 @@ def test_learning_changes_nothing_and_gives_the_same_again(
         if isinstance(outcome, Refused) and outcome.disputed is None:
             assert facts(after._replace(contradictions=known.contradictions)) == before
         known = after
+
+
+@pytest.mark.requirement("MAP-20")
+@pytest.mark.parametrize(("hours", "seconds"), [(None, 365 * 86400.0), (24, 86400.0)])
+def test_a_closed_shard_is_known_as_long_as_it_may_hold_records(hours: int | None, seconds: float) -> None:
+    """AT_LATEST lists no closed shard: its time is up by the clock, counted from the refresh that noticed."""
+    stream = ModelStream(2, now=0)
+    closed = stream.open_shards()[0].shard_id
+    summary = StreamSummary(None, "USER_PARTITION_KEY", hours * 3600.0) if hours else None
+
+    def after(known: Known, now: float) -> Known:
+        outcome = learn(known, Listing(stream.open_shards(), summary, now, False), now)
+        assert isinstance(outcome, Known)
+        return outcome
+
+    known = after(Known(), 10)
+    assert known.closed == {}
+    stream.split(0)
+    known = after(known, 20)
+    assert known.closed == {closed: 20}
+    known = after(after(known, 50), 20 + seconds)
+    assert (known.closed, closed in known.shards.all) == ({closed: 20}, True)
+    known = after(known, 20.1 + seconds)
+    assert (known.closed, closed in known.shards.all) == ({}, False)
+    assert known.shards.distribution == "USER_PARTITION_KEY"
+
+
+@pytest.mark.requirement("MAP-20")
+def test_a_closed_shard_that_a_whole_listing_lacks_is_known_for_a_minute() -> None:
+    stream = ModelStream(2, now=0)
+    stream.split(0)
+    old, closed = stream.shards[0].shard_id, stream.open_shards()[0].shard_id
+
+    def after(known: Known, now: float) -> Known:
+        outcome = learn(known, Listing(stream.shards[:], None, now, True), now)
+        assert isinstance(outcome, Known)
+        return outcome
+
+    known = after(Known(), 10)
+    assert known.closed == {old: float("-inf")}  # (it had closed before anybody asked)
+    stream.split(0)
+    known = after(known, 20)
+    assert known.closed == {old: float("-inf"), closed: 20}
+    stream.shards = [shard for shard in stream.shards if shard.open]
+    known = after(known, 80)
+    assert known.closed == {closed: 20}
+    assert after(known, 80.1).closed == {}

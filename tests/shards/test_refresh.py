@@ -1,0 +1,106 @@
+"""A refresh: what the answers say, and listings that would never end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec import ShardMapError
+from kpl_codec.shards.refresh import Listing, Refresh, StreamSummary, StreamUnavailable, parse_summary
+
+from .model import ModelStream
+
+CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def refresh(max_results: int = 1000) -> Refresh:
+    return Refresh(5.0, {"StreamName": "s"}, "AT_LATEST", max_results, describe=False)
+
+
+def listing_of(refresh: Refresh, pages: Iterable[dict[str, Any]], known: dict[str, Any]) -> Listing | None:
+    listing = None
+    for number, page in enumerate(pages):
+        request = refresh.next_request(number)
+        assert request is not None
+        assert request.number == number
+        assert refresh.answered(request)
+        listing = refresh.listed(page, known)
+    return listing
+
+
+@pytest.mark.parametrize(
+    ("hours", "seconds"),
+    [(24, 86400.0), (1, 3600.0), (8760, 31536000.0), (0, None), ("24", None), (True, None)],
+)
+def test_a_summary_tells_retention_in_seconds(hours: Any, seconds: float | None) -> None:
+    about = {"StreamCreationTimestamp": CREATED, "RetentionPeriodHours": hours}
+    assert parse_summary({"StreamDescriptionSummary": about}) == StreamSummary(
+        CREATED, "USER_PARTITION_KEY", seconds
+    )
+
+
+def test_a_summary_without_a_time_or_of_nothing() -> None:
+    about = {"StreamCreationTimestamp": "2026", "RecordDistributionStrategy": "AUTO"}
+    assert parse_summary({"StreamDescriptionSummary": about}) == StreamSummary(None, "AUTO", None)
+    assert [parse_summary(answer) for answer in ({}, None, {"StreamDescriptionSummary": {}})] == [None] * 3
+
+
+@given(st.integers(1, 6), st.integers(1, 4))
+def test_the_pages_are_one_listing_and_what_is_known_stays_the_same_object(count: int, size: int) -> None:
+    shards = ModelStream(count, now=0).shards
+    known = {shard.shard_id: shard for shard in shards[::2]}
+    pages = [
+        {"Shards": [shard.to_aws() for shard in shards[at : at + size]], "NextToken": str(at)}
+        for at in range(0, count, size)
+    ]
+    del pages[-1]["NextToken"]
+    listing = listing_of(refresh(), pages, known)
+    assert listing is not None
+    assert listing == Listing(shards, None, 5.0, False)
+    assert all(shard is known.get(shard.shard_id, shard) for shard in listing.shards)
+
+
+@pytest.mark.requirement("MAP-19")
+def test_a_listing_that_never_ends_is_refused() -> None:
+    page = {"Shards": [shard.to_aws() for shard in ModelStream(1, now=0).shards]}
+    with pytest.raises(ShardMapError) as refused:
+        listing_of(refresh(), [{**page, "NextToken": token} for token in "aba"], {})
+    assert refused.value.fields == {
+        "code": "malformed",
+        "reason": "a NextToken came twice",
+        "shard_ids": (),
+    }
+    endless = refresh(max_results=10_000)  # pages for 1,000,000 shards, and 100 more
+    pages = [{**page, "NextToken": str(number)} for number in range(202)]
+    assert listing_of(endless, pages[:201], {}) is None
+    with pytest.raises(ShardMapError, match="more than 200 pages") as refused:
+        listing_of(endless, pages[201:], {})
+    assert refused.value.fields["shard_ids"] == ()
+
+
+@pytest.mark.requirement("MAP-14")
+def test_a_token_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ShardMapError) as refused:
+        listing_of(refresh(), [{"Shards": [], "NextToken": 5}], {})
+    assert refused.value.fields == {
+        "code": "malformed",
+        "reason": "a NextToken that is no string",
+        "shard_ids": (),
+    }
+
+
+def test_what_failed_and_what_to_check_is_one_sentence() -> None:
+    def described(code: str) -> str:
+        return StreamUnavailable(
+            stream="s", operation="ListShards", code=code, reason="not there."
+        ).describe()
+
+    failed = "ListShards failed for stream s: {}: not there"
+    code = "ResourceNotFoundException"
+    assert described(code).startswith(f"{failed.format(code)}; check the name, the region and the account")
+    assert described("SomethingElse").startswith(f"{failed.format('SomethingElse')}.")
