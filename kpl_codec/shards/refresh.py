@@ -161,13 +161,13 @@ class Refresh:
         token = answer.get("NextToken") or None
         # MAP-19: "A listing that repeats a NextToken, or has pages for more than 1,000,000 shards, MUST be
         # refused: it would never end."
-        reason = ""
+        reason, most = "", 100 + _MOST_SHARDS // self._max_results
         if token is not None and not isinstance(token, str):
             reason = "a NextToken that is no string"
         elif token in self._tokens:
             reason = "a NextToken came twice"
-        elif token and len(self._tokens) > 100 + _MOST_SHARDS // self._max_results:
-            reason = "pages for more shards than any stream has"
+        elif token and len(self._tokens) > most:
+            reason = f"more than {most} pages"
         if reason:
             raise ShardMapError(code="malformed", reason=reason, shard_ids=())
         for shard in shards:
