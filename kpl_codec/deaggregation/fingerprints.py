@@ -18,6 +18,7 @@ from ..format.frame import disguise_of
 from ..format.hash_keys import partition_key_hash
 from ..format.message import parse
 from ..limits import DIGEST_SIZE, MAGIC
+from .rows import entry_of
 
 Certainty = Literal["certain", "likely", "unknown"]
 
@@ -46,7 +47,7 @@ class Tables(NamedTuple):
     @property
     def first_key(self) -> str | None:
         """The first partition key of the table; None if there is none."""
-        return _entry(self.partition_keys, 0)
+        return entry_of(self.partition_keys, 0)
 
     @property
     def each_its_own(self) -> bool:
@@ -128,14 +129,10 @@ def _own_hash(seen: Tables) -> bool:
     """All of the user records looked at have an explicit hash key, and one has the MD5 of its own partition
     key."""
     pairs = islice(zip(seen.partition_key_indices, seen.explicit_hash_key_indices, strict=True), LOOKED_AT)
-    keys = [(_entry(seen.partition_keys, pk), _entry(seen.explicit_hash_keys, ehk)) for pk, ehk in pairs]
+    keys = [(entry_of(seen.partition_keys, pk), entry_of(seen.explicit_hash_keys, ehk)) for pk, ehk in pairs]
     return all(ehk is not None for _, ehk in keys) and any(
         pk is not None and ehk == str(partition_key_hash(pk)) for pk, ehk in keys
     )
-
-
-def _entry(table: Sequence[str | None], index: int | None) -> str | None:
-    return table[index] if index is not None and index < len(table) else None
 
 
 def _keys_of_others(seen: Tables) -> bool:

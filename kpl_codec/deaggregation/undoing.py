@@ -5,9 +5,9 @@ Specification: spec/05-producer.md, ZIP-3 to ZIP-5; spec/13-schema-registry.md, 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from typing import ClassVar
+from collections.abc import Callable
+from functools import partial
 
 from ..errors import DecodeError
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size, compression_of, decompress
@@ -15,26 +15,27 @@ from ..schema_registry import is_framed, unframe
 from .records import DeaggregatedRecord
 
 
-class Undo(ABC):
-    """Call it with each user record. ``max_size``: the largest data to make, in bytes; None: 64 MiB.
-    ``defects``: counts what could not be undone, by code. Raises ValueError for a size below 1."""
+class Undo:
+    """Call it with each user record. ``undone``: gives it with its data as it was, and raises DecodeError where
+    that cannot be had, which is raised on under the policies ``raising``. ``max_size``: the largest data to
+    make, in bytes; None: 64 MiB. ``defects``: counts what could not be undone, by code. Raises ValueError for a
+    size below 1."""
 
-    #: The policies under which what cannot be undone is raised.
-    raising: ClassVar[tuple[str, ...]]
-
-    def __init__(self, max_size: int | None, policy: str, defects: Counter[str]) -> None:
+    def __init__(
+        self,
+        undone: Callable[[DeaggregatedRecord, int, str], DeaggregatedRecord],
+        raising: tuple[str, ...],
+        max_size: int | None,
+        policy: str,
+        defects: Counter[str],
+    ) -> None:
+        self._undone, self._raising, self._policy, self._defects = undone, raising, policy, defects
         self._max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if max_size is None else check_max_size(max_size)
-        self._policy = policy
-        self._defects = defects
-
-    @abstractmethod
-    def undone(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
-        """The user record with its data as it was. Raises DecodeError."""
 
     def __call__(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
-        """The same; where it cannot be had, what the policy says. Raises DecodeError."""
+        """The user record with its data as it was; where it cannot be had, what the policy says."""
         try:
-            return self.undone(record)
+            return self._undone(record, self._max_size, self._policy)
         except DecodeError as error:
             place = {"sequence_number": record.sequence_number, "shard_id": record.shard_id}
             defect = error.at(record_index=record.sub_sequence_number, **place)
@@ -42,34 +43,27 @@ class Undo(ABC):
             # others the error is raised."
             # GSR-4: "A broken frame MUST be raised under the strict policy, delivered as it is with the
             # defect under the report policy, and delivered as it is, and counted, under the kcl policy."
-            if self._policy in self.raising:
+            if self._policy in self._raising:
                 raise defect from None
             if not record.defects:
                 self._defects[defect.code] += 1
             return record._replace(defects=(*record.defects, defect)) if self._policy == "report" else record
 
 
-class Decompressor(Undo):
-    """Undoes compression."""
-
-    raising = ("strict", "kcl")
-
-    def undone(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
-        """The user record with decompressed data. Raises DecompressionError."""
-        if compression_of(record.data) is None:
-            return record
-        return record._replace(data=decompress(record.data, self._max_size))
+def _decompressed(record: DeaggregatedRecord, max_size: int, policy: str) -> DeaggregatedRecord:
+    if compression_of(record.data) is None:
+        return record
+    return record._replace(data=decompress(record.data, max_size))
 
 
-class Unframer(Undo):
-    """Takes the Schema Registry's frame off."""
+def _unframed(record: DeaggregatedRecord, max_size: int, policy: str) -> DeaggregatedRecord:
+    # GSR-5: "A user record that has a schema version id already MUST stay as it is."
+    if not is_framed(record.data) or record.schema_version_id is not None:
+        return record
+    version_id, data = unframe(record.data, max_size, as_kcl=policy == "kcl")
+    return record._replace(data=data, schema_version_id=version_id)
 
-    raising = ("strict",)
 
-    def undone(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
-        """The user record without its frame. Raises SchemaFrameError."""
-        # GSR-5: "A user record that has a schema version id already MUST stay as it is."
-        if not is_framed(record.data) or record.schema_version_id is not None:
-            return record
-        version_id, data = unframe(record.data, self._max_size, as_kcl=self._policy == "kcl")
-        return record._replace(data=data, schema_version_id=version_id)
+Decompressor = partial(Undo, _decompressed, ("strict", "kcl"))
+#: Takes the Schema Registry's frame off.
+Unframer = partial(Undo, _unframed, ("strict",))

@@ -75,9 +75,6 @@ class Lineage(Mapping[str, Shard]):
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __contains__(self, shard_id: object) -> bool:
-        return shard_id in self._by_id
-
     def __getitem__(self, shard_id: str) -> Shard:
         # SHD-4: "A shard that is not listed MUST be reported as unknown, never taken for another."
         try:
@@ -126,10 +123,7 @@ class Lineage(Mapping[str, Shard]):
         O(n log n) in the number of ancestors, however large the lineage is.
         """
         _ = self[shard_id]
-        return self._in_order(self._above(shard_id))
-
-    def _in_order(self, shard_ids: Iterable[str]) -> tuple[Shard, ...]:
-        return tuple(self._by_id[i] for i in sorted(shard_ids, key=self._place.__getitem__))
+        return tuple(self._by_id[i] for i in sorted(self._above(shard_id), key=self._place.__getitem__))
 
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
         """Whether ``shard_id`` descends from ``ancestor_id``, as far as known.
