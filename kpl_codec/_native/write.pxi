@@ -34,8 +34,12 @@ cdef class FrameColumns(JudgedFrames):
                     self.data[i].at = <const uint8_t *>b""
         self.read_all(hash_keys)
 
-    cdef Buffer output(self, size_t size):
-        cdef Buffer out = Buffer(self.allocate(size), True)
+    cdef Buffer output(self, uint64_t size):
+        """Raises OverflowError beyond 2 GiB."""
+        cdef Buffer out
+        if size > 0x7FFFFFFF:
+            raise OverflowError(size)
+        out = Buffer(self.allocate(size), True)
         if out.size < size:
             raise ValueError("allocate gave too little")
         return out
@@ -139,7 +143,7 @@ cdef class FrameColumns(JudgedFrames):
         return None, out.buffer
 
     def user_data(self, size_t start, size_t stop):
-        """(None, offsets int32, bytes) of the rows' data. Raises OverflowError beyond 2 GiB."""
+        """(None, offsets int32, bytes) of the rows' data."""
         cdef Buffer offsets, out
         cdef size_t i
         cdef uint64_t total = 0
@@ -149,8 +153,6 @@ cdef class FrameColumns(JudgedFrames):
         with nogil:
             for i in range(start, stop):
                 total += self.m.rows.at[i].size
-        if total > 0x7FFFFFFF:
-            raise OverflowError(total)
         offsets, out = self.output(4 * (stop - start + 1)), self.output(total)
         ends = <int32_t *>offsets.at
         with nogil:
@@ -211,8 +213,6 @@ cdef class FrameColumns(JudgedFrames):
                     nulls += 1
                 else:
                     total += table[index].size
-        if total > 0x7FFFFFFF:
-            raise OverflowError(total)
         if explicit and nulls == stop - start:
             return None
         if nulls:
@@ -248,8 +248,6 @@ cdef class FrameColumns(JudgedFrames):
             last = self.last_of(i, stop)
             total += (last - i) * column.size_of(self.m.rows.at[i].frame)
             i = last
-        if total > 0x7FFFFFFF:
-            raise OverflowError(total)
         out = self.output(total)
         if not column.width:
             offsets = self.output(4 * (stop - start + 1))
@@ -305,8 +303,6 @@ cdef class FrameColumns(JudgedFrames):
         cdef int32_t *ends
         cdef size_t i
         self.check_judged(start, stop)
-        if 16 * (stop - start) > 0x7FFFFFFF:
-            raise OverflowError(16 * (stop - start))
         offsets, out = self.output(4 * (stop - start + 1)), self.output(16 * (stop - start))
         ends = <int32_t *>offsets.at
         with nogil:

@@ -16,10 +16,9 @@ from .records import DeaggregatedRecord
 
 
 class Undo:
-    """Call it with each user record. ``undone``: gives it with its data as it was, and raises DecodeError where
-    that cannot be had, which is raised on under the policies ``raising``. ``max_size``: the largest data to
-    make, in bytes; None: 64 MiB. ``defects``: counts what could not be undone, by code. Raises ValueError for a
-    size below 1."""
+    """Call it with each user record. ``undone``: gives it with its data as it was; its DecodeError, where that
+    cannot be had, is raised under the policies ``raising``. ``max_size``: the largest data to make, None:
+    64 MiB. ``defects``: counts what could not be undone, by code. Raises ValueError for a size below 1."""
 
     def __init__(
         self,
