@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from string import ascii_letters, digits
 from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import MalformedMessage
@@ -153,16 +154,10 @@ def _keys_of_others(seen: Tables) -> bool:
     return FEWEST_MOVED <= len(moved) == len(set(moved.values())) and len(moved) > len(own)
 
 
-def _mixed_letters(seen: Tables) -> bool:
+def _random(seen: Tables, characters: str, *kinds: Callable[[str], bool]) -> bool:
+    """Whether all have one key of eight such characters, some of each kind."""
     key = seen.only_key or ""
-    kinds = (str.islower, str.isupper, str.isdigit)
-    return len(key) == 8 and key.isascii() and key.isalnum() and all(any(map(is_, key)) for is_ in kinds)
-
-
-def _hex_digits(seen: Tables) -> bool:
-    key = seen.only_key or ""
-    kinds = (str.isalpha, str.isdigit)
-    return len(key) == 8 and set(key) <= set("0123456789abcdef") and all(any(map(is_, key)) for is_ in kinds)
+    return len(key) == 8 and set(key) <= {*characters} and all(any(map(is_, key)) for is_ in kinds)
 
 
 def _canonical(seen: Tables) -> bool:
@@ -213,9 +208,9 @@ SIGNS: Final = (
     Sign("own-hash", "likely", ("awslabs' Java RecordAggregator", "kinesis4cats"),
          "every explicit hash key is the MD5 of the partition key, or given", _own_hash),
     Sign("random-hex", "likely", ("kinesis-producer-go",), "one key of eight hexadecimal digits for all",
-         _hex_digits),
+         lambda seen: _random(seen, "0123456789abcdef", str.isalpha, str.isdigit)),
     Sign("random-letters", "likely", ("fluent-bit's Go plugin",), "one key of eight random letters for all",
-         _mixed_letters),
+         lambda seen: _random(seen, ascii_letters + digits, str.islower, str.isupper, str.isdigit)),
     Sign("outer-a", "likely", ("the KPL", "kpl_codec"), 'the KPL\'s bytes under the key "a"',
          lambda seen: seen.outer_key == "a" and seen.first_key not in ("a", None) and _canonical(seen)),
     Sign("first-key-of-all", "unknown", (*_ONE_KEY, *_FIRST_KEY, "the KPL", "kpl_codec"),

@@ -8,15 +8,7 @@
      | ◀── timer()                           when to ask next_request again
      | predict(hash_key)               ──▶   shard id, or None: not known
 
-    state     | predict | what happens                      | becomes
-    ----------+---------+-----------------------------------+------------------------------------------
-    INVALID   | None(*) | no whole map, waits for timer()   | UPDATING when a refresh starts
-    UPDATING  | None(*) | a refresh runs                    | READY if the listing is sound, else INVALID
-    READY     | id      | map trusted (a routine refresh    | UPDATING when `invalidate` is accepted, or
-              |         | does not change that)             | the stream is gone (INVALID if that is all
-              |         |                                   | that the refresh finds)
-
-(*) After `invalidate` only the doubted shards are not predicted, and after a listing with a gap or an overlap
+After `invalidate` only the doubted shards are not predicted, and after a listing with a gap or an overlap
 only the shards and hash keys that this concerns: one split does not stop the others.
 
 `trust.py` has the rules for trusting the map. Without trust there is no prediction: a user record sent alone
@@ -55,7 +47,7 @@ __all__ = [
 _BACKOFF, _PERMANENT_BACKOFF = Backoff(1.0, 30.0, 1.5), Backoff(1.0, 300.0)
 
 
-#: See the table of this module.
+#: READY: the map is trusted. UPDATING: it is not, and a refresh runs. INVALID: it is not, and none runs.
 State = Literal["INVALID", "UPDATING", "READY"]
 
 
@@ -105,7 +97,7 @@ class LiveShardMap:
 
     @property
     def state(self) -> State:
-        """See the table of this module."""
+        """A routine refresh of a trusted map leaves it READY."""
         if self._trust.state == "TRUSTED":
             return "READY"
         return "UPDATING" if self._refresh is not None else "INVALID"
