@@ -16,8 +16,8 @@ from .records import DeaggregatedRecord
 
 
 class Undo:
-    """Call it with each user record. ``undone``: gives it with its data as it was; its DecodeError, where that
-    cannot be had, is raised under the policies ``raising``. ``max_size``: the largest data to make, None:
+    """Call it with each user record. ``undone``: gives it with its data as it was; the DecodeError where it
+    cannot be had is raised under the policies ``raising``. ``max_size``: the largest data to make, None:
     64 MiB. ``defects``: counts what could not be undone, by code. Raises ValueError for a size below 1."""
 
     def __init__(

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
-from heapq import heappop, heappush
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
 from ..limits import MAX_HASH_KEY
@@ -48,26 +47,18 @@ class Lineage(Mapping[str, Shard]):
             self._generations[shard.shard_id] = 1 + max(above, default=-1)
 
     def _ordered(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
-        """Parents before children, otherwise by id."""
-        above = {i: [p for p in shard.parent_shard_ids if p in by_id] for i, shard in by_id.items()}
-        sorter = TopologicalSorter(above)
-        try:
-            sorter.prepare()
-        except CycleError as error:
-            # SHD-6: "A listing in which a shard descends from itself MUST be refused."
-            cycle = tuple(sorted({*error.args[1]}))
-            raise ShardMapError(
-                code="cycle", reason=f"{cycle[0]} descends from itself", shard_ids=cycle
-            ) from None
-        ordered: dict[str, Shard] = {}
-        frontier: list[str] = []
-        while sorter:
-            for shard_id in sorter.get_ready():
-                heappush(frontier, shard_id)
-            shard_id = heappop(frontier)
-            ordered[shard_id] = by_id[shard_id]
-            sorter.done(shard_id)
-        return ordered
+        """Parents before children: by id, as AWS numbers them, or else from generation to generation."""
+        above = {i: [p for p in by_id[i].parent_shard_ids if p in by_id] for i in sorted(by_id)}
+        ids: Iterable[str] = above
+        if any(parent >= i for i, parents in above.items() for parent in parents):
+            try:
+                ids = tuple(TopologicalSorter(above).static_order())
+            except CycleError as error:
+                # SHD-6: "A listing in which a shard descends from itself MUST be refused."
+                cycle = tuple(sorted({*error.args[1]}))
+                reason = f"{cycle[0]} descends from itself"
+                raise ShardMapError(code="cycle", reason=reason, shard_ids=cycle) from None
+        return {i: by_id[i] for i in ids}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_id)

@@ -23,7 +23,7 @@ from .shard import Distribution, Shard, listed_shards
 class ShardMap(Lineage):
     """A lineage whose open shards cover every hash key once: which of them a hash key belongs to.
 
-    A mapping of ids to shards: parents before children, otherwise in the order of their ids. Immutable.
+    A mapping of ids to shards, parents before children. Immutable.
     ``distribution`` "AUTO": the service ignores keys on this stream (RecordDistributionStrategy), so
     no shard can be predicted.
     Raises ShardMapError: empty, duplicate, cycle, gap, overlap.
