@@ -27,6 +27,7 @@ from ..compiled import speedups
 from ..deaggregation.policies import Opener, Policy, check_policy
 from ..deaggregation.records import Counts, Drop
 from ..deaggregation.undoing import Decompressor, Unframer
+from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
@@ -86,7 +87,7 @@ def output_schema(
 class Deaggregator:
     """Turns batches of ``schema`` into batches of ``.schema``.
 
-    ``shard_map``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
     `kpl_codec.deaggregate`; ``unframe`` adds the column ``schemaVersionId``, and rows that have one stay.
     ``.counts``: what was opened so far.
     ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
@@ -103,6 +104,7 @@ class Deaggregator:
         policy: Policy = "strict",
         *,
         shard_map: ShardMap | None = None,
+        hash_key_range: HashKeyRange | None = None,
         on_drop: Callable[[Drop], None] | None = None,
         max_decompressed_size: int | None = None,
         unframe: bool = False,
@@ -136,11 +138,12 @@ class Deaggregator:
             shard_map is not None,
             tags,
             columns,
+            ranged=hash_key_range is not None,
             dictionaries=dictionaries,
             needed=NEEDED if self._steps else (),
             unframe=unframe,
         )
-        self._judge = Judge(shard_map) if self._layout.judged else None
+        self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
         opener = Opener(policy, self._judge, self.counts, on_drop)
         self._objects = ObjectColumns(self._layout, policy, opener, self._judge, self.counts)
 
@@ -220,6 +223,7 @@ def deaggregate_batches(
     policy: Policy = "strict",
     *,
     shard_map: ShardMap | None = None,
+    hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
     unframe: bool = False,
@@ -230,7 +234,7 @@ def deaggregate_batches(
     """The user records of ``batches``, which share one schema, lazily and in order.
 
     ``batches``: record batches, or an object that holds some: a table, a reader, a data frame.
-    ``shard_map``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
     `Deaggregator`; data is decompressed and unframed in rows that were opened before, too. Small batches are
     joined up to ``max_batch_bytes`` (hostile input can make very many). ``columns``: the names of the columns
     that are wanted, in that order; others are not made. Raises what `Deaggregator` raises, TypeError for what
@@ -245,6 +249,7 @@ def deaggregate_batches(
                 first.schema,
                 policy,
                 shard_map=shard_map,
+                hash_key_range=hash_key_range,
                 on_drop=on_drop,
                 max_decompressed_size=max_decompressed_size,
                 unframe=unframe,
@@ -264,6 +269,7 @@ def deaggregate_table(
     policy: Policy = "strict",
     *,
     shard_map: ShardMap | None = None,
+    hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
     unframe: bool = False,
@@ -290,6 +296,7 @@ def deaggregate_table(
         raise ValueError("no batches: a table without rows has columns, an empty list has none")
     options: dict[str, Any] = {
         "shard_map": shard_map,
+        "hash_key_range": hash_key_range,
         "max_decompressed_size": max_decompressed_size,
         "unframe": unframe,
         "tags": tags,

@@ -88,7 +88,7 @@ def values_of(column: pa.Array) -> list[Any]:
 
 class Layout:
     """The columns of the input and the output. ``made``: those of the batches that are made for it, which
-    have the columns ``needed``, too."""
+    have the columns ``needed``, too. ``ranged``: the range of the one shard is known."""
 
     def __init__(
         self,
@@ -99,6 +99,7 @@ class Layout:
         columns: Iterable[str] | None = None,
         *,
         unframe: bool = False,
+        ranged: bool = False,
         dictionaries: bool | None = None,
         needed: Iterable[str] = (),
     ) -> None:
@@ -124,7 +125,7 @@ class Layout:
         self._own = own.intersection(self.made.names)
         #: Whether a column tells the placement, and whether anything depends on it.
         self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), "inRange")
-        self.judged = placement and (policy == "kcl" or self.placement or self.wants("kcl"))
+        self.judged = (placement or ranged) and (policy == "kcl" or self.placement or self.wants("kcl"))
         self.shared = [name for name in shared if name in self.made.names]
 
     def wants(self, *names: str) -> bool:
