@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from ..compiled import speedups
 from ..deaggregation.policies import Opener, Policy, check_policy
 from ..deaggregation.records import Counts, Drop
-from ..deaggregation.undoing import Decompressor, Unframer
+from ..deaggregation.undoing import undoing
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..shards.placement import Judge
@@ -121,15 +121,11 @@ class Deaggregator:
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: What is done to batches of user records if compiled code does not do it.
-        self._steps: list[Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]] = []
-        defects = self.counts.defects
-        if max_decompressed_size is not None:
-            undo = Decompressor(max_decompressed_size, policy, defects)
-            self._steps.append(partial(decompressed, undo=undo, max_bytes=max_batch_bytes))
-        self._peels = unframe and not self._steps  # it does not see frames in compressed data
-        if unframe:
-            off = Unframer(max_decompressed_size, policy, defects)
-            self._steps.append(partial(unframed, undo=off, max_bytes=max_batch_bytes))
+        self._steps = [
+            partial(unframed if undo.frame else decompressed, undo=undo, max_bytes=max_batch_bytes)
+            for undo in undoing(max_decompressed_size, unframe, policy, self.counts.defects)
+        ]
+        self._peels = unframe and max_decompressed_size is None  # it does not see frames in compressed data
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
         self._layout = Layout(

@@ -215,7 +215,7 @@ _Undo = Callable[[DeaggregatedRecord], DeaggregatedRecord]
 
 def unframed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """``rows`` whose data is without frames, and whose ``schemaVersionId`` names their schema. ``undo``: an
-    `Unframer`; only user records with a frame in zlib become Python objects for it."""
+    `Undo`; only user records with a frame in zlib become Python objects for it."""
     data, versions = rows.column("data"), rows.column("schemaVersionId")
     framed = pc.and_(pc.greater_equal(pc.binary_length(data), HEADER_SIZE), pc.is_null(versions))
     starts = pc.binary_slice(data, 0, len(ZLIB))

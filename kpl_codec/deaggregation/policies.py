@@ -384,16 +384,8 @@ def deaggregate(
     opened: Iterable[Iterable[DeaggregatedRecord]]
     opened = Opener(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None or unframe:
-        from .undoing import (  # few need it: the import of a Lambda function stays short
-            Decompressor,
-            Unframer,
-        )
+        from .undoing import undoing  # few need it: the import of a Lambda function stays short
 
-        if max_decompressed_size is not None:
-            undo = Decompressor(max_decompressed_size, policy, counts.defects)
+        for undo in undoing(max_decompressed_size, unframe, policy, counts.defects):
             opened = map(partial(map, undo), opened)
-        # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only if
-        # it is told to."
-        if unframe:
-            opened = map(partial(map, Unframer(max_decompressed_size, policy, counts.defects)), opened)
     return Deaggregation(chain.from_iterable(opened), counts)
