@@ -14,9 +14,9 @@ from .records import DeaggregatedRecord
 
 
 class Undo:
-    """Call it with each user record: it undoes compression, or (``frame``) takes the Schema Registry's frame off.
-    ``max_size``: the largest data to make, None: 64 MiB. ``defects``: counts what could not be undone, by code.
-    Raises ValueError for a size below 1."""
+    """Call it with each user record: it undoes compression, or (``frame``) takes the frame off. ``max_size``:
+    the largest data to make, None: 64 MiB. ``defects``: counts what could not be undone, by code. Raises
+    ValueError for a size below 1."""
 
     def __init__(self, frame: bool, max_size: int | None, policy: str, defects: Counter[str]) -> None:
         self.frame, self._policy, self._defects = frame, policy, defects

@@ -71,12 +71,9 @@ NO_SHARDS: Final = KnownShards({}, {}, "USER_PARTITION_KEY")
 
 
 class MapChanged(NamedTuple):
-    """A refresh has given a map, perhaps the same as before. ``opened``, ``closed``: shard ids, compared with
-    the map before. ``recreated``: it is another stream of that name."""
+    """A refresh has given a map, perhaps the same again. ``recreated``: it is another stream of that name."""
 
     shards: KnownShards
-    opened: tuple[str, ...]
-    closed: tuple[str, ...]
     recreated: bool
 
     @property
@@ -112,17 +109,6 @@ class Known(NamedTuple):
         """Whether the shard is known, and not known to be closed."""
         shard = self.shards.all.get(shard_id)
         return shard is not None and shard.open and shard_id not in self.closed
-
-    def changes_since(self, before: Known) -> MapChanged:
-        """What the last listing changed."""
-        recreated = self.generation != before.generation
-        open_before = frozenset() if recreated else before.shards.open_ids
-        return MapChanged(
-            shards=self.shards,
-            opened=tuple(sorted(self.shards.open_ids - open_before)),
-            closed=tuple(sorted(open_before - self.shards.open_ids)),
-            recreated=recreated,
-        )
 
 
 class Refused(NamedTuple):

@@ -298,12 +298,12 @@ class LiveShardMap:
             learnt = outcome.disputed is not None
             return self._failed("ListShards", error.code, error.describe(), now, learnt=learnt)
         self.known = outcome
-        changed = outcome.changes_since(before)
+        recreated = outcome.generation != before.generation
+        changed = recreated or outcome.shards.open_ids != before.shards.open_ids
         self._refresh = self.error = None
         self._failures = 0
         self._retry_at = now + self._interval if self._interval is not None else None
-        anything = bool(changed.opened or changed.closed or changed.recreated)
-        if self._trust.listed(begun, changed=anything, now=now):
+        if self._trust.listed(begun, changed=changed, now=now):
             self._start(now)
         self._reroute()
-        return changed
+        return MapChanged(outcome.shards, recreated)
