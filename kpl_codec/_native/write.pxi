@@ -104,19 +104,6 @@ cdef class FrameColumns(JudgedFrames):
 
     # ── columns of the rows from `start` to before `stop` ────────────────────────────────────────────
 
-    def record_numbers(self, size_t start, size_t stop):
-        """int32: the index of each row's Kinesis record."""
-        cdef Buffer out
-        cdef int32_t *at
-        cdef size_t i
-        self.check(start, stop)
-        out = self.output(4 * (stop - start))
-        at = <int32_t *>out.at
-        with nogil:
-            for i in range(start, stop):
-                at[i - start] = <int32_t>self.m.rows.at[i].frame
-        return out.buffer
-
     def sub_sequence_numbers(self, size_t start, size_t stop):
         """(None, int64): the number of each row within its Kinesis record."""
         cdef Buffer out

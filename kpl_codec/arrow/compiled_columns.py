@@ -85,6 +85,8 @@ class CompiledColumns:
                 self._outside = {row: frames.first_outside(row) for row in np.flatnonzero(dropped).tolist()}
                 frames.drop(dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
+        #: The record of each row.
+        self._records = np.repeat(np.arange(source.rows, dtype=np.int32), np.diff(self._starts))
         #: The schema version ids by their number; None: no frame was taken off.
         self._versions: pa.Array | None = None
         self.packed = frames.packed
@@ -120,7 +122,7 @@ class CompiledColumns:
     def _write(self, start: int, stop: int, opens: bool) -> pa.RecordBatch:
         frames, source, layout, count = self._frames, self._source, self._layout, stop - start
         wants = layout.wants
-        records = np.frombuffer(frames.record_numbers(start, stop), np.int32)
+        records = self._records[start:stop]
         columns: dict[str, pa.Array] = {}
 
         def put(name: str, kind: pa.DataType, make: Callable[[int, int], Any]) -> None:
