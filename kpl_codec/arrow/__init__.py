@@ -39,12 +39,7 @@ with needing_extras("kpl_codec.arrow"):
 from .compiled_columns import CompiledColumns
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
-from .layout import COUNTING_FIELDS as COUNTING_FIELDS
-from .layout import ERROR_FIELDS as ERROR_FIELDS
 from .layout import FIELDS as FIELDS
-from .layout import PLACEMENT_FIELDS as PLACEMENT_FIELDS
-from .layout import SCHEMA_FIELD as SCHEMA_FIELD
-from .layout import TAGS_FIELD as TAGS_FIELD
 from .layout import Layout, Source, parts
 from .object_columns import NEEDED, ObjectColumns, decompressed, unframed
 
