@@ -16,9 +16,10 @@ import kpl_codec as kpl
 from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation import kcl
 from kpl_codec.deaggregation.explanation import Node
-from kpl_codec.format import codec, quick_parser, size, wire
+from kpl_codec.format import codec, wire
 from kpl_codec.format.codec import is_canonical
-from kpl_codec.format.message import AggregatedRecord, serialize
+from kpl_codec.format.message import AggregatedRecord, quick_parse, serialize
+from kpl_codec.format.records import check
 from spec.reference import kcl as reference_kcl
 from spec.reference import model, shards
 
@@ -54,7 +55,7 @@ def decode(data: bytes) -> Rows | kpl.DecodeError:
 def decoders() -> dict[str, Callable[[bytes], AggregatedRecord | None]]:
     """The quick decoders: a message to user records, or None for "not certain"."""
     found: dict[str, Callable[[bytes], AggregatedRecord | None]] = {
-        "python": lambda message: _aggregated(quick_parser.parse(message))
+        "python": lambda message: _aggregated(quick_parse(message))
     }
     if speedups is not None:
         found["compiled"] = lambda message: _aggregated(speedups.parse(message))
@@ -275,7 +276,7 @@ def check_user_records(records: list[kpl.UserRecord]) -> None:
         raise AssertionError("an aggregate of nothing was written")
     data = kpl.encode(records)
     for index, record in enumerate(records):
-        size.check(record, index)
+        check(record, index)
     assert frame(serialize(records)) == data
     builder = kpl.AggregatedRecordBuilder()
     plain = codec.PythonBuilder()

@@ -41,7 +41,7 @@ OPEN = ("survived", "no test")
 #: What is mutated: the core, from below.
 FOLDERS = ("format", "shards", "deaggregation", "adapters", "producer")
 MODULES = (
-    "errors", "backoff", "aws_errors",
+    "errors", "aws_errors",
     *(
         f"{name}.{path.stem}"
         for name in FOLDERS

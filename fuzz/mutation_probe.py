@@ -38,7 +38,7 @@ from kpl_codec.compiled import speedups
 TESTS = (
     "adapters", "deaggregation", "format", "producer", "shards", "spec", "test_errors.py", "test_backoff.py",
     "test_aws_errors.py", "test_schema_registry.py", "test_speedups.py", "fuzz/test_targets.py",
-    # Above the core, for `shards.misplacement_causes`, `place` and `skew`.
+    # Above the core, for `shards.placement`, `place` and `skew`.
     "report/test_scan.py", "aws/test_subscription.py", "cli/test_keys.py",
 )  # fmt: skip
 #: A test that takes more CPU seconds is left out: every survivor would have to stand it.

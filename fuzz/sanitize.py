@@ -153,7 +153,7 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
     while start < found.rows:
         stop = found.cut(start, found.rows, rng.choice([0, 100, 10_000]), widths)
         for column in (
-            found.record_numbers, found.sub_sequence_numbers, found.aggregated, found.user_data,
+            found.sub_sequence_numbers, found.aggregated, found.user_data,
             found.partition_keys, found.explicit_hash_keys,
         ):  # fmt: skip
             column(start, stop)

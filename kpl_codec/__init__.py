@@ -10,10 +10,9 @@ boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.a
 kpl_codec.errors can be imported here, too.
 """
 
-from .deaggregation.counts import Counts, Drop
 from .deaggregation.explanation import Explanation, explain
 from .deaggregation.policies import Deaggregation, Policy, deaggregate
-from .deaggregation.records import DeaggregatedRecord
+from .deaggregation.records import Counts, DeaggregatedRecord, Drop
 from .errors import AggregateFull as AggregateFull
 from .errors import CaptureError, DecodeError, EncodeError, KplError, ShardMapError
 from .errors import ChecksumMismatch as ChecksumMismatch

@@ -1,5 +1,5 @@
-"""What the error codes of AWS and botocore mean, for readers, writers and shard maps; and which answers of
-Kinesis were cut short.
+"""What the error codes of AWS and botocore mean, for readers, writers and shard maps; which answers of
+Kinesis were cut short; how long to wait before a call is repeated.
 
 kind          | meaning                                             | does a retry help
 --------------+-----------------------------------------------------+---------------------------
@@ -15,7 +15,7 @@ other         | every code that is not listed, InternalFailure, 5xx | yes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 ErrorKind = Literal["throttled", "invalid", "refused", "unconfigured", "not-sent", "other"]
 
@@ -95,3 +95,17 @@ def missing_member(answer: Mapping[str, Any], needs: str) -> str | None:
         if not (isinstance(number, str) and number.isascii() and number.isdigit()):
             return "Records[].SequenceNumber"
     return None
+
+
+class Backoff(NamedTuple):
+    """Waits that grow from ``first`` to at most ``most`` seconds, times ``factor`` after each failure."""
+
+    first: float
+    most: float
+    factor: float = 2.0
+
+    def seconds(self, failures: int, chance: float = 0.0) -> float:
+        """The wait after so many failures before this one. ``chance``: a random number from 0 up to 1, which
+        shortens it by at most half, so that many callers do not retry at the same moment."""
+        # A larger power may overflow; the wait has long reached its limit by then.
+        return float(min(self.most, self.first * self.factor ** min(failures, 64)) * (1 - chance / 2))

@@ -1,23 +1,5 @@
-"""Every error of the library: a small tree, split by who is at fault.
-
-    KplError
-      DecodeError            the bytes are at fault; ``offset``, ``record_index``, ``requirement``
-        NotAggregated          no frame at all: a plain record
-        ChecksumMismatch       starts like a frame, but the digest at its end is wrong
-        MalformedMessage       the message is not protobuf (``code`` says how)
-        WrongWireType          a known field with the wrong wire type
-        MissingField           a required field is absent
-        InvalidKey             a table entry is not UTF-8, or too long
-        InvalidHashKey         an explicit hash key that is not a number from 0 to 2^128 - 1
-        UnusedHashKey          the same, but no user record uses it: a warning, never raised
-        IndexOutOfTable        a user record points past the end of a key table
-        NoUserRecords          an aggregate without user records
-      EncodeError            the caller's user record is at fault; ``field``, ``record_index``
-        AggregateFull          the user record does not fit (nothing was changed)
-      HashKeyError           a text or number that is not a hash key
-      ShardMapError          a shard listing that cannot be trusted; ``code``, ``shard_ids``
-        UnknownShard           a shard id that is not in the map
-      CaptureError           a captured event or answer that cannot be read
+"""Every error of the library, split by who is at fault: DecodeError the bytes, EncodeError the caller's user
+record, HashKeyError a text or a number, ShardMapError a listing of shards, CaptureError a captured event.
 
 An error class declares its fields with types. Its constructor takes them by keyword and refuses all others.
 The text of the error is built from the fields. None of them shows record data or keys; a DeliveryError has

@@ -21,9 +21,9 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 
+from .compiled import md5
 from .errors import KplError
 from .format.frame import looks_aggregated
-from .format.md5 import md5
 from .limits import DIGEST_SIZE
 
 _MAGIC: Final = b"KPL!"

@@ -39,8 +39,8 @@ botocore.session.create_loader = lambda *_: _MODELS
 #: fixture, how the ids of these tests begin.
 TOGETHER = {
     "spark": (
-        # These two begin a Spark of their own. Its JVM keeps the environment that it began with, so the address
-        # of the local server too: they come before the session of the others, in the same process.
+        # These two begin a Spark of their own, whose JVM keeps the environment that it began with, and so the
+        # address of the local server. They come before the session of the others, in the same process.
         "tests/guides/test_guides.py::test_a_guide_works[spark.md]",
         "tests/guides/test_guides.py::test_a_guide_works[kpl_codec.spark.md]",
         "tests/guides/test_readme.py::test_the_code_on_spark_runs",

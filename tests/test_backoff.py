@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws_errors import error_kind, is_permanent
-from kpl_codec.backoff import Backoff
+from kpl_codec.aws_errors import Backoff, error_kind, is_permanent
 
 
 @given(st.floats(0.001, 10), st.floats(10, 1000), st.floats(1, 3), st.integers(0, 10**6), st.floats(0, 0.999))

@@ -64,12 +64,6 @@ def test_an_error_says_pickles_and_refuses_other_fields(cls: type[errors.KplErro
         cls("positional")  # type: ignore[call-arg]
 
 
-def test_every_error_of_the_core_is_in_the_tree_of_its_module() -> None:
-    tree = (errors.__doc__ or "").split()
-    names = {cls.__name__ for cls in CLASSES if cls.__module__ == errors.__name__}
-    assert names - {*tree} == set(), "the docstring of errors.py has them all"
-
-
 def test_the_place_is_added_and_the_type_stays() -> None:
     error = errors.IndexOutOfTable(index=5, table="partition_key_table", size=2, offset=9, record_index=1)
     there = error.at(sequence_number="7", shard_id="shardId-000000000000")

@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "kpl_codec"
 #: Every part, from the ground up. A part imports only parts of lower levels, and itself.
 LEVELS = (
-    {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy", "_build"},
+    {"errors", "limits", "compiled", "aws_errors", "lazy", "_build"},
     {"format"},
     {"ledger"},
     {"schema_registry"},
@@ -35,7 +35,7 @@ LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 #: The file that spark-submit is given starts the command line.
 ENTRY_POINTS = {"spark/job.py"}
 #: Parts that read bytes, numbers and `now`: no clock, no random, no thread, no network, no environment.
-CORE = {"errors", "limits", "compiled", "backoff", "aws_errors", "lazy"}
+CORE = {"errors", "limits", "compiled", "aws_errors", "lazy"}
 CORE |= {"format", "ledger", "schema_registry", "shards", "deaggregation", "findings"}
 CORE |= {"producer", "adapters", "watch"}
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.

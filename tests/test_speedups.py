@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.deaggregation import opener
-from kpl_codec.format import codec, message, quick_parser, wire
+from kpl_codec.deaggregation import policies
+from kpl_codec.format import codec, message, wire
 from kpl_codec.format.message import AggregatedRecord
 from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies as kst
@@ -61,7 +61,7 @@ def framed(body: bytes) -> bytes:
 
 def hold_equal(body: bytes) -> None:
     expected = walked(body)
-    for parse in (speedups.parse, quick_parser.parse):
+    for parse in (speedups.parse, message.quick_parse):
         parts = parse(body)
         if parts is not None:
             assert expected is not None, f"{parse.__module__} accepts what the walker refuses"
@@ -269,7 +269,7 @@ def test_deaggregate_gives_the_same_with_and_without(
     compiled = outcome()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message, "speedups", None)
-        patch.setattr(opener, "speedups", None)
+        patch.setattr(policies, "speedups", None)
         assert outcome() == compiled
 
 
@@ -305,7 +305,7 @@ def test_columns_are_the_same_with_and_without(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow, "speedups", None)
         patch.setattr(message, "speedups", None)
-        patch.setattr(opener, "speedups", None)
+        patch.setattr(policies, "speedups", None)
         assert columns() == compiled
 
 

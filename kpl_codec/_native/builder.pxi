@@ -114,7 +114,7 @@ cdef class AggregatedRecordBuilder:
         key, payload = <object>PyTuple_GET_ITEM(record, 0), <object>PyTuple_GET_ITEM(record, 1)
         explicit_hash_key, tags = <object>PyTuple_GET_ITEM(record, 2), <object>PyTuple_GET_ITEM(record, 3)
         if not self.plainly_fit(key, payload, explicit_hash_key, tags):
-            from .format.size import check
+            from .format.records import check
             check(record, count)
         partition_key, data = key, payload
         known = PyDict_GetItem(self.pks, partition_key)
@@ -200,7 +200,7 @@ cdef class AggregatedRecordBuilder:
         return p
 
     cdef bint plainly_fit(self, object partition_key, object payload, object explicit_hash_key, object tags):
-        """Whether `size.check` would accept it, if that can be checked fast."""
+        """Whether `records.check` would accept it, if that can be checked fast."""
         cdef const char *text
         cdef Py_ssize_t size
         if type(partition_key) is not str or type(payload) is not bytes or tags:
@@ -228,7 +228,7 @@ cdef uint8_t *write_keys(uint8_t *p, uint8_t tag, dict keys) except NULL:
 
 
 def md5(message not None):
-    """`format.md5.md5`."""
+    """`compiled.md5`."""
     cdef bytes digest = PyBytes_FromStringAndSize(NULL, 16)
     cdef kpl_message one
     cdef Py_buffer view

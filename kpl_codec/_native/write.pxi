@@ -34,8 +34,12 @@ cdef class FrameColumns(JudgedFrames):
                     self.data[i].at = <const uint8_t *>b""
         self.read_all(hash_keys)
 
-    cdef Buffer output(self, size_t size):
-        cdef Buffer out = Buffer(self.allocate(size), True)
+    cdef Buffer output(self, uint64_t size):
+        """Raises OverflowError beyond 2 GiB."""
+        cdef Buffer out
+        if size > 0x7FFFFFFF:
+            raise OverflowError(size)
+        out = Buffer(self.allocate(size), True)
         if out.size < size:
             raise ValueError("allocate gave too little")
         return out
@@ -100,19 +104,6 @@ cdef class FrameColumns(JudgedFrames):
 
     # ── columns of the rows from `start` to before `stop` ────────────────────────────────────────────
 
-    def record_numbers(self, size_t start, size_t stop):
-        """int32: the index of each row's Kinesis record."""
-        cdef Buffer out
-        cdef int32_t *at
-        cdef size_t i
-        self.check(start, stop)
-        out = self.output(4 * (stop - start))
-        at = <int32_t *>out.at
-        with nogil:
-            for i in range(start, stop):
-                at[i - start] = <int32_t>self.m.rows.at[i].frame
-        return out.buffer
-
     def sub_sequence_numbers(self, size_t start, size_t stop):
         """(None, int64): the number of each row within its Kinesis record."""
         cdef Buffer out
@@ -139,7 +130,7 @@ cdef class FrameColumns(JudgedFrames):
         return None, out.buffer
 
     def user_data(self, size_t start, size_t stop):
-        """(None, offsets int32, bytes) of the rows' data. Raises OverflowError beyond 2 GiB."""
+        """(None, offsets int32, bytes) of the rows' data."""
         cdef Buffer offsets, out
         cdef size_t i
         cdef uint64_t total = 0
@@ -149,8 +140,6 @@ cdef class FrameColumns(JudgedFrames):
         with nogil:
             for i in range(start, stop):
                 total += self.m.rows.at[i].size
-        if total > 0x7FFFFFFF:
-            raise OverflowError(total)
         offsets, out = self.output(4 * (stop - start + 1)), self.output(total)
         ends = <int32_t *>offsets.at
         with nogil:
@@ -211,8 +200,6 @@ cdef class FrameColumns(JudgedFrames):
                     nulls += 1
                 else:
                     total += table[index].size
-        if total > 0x7FFFFFFF:
-            raise OverflowError(total)
         if explicit and nulls == stop - start:
             return None
         if nulls:
@@ -248,8 +235,6 @@ cdef class FrameColumns(JudgedFrames):
             last = self.last_of(i, stop)
             total += (last - i) * column.size_of(self.m.rows.at[i].frame)
             i = last
-        if total > 0x7FFFFFFF:
-            raise OverflowError(total)
         out = self.output(total)
         if not column.width:
             offsets = self.output(4 * (stop - start + 1))
@@ -305,8 +290,6 @@ cdef class FrameColumns(JudgedFrames):
         cdef int32_t *ends
         cdef size_t i
         self.check_judged(start, stop)
-        if 16 * (stop - start) > 0x7FFFFFFF:
-            raise OverflowError(16 * (stop - start))
         offsets, out = self.output(4 * (stop - start + 1)), self.output(16 * (stop - start))
         ends = <int32_t *>offsets.at
         with nogil:

@@ -24,9 +24,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ..compiled import speedups
-from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.policies import Opener, Policy, check_policy
-from ..deaggregation.undoing import Decompressor, Unframer
+from ..deaggregation.records import Counts, Drop
+from ..deaggregation.undoing import undoing
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..shards.placement import Judge
@@ -36,18 +36,12 @@ with needing_extras("kpl_codec.arrow"):
     import numpy as np
     import pyarrow as pa
 
-from .coalescing import coalesce as coalesce
 from .compiled_columns import CompiledColumns
-from .decompressed import NEEDED, decompressed, unframed
 from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
-from .layout import COUNTING_FIELDS as COUNTING_FIELDS
-from .layout import ERROR_FIELDS as ERROR_FIELDS
+from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
-from .layout import PLACEMENT_FIELDS as PLACEMENT_FIELDS
-from .layout import SCHEMA_FIELD as SCHEMA_FIELD
-from .layout import TAGS_FIELD as TAGS_FIELD
 from .layout import Layout, Source, parts
-from .object_columns import ObjectColumns
+from .object_columns import NEEDED, ObjectColumns, decompressed, unframed
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
@@ -122,15 +116,11 @@ class Deaggregator:
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: What is done to batches of user records if compiled code does not do it.
-        self._steps: list[Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]] = []
-        defects = self.counts.defects
-        if max_decompressed_size is not None:
-            undo = Decompressor(max_decompressed_size, policy, defects)
-            self._steps.append(partial(decompressed, undo=undo, max_bytes=max_batch_bytes))
-        self._peels = unframe and not self._steps  # it does not see frames in compressed data
-        if unframe:
-            off = Unframer(max_decompressed_size, policy, defects)
-            self._steps.append(partial(unframed, undo=off, max_bytes=max_batch_bytes))
+        self._steps = [
+            partial(unframed if undo.frame else decompressed, undo=undo, max_bytes=max_batch_bytes)
+            for undo in undoing(max_decompressed_size, unframe, policy, self.counts.defects)
+        ]
+        self._peels = unframe and max_decompressed_size is None  # it does not see frames in compressed data
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
         self._layout = Layout(

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..compiled import speedups
-from ..deaggregation.counts import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
+from ..deaggregation.records import Counts, Drop
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge
 from .layout import KEYS_AND_DATA, Layout, Source
@@ -85,6 +85,8 @@ class CompiledColumns:
                 self._outside = {row: frames.first_outside(row) for row in np.flatnonzero(dropped).tolist()}
                 frames.drop(dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
+        #: The record of each row.
+        self._records = np.repeat(np.arange(source.rows, dtype=np.int32), np.diff(self._starts))
         #: The schema version ids by their number; None: no frame was taken off.
         self._versions: pa.Array | None = None
         self.packed = frames.packed
@@ -120,7 +122,7 @@ class CompiledColumns:
     def _write(self, start: int, stop: int, opens: bool) -> pa.RecordBatch:
         frames, source, layout, count = self._frames, self._source, self._layout, stop - start
         wants = layout.wants
-        records = np.frombuffer(frames.record_numbers(start, stop), np.int32)
+        records = self._records[start:stop]
         columns: dict[str, pa.Array] = {}
 
         def put(name: str, kind: pa.DataType, make: Callable[[int, int], Any]) -> None:

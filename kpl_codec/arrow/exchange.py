@@ -1,4 +1,5 @@
-"""Objects of other libraries as pyarrow's, by Arrow's PyCapsule interface: polars, DuckDB, pandas, nanoarrow.
+"""Objects of other libraries as pyarrow's, by Arrow's PyCapsule interface: polars, DuckDB, pandas, nanoarrow;
+and small batches joined.
 
 https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 """
@@ -6,9 +7,14 @@ https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import KplError
+
+T = TypeVar("T")
 
 
 class ArrowSchema(Protocol):
@@ -108,3 +114,53 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, _plain(kind.value_type), kind.ordered)
     return kind
+
+
+def filled(items: Iterable[tuple[T, int]], max_bytes: int) -> Iterator[list[T]]:
+    """The items, each given with its size, in lists of at most ``max_bytes``, or of one item. What is held
+    comes before an error of ``items``."""
+    held: list[T] = []
+    size = 0
+    try:
+        for item, more in items:
+            # SPK-4: "An output batch MUST stay within its limit of bytes unless it holds one user record
+            # only, whatever the input holds."
+            if held and size + more > max_bytes:
+                yield held
+                held, size = [], 0
+            held.append(item)
+            size += more
+            if size >= max_bytes:
+                yield held
+                held, size = [], 0
+    except KplError:
+        if held:
+            yield held
+        raise
+    if held:
+        yield held
+
+
+def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches of at most ``max_batch_bytes``, dictionaries counted as written out; one
+    of a quarter of that stays."""
+
+    def sized(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        size = _size(batch)
+        return batch, size if size < max_batch_bytes // 4 else max_batch_bytes
+
+    return map(_join, filled(map(sized, batches), max_batch_bytes))
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    """Bytes of a batch whose dictionary arrays are written out, at most."""
+    coded = (column.dictionary for column in batch.columns if pa.types.is_dictionary(column.type))
+    longest = (pc.max(pc.binary_length(words)).as_py() or 0 for words in coded)
+    return int(batch.nbytes + batch.num_rows * sum(longest))
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).combine_chunks()
+    return table.to_batches()[0]

@@ -166,19 +166,14 @@ def _own_fields(
     schema: pa.Schema, policy: Policy, placement: bool, tags: bool, unframe: bool
 ) -> tuple[list[pa.Field], list[pa.Field]]:
     """The fields of a user record, and those of what is told of it."""
-    first = [*FIELDS[:-1], _arrival(schema), *([TAGS_FIELD] if tags else ())]
-    first += [SCHEMA_FIELD] if unframe else []
+    arrival = FIELDS[-1]
+    if arrival.name in schema.names:  # in the input's unit and zone
+        arrival = arrival.with_type(schema.field(arrival.name).type)
+    first = [*FIELDS[:-1], arrival, *([TAGS_FIELD] if tags else ()), *([SCHEMA_FIELD] if unframe else ())]
     last = [*PLACEMENT_FIELDS] if placement else []
     if policy == "report":
         last += [*ERROR_FIELDS, *COUNTING_FIELDS[: 1 + placement]]
     return first, last
-
-
-def _arrival(schema: pa.Schema) -> pa.Field:
-    """The field of the arrival time, in the input's unit and zone."""
-    own = FIELDS[-1]
-    at = schema.get_field_index(own.name)
-    return own if at < 0 else own.with_type(schema.field(at).type)
 
 
 def _wanted(schema: pa.Schema, columns: Iterable[str] | None) -> pa.Schema:
@@ -212,9 +207,7 @@ def lengths(column: pa.Array) -> Numbers:
     """Bytes of text or binary in each row; null counts 0."""
     if column.null_count == len(column):
         return np.zeros(len(column), np.int64)
-    sizes = pc.binary_length(column)
-    if sizes.null_count:
-        sizes = pc.fill_null(sizes, 0)
+    sizes = pc.fill_null(pc.binary_length(column), 0)
     return np.asarray(sizes.to_numpy(zero_copy_only=False), np.int64)
 
 

@@ -15,7 +15,7 @@ from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..findings import Finding
 from ..format.records import KinesisRecord
-from ..shards.misplacement_causes import CAUSES, Causes, hinted_time
+from ..shards.placement import CAUSES, Causes, hinted_time
 from ..shards.shard_map import ShardMap
 from .names import Names, Run, runs_of
 from .tally import Tally

@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from ..aws_errors import is_permanent, missing_member
-from ..backoff import Backoff
+from ..aws_errors import Backoff, is_permanent, missing_member
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time, iterator_arguments
 from .calls import call_errors, failure_of, finished, settled, stream_for

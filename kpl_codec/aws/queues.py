@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import botocore
 
-from ..aws_errors import is_permanent, what_to_check
-from ..backoff import Backoff
+from ..aws_errors import Backoff, is_permanent, what_to_check
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
 from .calls import call_errors, failure_of, finished, settled

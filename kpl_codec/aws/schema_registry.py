@@ -16,8 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..aws_errors import error_kind, what_to_check
-from ..backoff import Backoff
+from ..aws_errors import Backoff, error_kind, what_to_check
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import KplError
 from ..schema_registry import Schema, decode_payload

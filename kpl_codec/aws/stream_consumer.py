@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..aws_errors import is_permanent
-from ..backoff import Backoff
+from ..aws_errors import Backoff, is_permanent
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.stream import stream_of
 from .calls import call_errors, failure_of

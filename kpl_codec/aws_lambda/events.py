@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from ..adapters.reading import captured, kinesis_records
 from ..adapters.shapes import shape_of
-from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
+from ..deaggregation.records import Drop
 from ..errors import CaptureError
 from .batch import AfterFailure, Batch, Context, Handler, Once, Poison, Unit, done, opened
 

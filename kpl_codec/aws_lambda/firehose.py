@@ -79,10 +79,9 @@ def transform_user_records(
     """
     steps: list[Callable[[DeaggregatedRecord], DeaggregatedRecord]] = []
     if max_decompressed_size is not None or unframe:
-        from ..deaggregation.undoing import Decompressor, Unframer
+        from ..deaggregation.undoing import undoing
 
-        wanted = (Decompressor, max_decompressed_size is not None), (Unframer, unframe)
-        steps += [undo(max_decompressed_size, "strict", Counter()) for undo, is_ in wanted if is_]
+        steps += undoing(max_decompressed_size, unframe, "strict", Counter())
     records = event_records(event, "records")
     if ledger is not None and "sourceKinesisStreamArn" not in event:
         raise ValueError("ledger: only user records of a Kinesis stream have names, and this is direct put")

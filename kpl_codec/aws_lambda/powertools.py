@@ -25,9 +25,8 @@ from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
 )
 
 from ..adapters.values import encode_base64
-from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Policy
-from ..deaggregation.records import DeaggregatedRecord
+from ..deaggregation.records import DeaggregatedRecord, Drop
 from ..errors import CaptureError, DecodeError, KplError
 from .batch import Once, UserRecordFailed, done
 from .events import Opening, event_records, units

@@ -33,8 +33,7 @@ from ..aws.queues import (
     check_client,
     refusals,
 )
-from ..aws_errors import is_permanent
-from ..backoff import Backoff
+from ..aws_errors import Backoff, is_permanent
 from ..deaggregation.policies import Policy, check_policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..ledger import Kind, Ledger, Row, digest_of, queue_number, runs

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Policy
+from ..deaggregation.records import Drop
 from .batch import AfterFailure, Poison
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ..adapters.shapes import queue_record
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
-from ..format.disguises import disguise_of
+from ..format.frame import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..format.codec import encode
 from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
+from ..format.message import field_size
 from ..format.records import UserRecord
-from ..format.size import field_size
 from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from ..pictures.terminal import line, show
 from ..shards.shard import Shard

@@ -13,7 +13,7 @@ from typing import Any
 from ..deaggregation.explanation import Explanation, Node, explain
 from ..deaggregation.kcl import Outcome
 from ..errors import DecodeError
-from ..format.disguises import disguise_of
+from ..format.frame import disguise_of
 from ..format.hash_keys import HashKeyRange
 from ..format.records import KinesisRecord
 from ..limits import MAGIC

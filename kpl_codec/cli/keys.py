@@ -12,8 +12,7 @@ from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, partition_key_hash
 from ..pictures.diagrams import skew_bars
 from ..pictures.labels import percent, plural, share, short_id
 from ..pictures.terminal import line, show, show_json, table, width, write
-from ..shards.allocation import balanced_keys
-from ..shards.skew import Skew, skew_of
+from ..shards.skew import Skew, balanced_keys, skew_of
 from .options import add, add_action, add_aws, add_shards, add_shared
 from .progress import waiting
 from .source import UsageError, hash_keys_from, hashed_keys, load_shard_map, location_of

@@ -129,7 +129,8 @@ def _predict(args: argparse.Namespace) -> int:
 def _history(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=True)
     if args.key is None:
-        return _whole(args, shard_map)
+        _whole(args, shard_map)
+        return 0
     hash_key = hash_key_of(args.key, explicit=args.explicit)
     chain = shard_map.chain(hash_key)
     if args.json:
@@ -144,8 +145,7 @@ def _now(args: argparse.Namespace) -> datetime | None:
     return datetime.now(timezone.utc) if args.stream else None
 
 
-def _whole(args: argparse.Namespace, shard_map: ShardMap) -> int:
-    defects = shard_map.defects()
+def _whole(args: argparse.Namespace, shard_map: ShardMap) -> None:
     if args.json:
         lives = {span.shard.shard_id: span for span in spans(shard_map)}
         shards = [
@@ -157,15 +157,11 @@ def _whole(args: argparse.Namespace, shard_map: ShardMap) -> int:
             }
             for shard_id, shard in shard_map.items()
         ]
-        found = [{"code": defect.code, "shardIds": defect.shard_ids} for defect in defects]
-        show_json({"shards": shards, "unknownParents": dict(shard_map.unknown_parents), "defects": found})
+        show_json({"shards": shards, "unknownParents": dict(shard_map.unknown_parents)})
     else:
         write(timeline(shard_map, width(), _now(args)) + "\n")
         for child, parents in shard_map.unknown_parents.items():
             show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
-        for defect in defects:
-            show(line((f"defect {defect.code}: {', '.join(defect.shard_ids)}", "red")))
-    return 1 if defects else 0
 
 
 def _iso(moment: datetime | None) -> str | None:

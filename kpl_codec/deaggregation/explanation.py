@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated
-from ..format import fields, frame, wire
+from ..format import frame, wire
 from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
 from ..limits import DIGEST_SIZE
@@ -205,7 +205,7 @@ def _nodes(
     counts = Counter[str]()
     # `_defects` reports a malformed message.
     with suppress(MalformedMessage):
-        for field in fields.fields(data, start, end, nesting=nesting):
+        for field in wire.fields(data, start, end, nesting=nesting):
             reached = field.end
             name, wire_type = schema.get(field.number, ("", -1))
             fits = field.wire_type == wire_type
@@ -221,7 +221,7 @@ def _nodes(
                 nodes.append(Node(*place, f"{name}[{counts[name] - 1}]", "", (head, *inner)))
             elif schema is wire.AGGREGATED_RECORD:
                 nodes.append(Node(*place, f"{name}[{counts[name] - 1}]", _text(data, field)))
-            elif wire_type == fields.VARINT:
+            elif wire_type == wire.VARINT:
                 nodes.append(Node(*place, name, str(field.value)))
             else:
                 nodes.append(Node(*place, name, f"{field.end - field.start} bytes"))
@@ -230,13 +230,13 @@ def _nodes(
     return nodes
 
 
-def _unknown(field: fields.Field, name: str) -> Node:
+def _unknown(field: wire.Field, name: str) -> Node:
     kind = _WIRE_TYPES[field.wire_type]
     what = f"{name} as {kind}" if name else f"unknown field {field.number}"
     return Node(field.offset, field.end, what, "" if name else kind)
 
 
-def _text(data: bytes, field: fields.Field) -> str:
+def _text(data: bytes, field: wire.Field) -> str:
     """The first bytes of a key as a text, or as bytes if they are not UTF-8."""
     more = field.end - field.start > 80
     shown = data[field.start : min(field.end, field.start + 80)]

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from string import ascii_letters, digits
 from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import MalformedMessage
 from ..format import wire
 from ..format.codec import is_aggregated
-from ..format.disguises import disguise_of
+from ..format.frame import disguise_of
 from ..format.hash_keys import partition_key_hash
 from ..format.message import parse
 from ..limits import DIGEST_SIZE, MAGIC
+from .rows import entry_of
 
 Certainty = Literal["certain", "likely", "unknown"]
 
@@ -46,7 +48,7 @@ class Tables(NamedTuple):
     @property
     def first_key(self) -> str | None:
         """The first partition key of the table; None if there is none."""
-        return _entry(self.partition_keys, 0)
+        return entry_of(self.partition_keys, 0)
 
     @property
     def each_its_own(self) -> bool:
@@ -128,14 +130,10 @@ def _own_hash(seen: Tables) -> bool:
     """All of the user records looked at have an explicit hash key, and one has the MD5 of its own partition
     key."""
     pairs = islice(zip(seen.partition_key_indices, seen.explicit_hash_key_indices, strict=True), LOOKED_AT)
-    keys = [(_entry(seen.partition_keys, pk), _entry(seen.explicit_hash_keys, ehk)) for pk, ehk in pairs]
+    keys = [(entry_of(seen.partition_keys, pk), entry_of(seen.explicit_hash_keys, ehk)) for pk, ehk in pairs]
     return all(ehk is not None for _, ehk in keys) and any(
         pk is not None and ehk == str(partition_key_hash(pk)) for pk, ehk in keys
     )
-
-
-def _entry(table: Sequence[str | None], index: int | None) -> str | None:
-    return table[index] if index is not None and index < len(table) else None
 
 
 def _keys_of_others(seen: Tables) -> bool:
@@ -156,16 +154,10 @@ def _keys_of_others(seen: Tables) -> bool:
     return FEWEST_MOVED <= len(moved) == len(set(moved.values())) and len(moved) > len(own)
 
 
-def _mixed_letters(seen: Tables) -> bool:
+def _random(seen: Tables, characters: str, *kinds: Callable[[str], bool]) -> bool:
+    """Whether all have one key of eight such characters, some of each kind."""
     key = seen.only_key or ""
-    kinds = (str.islower, str.isupper, str.isdigit)
-    return len(key) == 8 and key.isascii() and key.isalnum() and all(any(map(is_, key)) for is_ in kinds)
-
-
-def _hex_digits(seen: Tables) -> bool:
-    key = seen.only_key or ""
-    kinds = (str.isalpha, str.isdigit)
-    return len(key) == 8 and set(key) <= set("0123456789abcdef") and all(any(map(is_, key)) for is_ in kinds)
+    return len(key) == 8 and set(key) <= {*characters} and all(any(map(is_, key)) for is_ in kinds)
 
 
 def _canonical(seen: Tables) -> bool:
@@ -216,9 +208,9 @@ SIGNS: Final = (
     Sign("own-hash", "likely", ("awslabs' Java RecordAggregator", "kinesis4cats"),
          "every explicit hash key is the MD5 of the partition key, or given", _own_hash),
     Sign("random-hex", "likely", ("kinesis-producer-go",), "one key of eight hexadecimal digits for all",
-         _hex_digits),
+         lambda seen: _random(seen, "0123456789abcdef", str.isalpha, str.isdigit)),
     Sign("random-letters", "likely", ("fluent-bit's Go plugin",), "one key of eight random letters for all",
-         _mixed_letters),
+         lambda seen: _random(seen, ascii_letters + digits, str.islower, str.isupper, str.isdigit)),
     Sign("outer-a", "likely", ("the KPL", "kpl_codec"), 'the KPL\'s bytes under the key "a"',
          lambda seen: seen.outer_key == "a" and seen.first_key not in ("a", None) and _canonical(seen)),
     Sign("first-key-of-all", "unknown", (*_ONE_KEY, *_FIRST_KEY, "the KPL", "kpl_codec"),

@@ -13,17 +13,313 @@ Specification: spec/03-deaggregation.md, DAG-1 to DAG-13.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
+from itertools import chain, count, islice
+from typing import Any, Literal, get_args
 
+from ..compiled import speedups
+from ..errors import DecodeError, MalformedMessage
+from ..format import frame, wire
+from ..format.codec import aggregated_record, decode, is_aggregated
 from ..format.hash_keys import HashKeyRange
+from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
-from ..shards.placement import Judge
+from ..limits import DIGEST_SIZE
+from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge, Placement, ShardJudge
 from ..shards.shard_map import ShardMap
-from .counts import Counts, Drop
-from .opener import POLICIES, Opener, Policy, check_policy, no_kinesis_record
-from .records import DeaggregatedRecord
+from . import kcl, rows
+from .kcl import DropReason, Fate
+from .records import Counts, DeaggregatedRecord, Drop
+
+Policy = Literal["strict", "kcl", "report"]
+"""Of a defective aggregate: raise, give what the KCL gives, or give every user record with its defects."""
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+
+#: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
+_AT_ONCE, _AT_FIRST = 1024, 32
+#: What compiled code says of a run of Kinesis records.
+_OPENED, _DROPPED = 0, 1
+_TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
+
+
+def check_policy(policy: str) -> None:
+    """Raises ValueError for an unknown policy; its text lists the policies."""
+    if policy not in POLICIES:
+        raise ValueError(f"policy {policy!r}: {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+
+
+class Opener:
+    """Opens Kinesis records under one policy, in order, and counts them. ``judge``: None where nothing is
+    known to judge by."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        judge: Judge | None,
+        counts: Counts,
+        on_drop: Callable[[Drop], None] | None = None,
+    ) -> None:
+        self._open = {"strict": self._strict, "kcl": self._kcl, "report": self._report}[policy]
+        self._judge = judge
+        # DAG-9: "A placement MUST be on every user record where a shard map was given, and on none where only
+        # a hash key range was."
+        self._placed = judge is not None and judge.shard_map is not None
+        self._counts = counts
+        self._on_drop = on_drop
+        self._policy = policy
+        #: By the number of the kind of aggregate.
+        self._fates: tuple[Fate | None, ...] = tuple(
+            kcl.fate_of_sound(kind) if policy == "report" else None for kind in AGGREGATE_KINDS
+        )
+
+    def open(
+        self, kinesis_records: Iterable[KinesisRecord], read_ahead: bool | None = None
+    ) -> Iterator[Iterable[DeaggregatedRecord]]:
+        """The user records of each Kinesis record. Without ``read_ahead`` each is opened before the next is
+        asked for. Raises DecodeError (strict), TypeError, and what ``kinesis_records`` raises, after what was
+        before."""
+        source = iter(kinesis_records)
+        # DAG-13: "A Kinesis record MUST NOT be taken from an iterator before the one in front of it is
+        # opened, unless the caller allows it: whoever goes on with the iterator would miss it."
+        if read_ahead is None:
+            read_ahead = source is not kinesis_records
+        if speedups is None or not read_ahead:
+            for record in map(_checked, source):
+                if speedups is not None and frame.looks_aggregated(record.data):
+                    yield from self._runs([record], self._read([record]))
+                else:
+                    yield self.open_one(record)
+            return
+        wanted = _AT_ONCE if isinstance(kinesis_records, (list, tuple)) else _AT_FIRST
+        held: list[KinesisRecord] = []
+        refused: Exception | None = None
+        while True:
+            # DAG-12: "Any iterable MUST give what a list of its records gives; where it raises, what it gave
+            # before comes first."
+            try:
+                held.extend(islice(source, max(0, wanted - len(held))))
+            except Exception as error:  # noqa: BLE001 - the caller's code: it is raised below
+                refused, source = error, iter(())
+            if not held:
+                break
+            try:
+                frames = self._read(held)
+            except TypeError:  # not all are KinesisRecords with bytes
+                for record in held:
+                    yield self.open_one(_checked(record))
+                held.clear()
+                continue
+            yield from self._runs(held, frames)
+            # As many as compiled code reads together: it stops after about half a MiB.
+            wanted = min(_AT_ONCE, 2 * wanted) if frames.count == len(held) else max(_AT_FIRST, frames.count)
+            del held[: frames.count]
+        if refused is not None:
+            raise refused
+
+    def _runs(self, records: list[KinesisRecord], frames: Any) -> Iterator[Iterable[DeaggregatedRecord]]:
+        """The user records of what compiled code has read of ``records``."""
+        counts = self._counts
+        for what, first, last, user_records in frames:
+            if what == _OPENED:
+                counts.kinesis_records += last - first
+                counts.aggregated_records += frames.aggregates(first, last)
+                counts.user_records += len(user_records)
+                yield user_records
+            elif what == _DROPPED:
+                counts.kinesis_records += 1
+                counts.aggregated_records += 1
+                outside = frames.first_outside(first)
+                self._drop(records[first], frames.rows_of(first), "out-of-range", outside)
+            else:
+                yield self.open_one(records[first])
+
+    def _read(self, records: list[KinesisRecord]) -> Any:
+        """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
+        is not bytes."""
+        judge = self._judge
+        frames = speedups.FrameRows(
+            records, _TYPES, self._fates, kcl=self._policy == "kcl", judged=judge is not None
+        )
+        if judge is not None:
+            shard_ids = [record.shard_id for record in records[: frames.count]]
+            numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
+            coded = CodedShards(judge, tuple(numbers))
+            frames.judge(array("q", map(numbers.__getitem__, shard_ids)), *coded.tables)
+            if self._placed:
+                frames.facts = {code: coded.words(code) for code in frames.distinct_codes}
+        return frames
+
+    def open_one(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        """The user records of one Kinesis record, opened without compiled code."""
+        self._counts.kinesis_records += 1
+        # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
+        if frame.looks_aggregated(record.data) and not record.sub_sequence_number:
+            return self._open(record)
+        # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
+        # policy and whatever its hash key."
+        self._counts.user_records += 1
+        return (rows.unopened(record, self._place_plain(record), self._fates[0]),)
+
+    def _on(self, record: KinesisRecord) -> ShardJudge | None:
+        return None if self._judge is None else self._judge.on(record.shard_id)
+
+    def _placing(self, record: KinesisRecord) -> ShardJudge | None:
+        """The judge for placements; None where none are made."""
+        return self._on(record) if self._placed else None
+
+    def _place_plain(self, record: KinesisRecord) -> Placement | None:
+        judge = self._placing(record)
+        if judge is None:
+            return None
+        hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
+        return judge.place(hash_key, certain=record.explicit_hash_key is not None)
+
+    def _strict(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
+        # shard of its Kinesis record; no user record of that Kinesis record is delivered before."
+        try:
+            parsed = decode(record.data)
+        except DecodeError as error:
+            raise error.at(sequence_number=record.sequence_number, shard_id=record.shard_id) from None
+        return self._sound(record, parsed)
+
+    def _kcl(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        parsed = parse(record.data[4:-DIGEST_SIZE]) if is_aggregated(record.data) else None
+        if parsed is not None:
+            return self._sound(record, parsed)
+        outcome = self._outcome(record)
+        if outcome.raw:
+            self._counts.user_records += 1
+            return (rows.unopened(record, self._place_plain(record), None),)
+        self._counts.aggregated_records += 1
+        self._counts.user_records += outcome.delivered
+        if not outcome.total:
+            self._counts.empty_records += 1
+        elif outcome.reason is not None:
+            self._drop(record, outcome.total - outcome.delivered, outcome.reason, outcome.record_index)
+        return rows.kcl_rows(record, outcome.delivered, self._placing(record)) if outcome.delivered else ()
+
+    def _drop(
+        self, record: KinesisRecord, user_records: int, reason: DropReason, record_index: int | None
+    ) -> None:
+        # DAG-4: "Under the kcl policy exactly what the KCL delivers MUST be delivered, and every user
+        # record it drops MUST be counted under the reason; an aggregate in which it finds no user record
+        # drops none, and is counted by itself."
+        self._counts.dropped[reason] += user_records
+        if self._on_drop is not None:
+            place = record.sequence_number, record.shard_id
+            self._on_drop(Drop(*place, user_records, reason, record_index))
+
+    def _report(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        try:
+            message = frame.split_frame(record.data)
+        except DecodeError as error:
+            return (self._raw(record, error, "raw"),)
+        parsed = parse(message)
+        return self._walked(record) if parsed is None else self._sound(record, parsed)
+
+    def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
+        counts, placements, fate = self._counts, None, self._fates[0]
+        counts.aggregated_records += 1
+        if self._judge is not None:
+            kind, placements = rows.place_sound(parsed, self._judge.on(record.shard_id))
+            fate = kcl.fate_of_sound(kind)
+            if fate != "delivered" and self._policy == "kcl":
+                outside = next(i for i, placement in enumerate(placements) if not placement.in_range)
+                self._drop(record, len(parsed), "out-of-range", outside)
+                return ()
+            if self._policy != "report":
+                fate = None
+            if not self._placed:
+                placements = None
+        counts.user_records += len(parsed)
+        return rows.sound_rows(record, parsed, placements, fate, tags=self._policy != "kcl")
+
+    def _raw(
+        self, record: KinesisRecord, error: DecodeError, fate: Fate | None, sub: int = 0
+    ) -> DeaggregatedRecord:
+        """The unopened frame as one row, with its defect."""
+        error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
+        self._counts.user_records += 1
+        self._counts.defects[error.code] += 1
+        return rows.unopened(record, None, fate, (error,), sub)
+
+    def _walked(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        """The user records of a frame that the fast decoders cannot decide."""
+        try:
+            walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE)
+        except MalformedMessage as error:
+            return self._unreadable(record, error)
+        first = walked.first_defect()
+        if walked.unused is None and first is None:
+            return self._sound(record, aggregated_record(walked))
+        whole = walked.defects[0] if walked.defects else None if walked.record_count else first
+        return self._defective(record, whole or walked.unused, walked)
+
+    def _defective(
+        self,
+        record: KinesisRecord,
+        whole: DecodeError | None,
+        walked: wire.Message,
+        unreadable: MalformedMessage | None = None,
+    ) -> Iterator[DeaggregatedRecord]:
+        # DAG-5: "Under the report policy every user record that the bytes hold MUST be delivered, with
+        # its defects; a partition key that cannot be known is null, data that is missing is empty."
+        # DAG-7: "Defects outside of any user record are delivered as one more row with the raw frame,
+        # sub-sequence number -1, before the user records."
+        counts = self._counts
+        counts.aggregated_records += 1
+        if whole is not None:
+            yield self._raw(record, whole, None, -1)
+        outcome = self._outcome(record)
+        for row in rows.defective_rows(record, walked, outcome, self._placing(record), unreadable):
+            counts.user_records += 1
+            if row.defects:
+                counts.defects[row.defects[0].code] += 1
+            yield row
+
+    def _outcome(self, record: KinesisRecord) -> kcl.Outcome:
+        # DAG-11: "What the report policy says of the KCL MUST be what the kcl policy does, for every frame
+        # and range: as many user records delivered or altered, and as many dropped."
+        judge = self._on(record)
+        return kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
+
+    def _unreadable(self, record: KinesisRecord, error: MalformedMessage) -> Iterable[DeaggregatedRecord]:
+        """The rows of a frame whose message is malformed."""
+        outcome = self._outcome(record)
+        # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
+        # defect, sub-sequence number 0, and with what the KCL does with it: raw, or dropped where the KCL
+        # delivers nothing of it."
+        if outcome.raw or not outcome.total:
+            return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
+        # DAG-10: "User records that the KCL reads in a message that is malformed here MUST follow the raw
+        # frame, each with the defect and its fate; the raw frame then has sub-sequence number -1."
+        walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE, strict=False)
+        return self._defective(record, error, walked, error)
+
+
+def _checked(record: KinesisRecord) -> KinesisRecord:
+    """``record`` with data that is bytes. Raises TypeError for anything but a KinesisRecord."""
+    if isinstance(record, KinesisRecord):
+        if type(record.data) is bytes:
+            return record
+        if isinstance(record.data, (bytes, bytearray, memoryview)):
+            return record._replace(data=bytes(record.data))
+    raise no_kinesis_record(record)
+
+
+def no_kinesis_record(given: object) -> TypeError:
+    """The TypeError for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
+    if isinstance(given, KinesisRecord) and not isinstance(given.data, bytes):
+        data = type(given.data).__name__
+        return TypeError(f"KinesisRecord.data is {data}, not bytes: base64.b64decode decodes base64 text")
+    return TypeError(
+        f"{type(given).__name__} where a list of KinesisRecords belongs: kpl_codec.adapters.kinesis_records "
+        "makes them of events, answers and captures, kpl_codec.aws_lambda.user_records reads an event"
+    )
+
 
 #: Iterable types that hold no KinesisRecords.
 _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
@@ -88,19 +384,8 @@ def deaggregate(
     opened: Iterable[Iterable[DeaggregatedRecord]]
     opened = Opener(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None or unframe:
-        from .undoing import (  # few need it: the import of a Lambda function stays short
-            Decompressor,
-            Unframer,
-        )
+        from .undoing import undoing  # few need it: the import of a Lambda function stays short
 
-        if max_decompressed_size is not None:
-            undo = Decompressor(max_decompressed_size, policy, counts.defects)
+        for undo in undoing(max_decompressed_size, unframe, policy, counts.defects):
             opened = map(partial(map, undo), opened)
-        # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only if
-        # it is told to."
-        if unframe:
-            opened = map(partial(map, Unframer(max_decompressed_size, policy, counts.defects)), opened)
     return Deaggregation(chain.from_iterable(opened), counts)
-
-
-__all__ = ["POLICIES", "Deaggregation", "Opener", "Policy", "check_policy", "deaggregate"]

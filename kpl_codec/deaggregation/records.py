@@ -1,14 +1,16 @@
-"""The result of deaggregation: one user record of a Kinesis record."""
+"""The results of deaggregation: user records, what the KCL dropped, and counts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
+from types import SimpleNamespace
 from typing import NamedTuple
 
 from ..errors import DecodeError
 from ..format.records import Tag, short_fields
 from ..shards.placement import Placement
-from .kcl import Fate
+from .kcl import DropReason, Fate
 
 
 class DeaggregatedRecord(NamedTuple):
@@ -42,3 +44,43 @@ class DeaggregatedRecord(NamedTuple):
 
     def __repr__(self) -> str:
         return short_fields(self)
+
+
+class Drop(NamedTuple):
+    """The user records of one Kinesis record that the KCL drops, because of which one, and why (see
+    `kcl.Outcome`)."""
+
+    sequence_number: str | None
+    shard_id: str | None
+    user_records: int
+    reason: DropReason
+    record_index: int | None
+
+
+class Counts(SimpleNamespace):
+    """Counts of what was opened so far. ``dropped``: user records by reason (policy ``kcl``).
+    ``empty_records``: aggregated records in which the KCL finds no user record, so that nothing comes of them
+    (policy ``kcl``). ``defects``: rows by the code of their first defect (policy ``report``; of the
+    Schema Registry's frames that stay, ``kcl``, too)."""
+
+    kinesis_records: int
+    aggregated_records: int
+    user_records: int
+    empty_records: int
+    dropped: Counter[str]
+    defects: Counter[str]
+
+    def __init__(self, kinesis_records: int = 0, aggregated_records: int = 0, user_records: int = 0) -> None:
+        super().__init__(
+            kinesis_records=kinesis_records,
+            aggregated_records=aggregated_records,
+            user_records=user_records,
+            empty_records=0,
+            dropped=Counter(),
+            defects=Counter(),
+        )
+
+    def add(self, other: Counts) -> None:
+        """Count what ``other`` has counted, too."""
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)

@@ -136,8 +136,8 @@ def defective_rows(
     delivered = iter(() if outcome.raw else kcl.user_records(data, outcome.delivered))
 
     def keys(user_record: wire.WireRecord) -> tuple[str | None, str | None, bool]:
-        pk = _entry(walked.partition_keys, user_record.partition_key_index)
-        ehk = _entry(walked.explicit_hash_keys, user_record.explicit_hash_key_index)
+        pk = entry_of(walked.partition_keys, user_record.partition_key_index)
+        ehk = entry_of(walked.explicit_hash_keys, user_record.explicit_hash_key_index)
         # An explicit hash key that cannot be read still decides the shard.
         known = ehk is not None or (pk is not None and user_record.explicit_hash_key_index is None)
         return pk, ehk, known
@@ -162,5 +162,6 @@ def defective_rows(
         yield _row(record, keys_and_data, index, True, placement, tuple(defects(user_record)), fate)
 
 
-def _entry(table: Sequence[str | None], index: int | None) -> str | None:
+def entry_of(table: Sequence[str | None], index: int | None) -> str | None:
+    """That entry of a key table; None: it is no key, or none."""
     return table[index] if index is not None and index < len(table) else None

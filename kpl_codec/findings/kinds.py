@@ -88,11 +88,6 @@ key, or let the producer choose keys; a split does not help. Else split the shar
 unknown-parent: info, SHD-5: A parent that is no longer listed
 The shard's parent has expired, so this listing does not say what lay on it.
 Whom: {_ONLY_THE_CHECK}
-
-lineage: warning, LIN-5: Shards with an impossible lineage
-The listing is of two streams, or of one that was created again under its old name.
-Whom: {_ONLY_THE_CHECK}
-Do: Take the listing again and compare.
 """
 
 _REWRITE = (

@@ -6,15 +6,17 @@ defect.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-from ..compiled import speedups
+from ..compiled import md5, speedups
 from ..errors import AggregateFull, EncodeError
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD
-from . import frame, size, wire
-from .md5 import md5
-from .message import AggregatedRecord, parse, serialize, tag_bytes
-from .records import UserRecord
+from . import frame, wire
+from .message import AggregatedRecord, field_size, parse, serialize, tag_bytes, varint_size
+from .records import UserRecord, check
+
+T = TypeVar("T")
 
 
 def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
@@ -85,23 +87,21 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
     The same bytes as the KPL's encoder for the same user records. Raises EncodeError, with the index of the
     refused user record, or TypeError if it is not given a list of UserRecords; then nothing is written.
     """
+    encoder: Callable[..., bytes] = encode_in_python if speedups is None else speedups.encode
+    return _encoded(encoder, user_records)
+
+
+def _encoded(encoder: Callable[[Iterable[Any]], T], given: Iterable[Any]) -> T:
+    """What ``encoder`` makes of it. A TypeError says what belongs there, unless an iterator raised it."""
     try:
-        if speedups is not None:
-            return speedups.encode(user_records)  # type: ignore[no-any-return]
-        return encode_in_python(user_records)
+        return encoder(given)
     except EncodeError:
         raise
-    except (TypeError, ValueError) as error:
-        raise _refusal(error, user_records) from None
-
-
-def _refusal(error: Exception, given: object) -> Exception:
-    """A TypeError that says what belongs there; ``error`` itself where an iterator may have raised it."""
-    if isinstance(given, Iterable) and not isinstance(given, (list, tuple, str, bytes, Mapping)):
-        return error
-    return TypeError(
-        f"{type(given).__name__} where a list of UserRecords belongs, each kpl_codec.UserRecord(key, data)"
-    )
+    except (TypeError, ValueError):
+        if isinstance(given, Iterable) and not isinstance(given, (list, tuple, str, bytes, Mapping)):
+            raise
+        what = type(given).__name__
+    raise TypeError(f"{what} where a list of UserRecords belongs, each kpl_codec.UserRecord(key, data)")
 
 
 def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
@@ -111,14 +111,9 @@ def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
     because it computes sixteen MD5 digests in parallel. Raises EncodeError for the first refused user record,
     with its group, and TypeError as `encode` does; then nothing is written.
     """
-    try:
-        if speedups is not None:
-            return speedups.encode_many(groups)  # type: ignore[no-any-return]
-        return _encode_many_in_python(groups)
-    except EncodeError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise _refusal(error, groups) from None
+    encoder: Callable[..., list[bytes]]
+    encoder = _encode_many_in_python if speedups is None else speedups.encode_many
+    return _encoded(encoder, groups)
 
 
 def _encode_many_in_python(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
@@ -135,7 +130,7 @@ def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
     """`encode` without the compiled extension."""
     records = list(user_records)
     for index, record in enumerate(records):
-        size.check(record, index)
+        check(record, index)
     return frame.join_frame(serialize(records))
 
 
@@ -172,19 +167,19 @@ class AggregatedRecordBuilder:
 
         Raises EncodeError if it must not be written.
         """
-        size.check(record, len(self._records))
+        check(record, len(self._records))
         key, data, explicit_hash_key, tags = record
         after = self._size
         pk_index = self._partition_keys.get(key, len(self._partition_keys))
         if pk_index == len(self._partition_keys):
-            after += size.field_size(len(key) if key.isascii() else len(key.encode()))
-        inner = 1 + size.varint_size(pk_index) + size.field_size(len(data))
+            after += field_size(len(key) if key.isascii() else len(key.encode()))
+        inner = 1 + varint_size(pk_index) + field_size(len(data))
         if explicit_hash_key is not None:
             ehk_index = self._explicit_hash_keys.get(explicit_hash_key, len(self._explicit_hash_keys))
             if ehk_index == len(self._explicit_hash_keys):
-                after += size.field_size(len(explicit_hash_key))  # digits
-            inner += 1 + size.varint_size(ehk_index)
-        return after + size.field_size(inner + sum(map(len, map(tag_bytes, tags))))
+                after += field_size(len(explicit_hash_key))  # digits
+            inner += 1 + varint_size(ehk_index)
+        return after + field_size(inner + sum(map(len, map(tag_bytes, tags))))
 
     def add(self, record: UserRecord) -> None:
         """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not

@@ -11,9 +11,9 @@ import codecs
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..compiled import md5
 from ..errors import HashKeyError
 from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
-from .md5 import md5
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -1,7 +1,7 @@
 """Converts between proto2 messages and AggregatedRecord, fast.
 
-The compiled parser or quick_parser.py reads a message. If they cannot tell that it is sound they return
-None, and wire.py finds what is wrong and where. Writing gives the same bytes as the KPL for the same user
+The compiled parser or `quick_parse` reads a message. If they cannot tell that it is sound they return None,
+and wire.py finds what is wrong and where. Writing gives the same bytes as the KPL for the same user
 records in the same order (all partition keys, all explicit hash keys, all user records).
 Specification: spec/01-aggregated-record.md, MSG and ENC.
 """
@@ -13,13 +13,11 @@ from itertools import repeat
 from typing import Any, overload
 
 from ..compiled import speedups
-from ..errors import EncodeError
+from ..errors import EncodeError, HashKeyError, MalformedMessage
+from ..limits import MAX_PARTITION_KEY_LENGTH
+from .hash_keys import explicit_hash_key_value
 from .records import Tag, UserRecord
-
-if speedups is None:
-    from .quick_parser import parse as _parse
-else:
-    _parse = speedups.parse
+from .wire import read_varint
 
 
 class AggregatedRecord(Sequence[UserRecord]):
@@ -115,6 +113,72 @@ class AggregatedRecord(Sequence[UserRecord]):
         return shown(self)
 
 
+#: The parts of AggregatedRecord, in its order.
+Parts = tuple[Any, ...]
+
+
+def quick_parse(message: bytes) -> Parts | None:
+    """The parts of the AggregatedRecord in ``message``; None: it may be broken. `_native/wire.h` in Python.
+
+    It knows the shape that writers give a message: tables, and user records of an index, perhaps a second
+    one, and data, in this order. It is not sure of anything else: tags, unknown fields, another order.
+    """
+    tables: dict[int, list[bytes]] = {0x0A: [], 0x12: []}
+    partition_key_indices: list[int] = []
+    explicit_hash_key_indices: list[int] = []
+    payloads: list[bytes] = []
+    pos, size = 0, len(message)
+
+    def number(at: int) -> tuple[int, int]:
+        return read_varint(message, at, size)
+
+    try:
+        while pos < size:
+            tag = message[pos]
+            # Nearly every number has one byte: only the others cost a call.
+            length, pos = (message[pos + 1], pos + 2) if message[pos + 1] < 0x80 else number(pos + 1)
+            end = pos + length
+            if end > size:
+                return None
+            if tag != 0x1A:
+                tables[tag].append(message[pos:end])
+                pos = end
+                continue
+            if message[pos] != 0x08:
+                return None
+            pk, pos = (message[pos + 1], pos + 2) if message[pos + 1] < 0x80 else number(pos + 1)
+            ehk = -1
+            if message[pos] == 0x10:
+                ehk, pos = number(pos + 1)
+            if message[pos] != 0x1A:
+                return None
+            length, pos = (message[pos + 1], pos + 2) if message[pos + 1] < 0x80 else number(pos + 1)
+            if pos + length != end:  # whatever was read before lies within the user record, too
+                return None
+            partition_key_indices.append(pk)
+            explicit_hash_key_indices.append(ehk)
+            payloads.append(message[pos:end])
+            pos = end
+        partition_keys = tuple(map(bytes.decode, tables[0x0A]))
+        explicit_hash_keys = tuple(map(bytes.decode, tables[0x12]))
+        for key in explicit_hash_keys:
+            explicit_hash_key_value(key)
+    except (IndexError, KeyError, MalformedMessage, UnicodeDecodeError, HashKeyError):
+        return None
+    if not payloads or max(map(len, partition_keys), default=0) > MAX_PARTITION_KEY_LENGTH:
+        return None
+    last = max(explicit_hash_key_indices)
+    if max(partition_key_indices) >= len(partition_keys) or last >= len(explicit_hash_keys):
+        return None
+    return (
+        *(partition_keys, explicit_hash_keys, partition_key_indices),
+        *(None if last < 0 else explicit_hash_key_indices, payloads, None),
+    )
+
+
+_parse = quick_parse if speedups is None else speedups.parse
+
+
 def parse(message: bytes) -> AggregatedRecord | None:
     """Decode a sound message. None: it may be broken; wire.py decides."""
     parts = _parse(message)
@@ -131,6 +195,18 @@ def varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def varint_size(value: int) -> int:
+    """Bytes of ``value`` (0 to 2^64 - 1) as a minimal varint: 1 to 10."""
+    if value < 0x4000:
+        return 1 if value < 0x80 else 2
+    return (value.bit_length() + 6) // 7
+
+
+def field_size(length: int) -> int:
+    """Bytes of a length-delimited field of ``length`` bytes whose number is below 16."""
+    return 1 + varint_size(length) + length
 
 
 _MOST_KEPT = 65536
@@ -167,7 +243,7 @@ def tag_bytes(tag: Tag) -> bytes:
 
 
 def serialize(records: Iterable[UserRecord]) -> bytes:
-    """The message for user records that `size.check` has accepted. Raises EncodeError if there are none."""
+    """The message for user records that `check` has accepted. Raises EncodeError if there are none."""
     partition_keys: dict[str, int] = {}
     explicit_hash_keys: dict[str, int] = {}
     parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""User record, tag, Kinesis record.
+"""User record, tag, Kinesis record; which user records may be written (ENC-1).
 
 They are named tuples: immutable, cheap to make, equal when their contents are equal. ``data`` is always
 ``bytes``.
@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EncodeError, HashKeyError
-from .hash_keys import format_hash_key
+from ..limits import MAX_PARTITION_KEY_LENGTH
+from .hash_keys import format_hash_key, parse_hash_key
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -104,6 +105,50 @@ class KinesisRecord(NamedTuple):
 
     def __repr__(self) -> str:
         return short_fields(self)
+
+
+def check(record: UserRecord, record_index: int | None = None) -> None:
+    """Raises EncodeError, with the index, for a user record that must not be written.
+
+    Decoders accept more than this (an empty partition key, explicit hash key "007"). What this library
+    writes, every consumer accepts.
+    """
+    key, data, explicit_hash_key, tags = record
+    # ENC-1: "A user record MUST have a partition key of 1 to 256 code points that has a UTF-8 form,
+    # and data in bytes; its explicit hash key, if any, MUST be canonical decimal from 0 to 2^128 - 1."
+    if type(key) is not str:
+        code, field = "partition-key-type", "partition_key"
+    elif not key:
+        code, field = "partition-key-empty", "partition_key"
+    elif len(key) > MAX_PARTITION_KEY_LENGTH:
+        code, field = "partition-key-too-long", "partition_key"
+    elif not (key.isascii() or _has_utf_8(key)):
+        code, field = "partition-key-utf-8", "partition_key"
+    elif type(data) is not bytes:
+        code, field = "data-type", "data"
+    elif explicit_hash_key is not None and not _is_canonical(explicit_hash_key):
+        code, field = "explicit-hash-key", "explicit_hash_key"
+    elif tags and not all(isinstance(tag, Tag) and _has_utf_8(tag.key, tag.value or "") for tag in tags):
+        code, field = "tag", "tags"
+    else:
+        return
+    raise EncodeError(code=code, field=field, record_index=record_index)
+
+
+def _is_canonical(text: str) -> bool:
+    try:
+        parse_hash_key(text)
+    except HashKeyError:
+        return False
+    return True
+
+
+def _has_utf_8(*texts: str) -> bool:
+    try:
+        "".join(texts).encode()
+    except (TypeError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def answered_record(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:

@@ -15,7 +15,7 @@ from http.client import HTTPException
 from importlib.resources import files
 from typing import Any, Final, Literal
 
-from ..backoff import Backoff
+from ..aws_errors import Backoff
 from ..lazy import needing_extras
 from ..pictures.terminal import note
 from ..shards.stream import stream_of

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Set
 from typing import Final
 
-from ..backoff import Backoff
+from ..aws_errors import Backoff
 from ..limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
 from .kinesis_record import Outgoing
 from .outcomes import Outcome

@@ -10,8 +10,7 @@ from ..format.codec import AggregatedRecordBuilder
 from ..format.compression import Compression, compress
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import partition_key_hash
-from ..format.records import UserRecord
-from ..format.size import check
+from ..format.records import UserRecord, check
 from ..schema_registry import SchemaRefused, frame
 from .config import ProducerConfig
 from .outcomes import History

@@ -9,12 +9,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, get_args
 
-from ..errors import KplError
 from ..findings import Finding, kind_of, order_of
 from ..pictures.labels import plural
 from ..shards.lineage import Lineage
-from ..shards.misplacement_causes import ACROSS_SHARDS
-from ..shards.placement import Verdict
+from ..shards.placement import ACROSS_SHARDS, Verdict
 from ..shards.shard_map import ShardMap
 from ..shards.skew import skewed
 from .counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, OTHERS, SLOTS, Tally, drawn, least
@@ -233,12 +231,6 @@ def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> It
         yield Finding("distribution-auto", user_records=user_records, dropped=dropped, detail=detail)
     for shard_id, parents in sorted(shard_map.unknown_parents.items()):
         yield Finding("unknown-parent", shard_id, detail=f"parent {', '.join(parents)} is not listed")
-    try:
-        for defect in shard_map.defects():
-            detail = f"{defect.code}: {', '.join(defect.shard_ids)}"
-            yield Finding("lineage", defect.shard_ids[0], detail=detail)
-    except KplError as error:
-        yield Finding("lineage", requirement=error.requirement, detail=error.describe())
     # By the shards that hash keys belong to now: a shard that was split lately has little on it yet.
     counts = _on_open_shards(loads.belonging, shard_map)
     for shard_id, times in skewed(counts, sum(counts.values())):

@@ -57,7 +57,7 @@ class KclLoss(NamedTuple):
 
 class CauseCount(NamedTuple):
     """Aggregates with user records outside their shard's range that have one cause, a key of
-    `shards.misplacement_causes.CAUSES`, all user records in them, and those that the KCL drops."""
+    `shards.placement.CAUSES`, all user records in them, and those that the KCL drops."""
 
     cause: str
     aggregates: int

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..findings import SEVERITIES, Finding
 from ..pictures.drawing import Svg
 from ..pictures.labels import number, percent, plural, safe, size
-from ..shards.misplacement_causes import CAUSES
+from ..shards.placement import CAUSES
 from . import charts, summary
 from .model import Report
 

@@ -25,8 +25,7 @@ import pyarrow as pa
 from ..findings import KINDS, Finding
 from ..format.hash_keys import hash_key_from_bytes
 from ..pictures.labels import camel
-from ..shards.misplacement_causes import CAUSES, Cause, Causes, hinted_time
-from ..shards.placement import aggregate_kind
+from ..shards.placement import CAUSES, Cause, Causes, aggregate_kind, hinted_time
 from ..shards.shard_map import ShardMap
 from .counters import MAX_STREAMS, Tally
 from .rows import EVIDENCE, PLACE, Array, Rows, Run, Sums

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..findings import Finding
 from ..pictures.labels import camel, camel_keys, number, percent, plural, size
 from ..pictures.terminal import line, render, table, wrapped
-from ..shards.misplacement_causes import CAUSES, RESHARD
+from ..shards.placement import CAUSES, RESHARD
 from .counters import finding_row
 from .model import CauseCount, KclLoss, Report, ShardFacts
 

@@ -20,10 +20,9 @@ from typing import Final, Literal, NamedTuple
 from ..errors import ShardMapError
 from .lineage import Lineage, agreed, distinct_shards
 from .refresh import Listing, StreamSummary
-from .routes import NO_ROUTES, Routes, undisputed
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
-from .shard_map import ShardMap, first_hole
+from .shard_map import NO_ROUTES, Routes, ShardMap, first_hole, undisputed
 
 #: After so many contradicting listings in a row, they are believed.
 _CONTRADICTIONS: Final = 4
@@ -72,12 +71,9 @@ NO_SHARDS: Final = KnownShards({}, {}, "USER_PARTITION_KEY")
 
 
 class MapChanged(NamedTuple):
-    """A refresh has given a map, perhaps the same as before. ``opened``, ``closed``: shard ids, compared with
-    the map before. ``recreated``: it is another stream of that name."""
+    """A refresh has given a map, perhaps the same again. ``recreated``: it is another stream of that name."""
 
     shards: KnownShards
-    opened: tuple[str, ...]
-    closed: tuple[str, ...]
     recreated: bool
 
     @property
@@ -113,17 +109,6 @@ class Known(NamedTuple):
         """Whether the shard is known, and not known to be closed."""
         shard = self.shards.all.get(shard_id)
         return shard is not None and shard.open and shard_id not in self.closed
-
-    def changes_since(self, before: Known) -> MapChanged:
-        """What the last listing changed."""
-        recreated = self.generation != before.generation
-        open_before = frozenset() if recreated else before.shards.open_ids
-        return MapChanged(
-            shards=self.shards,
-            opened=tuple(sorted(self.shards.open_ids - open_before)),
-            closed=tuple(sorted(open_before - self.shards.open_ids)),
-            recreated=recreated,
-        )
 
 
 class Refused(NamedTuple):

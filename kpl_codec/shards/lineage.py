@@ -6,35 +6,20 @@ A shard map describes the present, a lineage the past. It takes any shards, open
     shardId-0 [0 .......... max]  ──split──▶  shardId-1 [0 .. mid]  ──┐
                                               shardId-2 [mid+1 .. max] ┴─merge──▶  shardId-3 [0 .. max]
 
-Specification: spec/08-live-shard-map.md, LIN-5, LIN-10, LIN-11.
+Specification: spec/08-live-shard-map.md, LIN-5 and LIN-11.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
-from heapq import heappop, heappush
-from typing import NamedTuple
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
 from ..limits import MAX_HASH_KEY
-from .sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
+from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
-
-
-class LineageDefect(NamedTuple):
-    """Something in a lineage that AWS would not create. ``code``:
-
-    parent-open (a child is listed, its parent has no ending number), child-outside-parents,
-    children-do-not-tile, child-not-newer (its starting number is not above its parent's),
-    too-many-children.
-    """
-
-    code: str
-    shard_ids: tuple[str, ...]
 
 
 class Lineage(Mapping[str, Shard]):
@@ -62,35 +47,24 @@ class Lineage(Mapping[str, Shard]):
             self._generations[shard.shard_id] = 1 + max(above, default=-1)
 
     def _ordered(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
-        """Parents before children, otherwise by id."""
-        above = {i: [p for p in shard.parent_shard_ids if p in by_id] for i, shard in by_id.items()}
-        sorter = TopologicalSorter(above)
-        try:
-            sorter.prepare()
-        except CycleError as error:
-            # SHD-6: "A listing in which a shard descends from itself MUST be refused."
-            cycle = tuple(sorted({*error.args[1]}))
-            raise ShardMapError(
-                code="cycle", reason=f"{cycle[0]} descends from itself", shard_ids=cycle
-            ) from None
-        ordered: dict[str, Shard] = {}
-        frontier: list[str] = []
-        while sorter:
-            for shard_id in sorter.get_ready():
-                heappush(frontier, shard_id)
-            shard_id = heappop(frontier)
-            ordered[shard_id] = by_id[shard_id]
-            sorter.done(shard_id)
-        return ordered
+        """Parents before children: by id, as AWS numbers them, or else from generation to generation."""
+        above = {i: [p for p in by_id[i].parent_shard_ids if p in by_id] for i in sorted(by_id)}
+        ids: Iterable[str] = above
+        if any(parent >= i for i, parents in above.items() for parent in parents):
+            try:
+                ids = tuple(TopologicalSorter(above).static_order())
+            except CycleError as error:
+                # SHD-6: "A listing in which a shard descends from itself MUST be refused."
+                cycle = tuple(sorted({*error.args[1]}))
+                reason = f"{cycle[0]} descends from itself"
+                raise ShardMapError(code="cycle", reason=reason, shard_ids=cycle) from None
+        return {i: by_id[i] for i in ids}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_id)
 
     def __len__(self) -> int:
         return len(self._by_id)
-
-    def __contains__(self, shard_id: object) -> bool:
-        return shard_id in self._by_id
 
     def __getitem__(self, shard_id: str) -> Shard:
         # SHD-4: "A shard that is not listed MUST be reported as unknown, never taken for another."
@@ -140,10 +114,7 @@ class Lineage(Mapping[str, Shard]):
         O(n log n) in the number of ancestors, however large the lineage is.
         """
         _ = self[shard_id]
-        return self._in_order(self._above(shard_id))
-
-    def _in_order(self, shard_ids: Iterable[str]) -> tuple[Shard, ...]:
-        return tuple(self._by_id[i] for i in sorted(shard_ids, key=self._place.__getitem__))
+        return tuple(self._by_id[i] for i in sorted(self._above(shard_id), key=self._place.__getitem__))
 
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
         """Whether ``shard_id`` descends from ``ancestor_id``, as far as known.
@@ -181,48 +152,6 @@ class Lineage(Mapping[str, Shard]):
         known = [moment for moment in made if moment is not None]
         hint = sequence_hint(shard.ending_sequence_number)
         return min(known) if known else hint.time if hint else None
-
-    def defects(self) -> tuple[LineageDefect, ...]:
-        """What AWS would not create in this lineage; empty for a sound one. Expired shards are no defect.
-
-        Meaningful for a listing FROM_TRIM_HORIZON: only that names the ends of closed shards.
-        """
-        # LIN-10: "A child MUST NOT be listed while its parent is open, MUST start after it, and MUST lie
-        # within its parents; the two children of a split MUST tile their parent."
-        return tuple(
-            LineageDefect(code, ids)
-            for shard in self.values()
-            for code, ids in (*self._against_children(shard), *self._against_parents(shard))
-        )
-
-    def _against_children(self, shard: Shard) -> Iterator[tuple[str, tuple[str, ...]]]:
-        children = self.children(shard.shard_id)
-        ids = (shard.shard_id, *(child.shard_id for child in children))
-        if children and shard.open:
-            yield "parent-open", ids
-        if len(children) > 2:
-            yield "too-many-children", ids
-        if len(children) == 2:
-            low, high = sorted(child.hash_key_range for child in children)
-            if low[1] + 1 != high[0] or (low[0], high[1]) != shard.hash_key_range:
-                yield "children-do-not-tile", ids
-
-    def _against_parents(self, shard: Shard) -> Iterator[tuple[str, tuple[str, ...]]]:
-        parents = self.parents(shard.shard_id)
-        if parents and len(parents) == len(shard.parent_shard_ids):
-            low = min(parent.hash_key_range.starting_hash_key for parent in parents)
-            high = max(parent.hash_key_range.ending_hash_key for parent in parents)
-            first, last = shard.hash_key_range
-            # A merge: the child has exactly the ranges of its parents.
-            if not low <= first <= last <= high or (len(parents) == 2 and (low, high) != (first, last)):
-                yield "child-outside-parents", (*(parent.shard_id for parent in parents), shard.shard_id)
-        for parent in parents:
-            with suppress(SequenceNumberError):
-                before, start = (
-                    parse_sequence_number(one.starting_sequence_number or "") for one in (parent, shard)
-                )
-                if start <= before:
-                    yield "child-not-newer", (parent.shard_id, shard.shard_id)
 
 
 def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:

@@ -8,15 +8,7 @@
      | ◀── timer()                           when to ask next_request again
      | predict(hash_key)               ──▶   shard id, or None: not known
 
-    state     | predict | what happens                      | becomes
-    ----------+---------+-----------------------------------+------------------------------------------
-    INVALID   | None(*) | no whole map, waits for timer()   | UPDATING when a refresh starts
-    UPDATING  | None(*) | a refresh runs                    | READY if the listing is sound, else INVALID
-    READY     | id      | map trusted (a routine refresh    | UPDATING when `invalidate` is accepted, or
-              |         | does not change that)             | the stream is gone (INVALID if that is all
-              |         |                                   | that the refresh finds)
-
-(*) After `invalidate` only the doubted shards are not predicted, and after a listing with a gap or an overlap
+After `invalidate` only the doubted shards are not predicted, and after a listing with a gap or an overlap
 only the shards and hash keys that this concerns: one split does not stop the others.
 
 `trust.py` has the rules for trusting the map. Without trust there is no prediction: a user record sent alone
@@ -29,15 +21,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ..aws_errors import is_permanent
-from ..backoff import Backoff
+from ..aws_errors import Backoff, is_permanent
 from ..errors import ShardMapError
 from .known_stream import Known, KnownShards, MapChanged, Refused, learn, shard_of_record
 from .lineage import Lineage
 from .refresh import Failure, Listing, Refresh, RefreshFailed, Request, ShardFilterType, StreamUnavailable
-from .routes import NO_ROUTES
 from .shard import Shard
-from .shard_map import ShardMap
+from .shard_map import NO_ROUTES, ShardMap
 from .stream import stream_of
 from .trust import Trust
 
@@ -57,7 +47,7 @@ __all__ = [
 _BACKOFF, _PERMANENT_BACKOFF = Backoff(1.0, 30.0, 1.5), Backoff(1.0, 300.0)
 
 
-#: See the table of this module.
+#: READY: the map is trusted. UPDATING: it is not, and a refresh runs. INVALID: it is not, and none runs.
 State = Literal["INVALID", "UPDATING", "READY"]
 
 
@@ -107,7 +97,7 @@ class LiveShardMap:
 
     @property
     def state(self) -> State:
-        """See the table of this module."""
+        """A routine refresh of a trusted map leaves it READY."""
         if self._trust.state == "TRUSTED":
             return "READY"
         return "UPDATING" if self._refresh is not None else "INVALID"
@@ -308,12 +298,12 @@ class LiveShardMap:
             learnt = outcome.disputed is not None
             return self._failed("ListShards", error.code, error.describe(), now, learnt=learnt)
         self.known = outcome
-        changed = outcome.changes_since(before)
+        recreated = outcome.generation != before.generation
+        changed = recreated or outcome.shards.open_ids != before.shards.open_ids
         self._refresh = self.error = None
         self._failures = 0
         self._retry_at = now + self._interval if self._interval is not None else None
-        anything = bool(changed.opened or changed.closed or changed.recreated)
-        if self._trust.listed(begun, changed=anything, now=now):
+        if self._trust.listed(begun, changed=changed, now=now):
             self._start(now)
         self._reroute()
-        return changed
+        return MapChanged(outcome.shards, recreated)

@@ -89,32 +89,6 @@ class Listing(NamedTuple):
     has_closed: bool
 
 
-def parse_page(answer: Any) -> tuple[list[Shard], str | None]:
-    """The shards of one ListShards answer, and its NextToken. Raises ShardMapError(code="malformed")."""
-    # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
-    shards, _ = listed_shards([answer])
-    token = answer.get("NextToken")
-    if token is not None and not isinstance(token, str):
-        raise ShardMapError(code="malformed", reason="a NextToken that is no string", shard_ids=())
-    return shards, token or None
-
-
-def parse_summary(answer: Any) -> StreamSummary | None:
-    """The summary of a DescribeStreamSummary answer; None for an empty one, which botocore makes of a cut
-    one."""
-    summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
-    if not isinstance(summary, Mapping) or not summary:
-        return None
-    created = summary.get("StreamCreationTimestamp")
-    auto = summary.get("RecordDistributionStrategy") == "AUTO"
-    hours = summary.get("RetentionPeriodHours")
-    return StreamSummary(
-        created if isinstance(created, datetime) else None,
-        "AUTO" if auto else "USER_PARTITION_KEY",
-        hours * 3600.0 if type(hours) is int and hours > 0 else None,
-    )
-
-
 class Refresh:
     """A refresh under way. ``begun``: the listing shows everything that happened before. ``outdated``: the
     stream may be another one since then."""
@@ -135,7 +109,6 @@ class Refresh:
         self._stream = stream
         self._filter = shard_filter
         self._max_results = max_results
-        self._most_pages = 100 + _MOST_SHARDS // max_results
         self._describe = describe
         self._tokens: dict[str, None] = {}
         self._in_flight: Request | None = None
@@ -165,19 +138,37 @@ class Refresh:
         return True
 
     def described(self, answer: Any) -> None:
-        """The answer of DescribeStreamSummary; None for a call that failed."""
+        """The answer of DescribeStreamSummary; None for a call that failed. (botocore makes an empty one of a
+        cut one.)"""
         self._describe = False
-        self._summary = parse_summary(answer)
+        summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
+        if not isinstance(summary, Mapping) or not summary:
+            return
+        created = summary.get("StreamCreationTimestamp")
+        auto = summary.get("RecordDistributionStrategy") == "AUTO"
+        hours = summary.get("RetentionPeriodHours")
+        self._summary = StreamSummary(
+            created if isinstance(created, datetime) else None,
+            "AUTO" if auto else "USER_PARTITION_KEY",
+            hours * 3600.0 if type(hours) is int and hours > 0 else None,
+        )
 
     def listed(self, answer: Any, known: Mapping[str, Shard]) -> Listing | None:
         """A page of ListShards; gives the listing with the last one. ``known``: shards by id; one that is
         listed as it is known is the same object. Raises ShardMapError(code="malformed")."""
-        shards, token = parse_page(answer)
+        # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
+        shards, _ = listed_shards([answer])
+        token = answer.get("NextToken") or None
         # MAP-19: "A listing that repeats a NextToken, or has pages for more than 1,000,000 shards, MUST be
         # refused: it would never end."
-        if token is not None and (token in self._tokens or len(self._tokens) > self._most_pages):
-            twice = token in self._tokens
-            reason = "a NextToken came twice" if twice else f"more than {self._most_pages} pages"
+        reason, most = "", 100 + _MOST_SHARDS // self._max_results
+        if token is not None and not isinstance(token, str):
+            reason = "a NextToken that is no string"
+        elif token in self._tokens:
+            reason = "a NextToken came twice"
+        elif token and len(self._tokens) > most:
+            reason = f"more than {most} pages"
+        if reason:
             raise ShardMapError(code="malformed", reason=reason, shard_ids=())
         for shard in shards:
             before = known.get(shard.shard_id)

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal
 
-from ..backoff import Backoff
+from ..aws_errors import Backoff
 
 #: See the table of this module.
 TrustState = Literal["NONE", "TRUSTED", "DOUBTED"]

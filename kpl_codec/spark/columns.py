@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from .. import arrow
 from ..adapters.columns import standard_name
-from ..arrow import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, SCHEMA_FIELD, TAGS_FIELD
+from ..arrow.layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, SCHEMA_FIELD, TAGS_FIELD
 from ..deaggregation.policies import Policy, check_policy
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ..arrow import Deaggregator, coalesce
 from ..captures import CAPTURE_SCHEMA
 from ..captures.rows import with_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint
-from ..format.disguises import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
+from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap

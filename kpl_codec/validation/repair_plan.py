@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from ..arrow.layout import values_of
 from ..captures import InputError, Location, readable
 from ..limits import MAX_PARTITION_KEY_LENGTH
-from ..shards.misplacement_causes import ACROSS_SHARDS
+from ..shards.placement import ACROSS_SHARDS
 from . import repaired
 
 #: Rows of a plan that are read at a time.

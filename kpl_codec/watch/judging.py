@@ -13,9 +13,9 @@ from ..deaggregation.fingerprints import SIGNS, Sign, fingerprint
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import UnusedHashKey
-from ..format.disguises import disguise_of
+from ..format.frame import disguise_of
 from ..format.records import KinesisRecord
-from ..shards.misplacement_causes import ACROSS_SHARDS, Cause, Causes, hinted_time
+from ..shards.placement import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
 from .kept import Minute, Wrong
 

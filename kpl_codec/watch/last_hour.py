@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 from ..findings import SEVERITIES, Finding
 from ..format.records import KinesisRecord
-from ..shards.misplacement_causes import CAUSES
+from ..shards.placement import CAUSES
 from ..shards.shard_map import ShardMap
 from .estimates import Estimate, Sample, estimate
 from .judging import WRITERS, Fault, Judge, Look

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
-from ..aws_errors import error_kind, missing_member
-from ..backoff import Backoff
+from ..aws_errors import Backoff, error_kind, missing_member
 from ..shards.live_shard_map import Failure
 from ..shards.place import TRIM_HORIZON, at_time, iterator_arguments
 from ..shards.shard import Shard

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_schema
 from kpl_codec.errors import CaptureError, KplError
+from kpl_codec.format.compression import DecompressionError
 from kpl_codec.format.hash_keys import hash_key_to_bytes
 from kpl_codec.limits import MAGIC
 from tests.examples import examples
@@ -217,6 +218,18 @@ def test_columns_named_are_as_among_all(
     assert got.equals(want.select(names))
     assert got.schema == want.select(names).schema
     assert some.counts == everything.counts
+
+
+@pytest.mark.requirement("ZIP-5")
+@pytest.mark.parametrize("policy", ["strict", "kcl"])
+def test_what_cannot_be_decompressed_is_raised_after_the_user_records_before_it(policy: Any) -> None:
+    records = [
+        kpl.KinesisRecord("a", data, str(n), "s") for n, data in enumerate((b"1", b"2", b"\x1f\x8b\x08"))
+    ]
+    batches = deaggregate_batches([batch_of(records)], policy, max_decompressed_size=9)
+    assert next(batches)["data"].to_pylist() == [b"1", b"2"]
+    with pytest.raises(DecompressionError):
+        next(batches)
 
 
 @pytest.mark.requirement("SPK-76")

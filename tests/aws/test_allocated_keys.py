@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from kpl_codec.aws import fetch_shard_map
-from kpl_codec.shards.allocation import balanced_keys
+from kpl_codec.shards.skew import balanced_keys
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(60)]
 

@@ -84,8 +84,6 @@ def test_predictions_are_where_records_land_through_splits_merges_and_update_sha
         "shardId-000000000003",
         "shardId-000000000001",
     )
-    # kinesis-local starts the child of a merge at its second parent's number; else its lineage is sound
-    assert {defect.code for defect in lineage.defects()} == {"child-not-newer"}
     assert readers.fetch_shard_map(client, stream, closed=True).shard_for(0).open
 
 

@@ -211,14 +211,12 @@ print(*sorted(std))
                 "adapters.writing",
                 "aws_lambda", "aws_lambda.batch", "aws_lambda.events", "aws_lambda.windows",
                 "compiled", "deaggregation",
-                "deaggregation.counts",
-                "deaggregation.explanation", "deaggregation.kcl", "deaggregation.opener",
+
+                "deaggregation.explanation", "deaggregation.kcl",
                 "deaggregation.policies",
                 "deaggregation.records", "deaggregation.rows", "errors",
-                "format", "format.codec", "format.compression", "format.disguises",
-                "format.fields", "format.frame", "format.hash_keys",
-                "format.md5", "format.message",
-                "format.records", "format.size", "format.wire", "limits",
+                "format", "format.codec", "format.compression", "format.frame",
+                "format.hash_keys", "format.message", "format.records", "format.wire", "limits",
                 "shards", "shards.lineage", "shards.placement", "shards.sequence_numbers", "shards.shard",
                 "shards.shard_map",
             )

@@ -9,8 +9,6 @@ import pytest
 from kpl_codec.cli.main import main
 from kpl_codec.shards.shard_map import ShardMap
 
-from ..shards.model import ModelStream, sequence_number
-
 REAL = """
 {"Shards": [
  {"ShardId": "shardId-000000000000",
@@ -80,7 +78,6 @@ def test_history(capsys, listing):
     assert [line.split()[0] for line in lines[1:]] == ["0", "1", "2"]
     assert lines[2].endswith(">  ◀ 0")
     found = json.loads(run(capsys, "history", "--shards", listing, "--json"))
-    assert found["defects"] == []
     assert found["shards"][0]["created"] == "2018-12-16T05:27:07+00:00"
     assert found["shards"][0]["closed"] == "2018-12-16T05:49:04+00:00"
     assert found["shards"][0]["children"] == ["shardId-000000000001", "shardId-000000000002"]
@@ -93,16 +90,6 @@ def test_the_history_of_a_key(capsys, listing):
     found = json.loads(run(capsys, "history", "--shards", listing, "1", "--json"))
     assert found["hashKey"] == "261578874264819908609102035485573088411"
     assert found["chain"] == ["shardId-000000000000", "shardId-000000000002"]
-
-
-def test_a_lineage_with_defects_is_a_finding(capsys, tmp_path):
-    stream = ModelStream(2, now=0)
-    stream.merge(0)
-    broken = [s.to_aws() for s in stream.shards]
-    broken[2]["SequenceNumberRange"]["StartingSequenceNumber"] = sequence_number(0, 0, 0)
-    path = tmp_path / "broken.json"
-    path.write_text(json.dumps({"Shards": broken}))
-    assert "defect child-not-newer" in run(capsys, "history", "--shards", str(path), code=1)
 
 
 def test_an_unsound_listing(capsys, tmp_path):

@@ -16,9 +16,9 @@ from kpl_codec.adapters import from_get_records, to_lambda
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import aio, process_user_records, user_records
 from kpl_codec.aws_lambda.windows import process_window
-from kpl_codec.deaggregation import opener
-from kpl_codec.deaggregation.counts import Counts
+from kpl_codec.deaggregation import policies
 from kpl_codec.deaggregation.policies import POLICIES
+from kpl_codec.deaggregation.records import Counts
 
 from ..format.test_codec import frame
 from ..shards.test_shard_map import HALF, SPLIT
@@ -246,14 +246,14 @@ def test_an_iterator_is_not_read_far_ahead() -> None:
 
 
 @pytest.mark.requirement("DAG-12")
-@pytest.mark.skipif(opener.speedups is None, reason="without compiled code all are read one by one")
+@pytest.mark.skipif(policies.speedups is None, reason="without compiled code all are read one by one")
 def test_read_ahead_compiled_code_reads_an_iterable_as_often_as_a_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nearly: of an iterator it is given 32 Kinesis records at first, and twice as many each time."""
     records = source([SOUND] * 3000)
     read: list[int] = []
-    real = opener.speedups
+    real = policies.speedups
 
     class Counting:
         def __getattr__(self, name: str) -> Any:
@@ -263,7 +263,7 @@ def test_read_ahead_compiled_code_reads_an_iterable_as_often_as_a_list(
             read.append(len(held))
             return real.FrameRows(held, *more, **options)
 
-    monkeypatch.setattr(opener, "speedups", Counting())
+    monkeypatch.setattr(policies, "speedups", Counting())
     for given_, most in ((records, 3), (tuple(records), 3), (iter(records), 8), (deque(records), 8)):
         read.clear()
         assert sum(1 for _ in kpl.deaggregate(given_, read_ahead=True)) == 6000

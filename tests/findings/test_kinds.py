@@ -12,8 +12,7 @@ import kpl_codec
 from kpl_codec import errors
 from kpl_codec.findings import KINDS, SEVERITIES, Kind, kind_of, worst
 from kpl_codec.findings.kinds import WATCH
-from kpl_codec.shards.misplacement_causes import CAUSES
-from kpl_codec.shards.placement import Verdict
+from kpl_codec.shards.placement import CAUSES, Verdict
 
 PACKAGE = Path(kpl_codec.__file__).parent
 SPEC = PACKAGE.parent / "spec"

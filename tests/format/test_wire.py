@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.format import wire
-from kpl_codec.format.disguises import disguise_of
+from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.records import answered_record
 from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies

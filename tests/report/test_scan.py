@@ -19,7 +19,7 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report.counters import MAX_EXAMPLES, Tally, drawn
 from kpl_codec.report.model import About
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
-from kpl_codec.shards.misplacement_causes import ACROSS_SHARDS, RESHARD, UNKNOWN_LINEAGE, WRONG_SHARD, Causes
+from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 from tests.examples import examples
@@ -300,9 +300,9 @@ def test_causes_tell_a_reshard_from_a_writer_that_does_not_look() -> None:
     soon = stream.split_at + timedelta(minutes=1)
     late = stream.split_at + timedelta(minutes=30)
     child = stream.shards[4].shard_id
-    assert causes.of(child, low, high, soon) == (RESHARD, stream.shards[1].shard_id)
+    assert causes.of(child, low, high, soon) == ("reshard", stream.shards[1].shard_id)
     assert causes.of(child, low, high, late) == (ACROSS_SHARDS, None)
-    assert causes.of(child, high, high + 1, late) == (WRONG_SHARD, stream.shards[5].shard_id)
+    assert causes.of(child, high, high + 1, late) == ("wrong-shard", stream.shards[5].shard_id)
     assert causes.of(child, 0, 2**128 - 1, soon) == (ACROSS_SHARDS, None)
 
 
@@ -310,7 +310,7 @@ def test_an_expired_parent_accuses_nobody() -> None:
     stream = Stream()
     listed = ShardMap(shard for shard in stream.shards if shard.shard_id != stream.shards[1].shard_id)
     low, high = (stream.shards[i].hash_key_range.starting_hash_key for i in (4, 5))
-    assert Causes(listed).of(stream.shards[4].shard_id, low, high, None) == (UNKNOWN_LINEAGE, None)
+    assert Causes(listed).of(stream.shards[4].shard_id, low, high, None) == ("unknown-lineage", None)
 
 
 def test_without_times_only_a_parent_explains() -> None:
@@ -321,7 +321,7 @@ def test_without_times_only_a_parent_explains() -> None:
     ]
     leaves = [Shard(f"q{i}", held, f"h{i // 2}") for i, held in enumerate(quarters)]
     causes = Causes(ShardMap([root, *halves, *leaves]))
-    assert causes.of("q0", 0, quarters[1].starting_hash_key, None) == (RESHARD, "h0")
+    assert causes.of("q0", 0, quarters[1].starting_hash_key, None) == ("reshard", "h0")
     assert causes.of("q0", 0, quarters[3].starting_hash_key, None) == (ACROSS_SHARDS, None)
 
 

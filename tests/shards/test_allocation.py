@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.errors import HashKeyError
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange, partition_key_hash
-from kpl_codec.shards.allocation import allocate, balanced_keys
-from kpl_codec.shards.skew import skew_of
+from kpl_codec.shards.skew import allocate, balanced_keys, skew_of
 
 SMALL = HashKeyRange(0, 127)
 

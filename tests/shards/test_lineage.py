@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.errors import HashKeyError, ShardMapError, UnknownShard
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
@@ -126,9 +126,6 @@ def test_lineage_grows_by_listings_and_forgets_nothing(life, data):
         assert lineage[shard.shard_id].hash_key_range == shard.hash_key_range
     whole = Lineage([*lineage.values(), *stream.shards])  # and FROM_TRIM_HORIZON tells the ends
     assert [s.open for s in whole.values()] == [s.open for s in stream.shards]
-    expired = data.draw(st.integers(0, len(stream.shards) - 1))
-    partial = Lineage(stream.shards[expired:])  # the oldest have expired
-    assert {d.code for d in partial.defects()} == set()
 
 
 def one_split() -> tuple[ModelStream, Lineage]:
@@ -139,15 +136,6 @@ def one_split() -> tuple[ModelStream, Lineage]:
 
 
 P = "shardId-000000000000"
-
-
-def test_a_child_that_begins_with_its_parent_is_odd():
-    """kinesis-local starts the child of a merge where its second parent started."""
-    stream = ModelStream(2, now=0)
-    stream.merge(0)
-    start = stream.shards[1].starting_sequence_number
-    lineage = Lineage([*stream.shards[:2], replace(stream.shards[2], starting_sequence_number=start)])
-    assert [d.code for d in lineage.defects()] == ["child-not-newer"]
 
 
 def test_what_is_not_known_has_no_answer():
@@ -192,32 +180,3 @@ def test_a_shard_that_descends_from_itself():
         Lineage([Shard("a", ALL_HASH_KEYS, "b"), Shard("b", ALL_HASH_KEYS, "a"), Shard("c", ALL_HASH_KEYS)])
     assert caught.value.code == "cycle"
     assert caught.value.shard_ids == ("a", "b")
-
-
-@pytest.mark.requirement("LIN-10")
-def test_defects():
-    stream, _ = one_split()
-    parent, low, high = stream.shards
-
-    def codes(*shards):
-        return sorted({d.code for d in Lineage(shards).defects()})
-
-    assert codes(parent, low, high) == []
-    assert codes(replace(parent, ending_sequence_number=None), low, high) == ["parent-open"]
-    short = replace(
-        high, hash_key_range=HashKeyRange(high.hash_key_range.starting_hash_key + 1, MAX_HASH_KEY)
-    )
-    assert codes(parent, low, short) == ["children-do-not-tile"]
-    assert codes(parent, low, high, replace(high, shard_id="shardId-3")) == ["too-many-children"]
-    early = replace(low, starting_sequence_number=parent.starting_sequence_number)
-    assert codes(parent, early, high) == ["child-not-newer"]
-    stream.merge(0)
-    one, other, child = stream.shards[1:4]
-    assert codes(one, other, child) == []
-    assert codes(one, other, replace(child, hash_key_range=HashKeyRange(0, 2**127))) == [
-        "child-outside-parents"
-    ]
-    half = replace(stream.shards[1], parent_shard_id=None)
-    assert codes(half, replace(low, shard_id="shardId-8", parent_shard_id=half.shard_id,
-                               hash_key_range=HashKeyRange(0, MAX_HASH_KEY),
-                               starting_sequence_number=None)) == ["child-outside-parents"]  # fmt: skip

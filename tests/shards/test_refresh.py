@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec import ShardMapError
-from kpl_codec.shards.refresh import Listing, Refresh, StreamSummary, StreamUnavailable, parse_summary
+from kpl_codec.shards.refresh import Listing, Refresh, StreamSummary, StreamUnavailable
 
 from .model import ModelStream
 
@@ -33,21 +33,29 @@ def listing_of(refresh: Refresh, pages: Iterable[dict[str, Any]], known: dict[st
     return listing
 
 
+def summary_of(answer: Any) -> StreamSummary | None:
+    one = refresh()
+    one.described(answer)
+    listing = listing_of(one, [{"Shards": []}], {})
+    assert listing is not None
+    return listing.summary
+
+
 @pytest.mark.parametrize(
     ("hours", "seconds"),
     [(24, 86400.0), (1, 3600.0), (8760, 31536000.0), (0, None), ("24", None), (True, None)],
 )
 def test_a_summary_tells_retention_in_seconds(hours: Any, seconds: float | None) -> None:
     about = {"StreamCreationTimestamp": CREATED, "RetentionPeriodHours": hours}
-    assert parse_summary({"StreamDescriptionSummary": about}) == StreamSummary(
+    assert summary_of({"StreamDescriptionSummary": about}) == StreamSummary(
         CREATED, "USER_PARTITION_KEY", seconds
     )
 
 
 def test_a_summary_without_a_time_or_of_nothing() -> None:
     about = {"StreamCreationTimestamp": "2026", "RecordDistributionStrategy": "AUTO"}
-    assert parse_summary({"StreamDescriptionSummary": about}) == StreamSummary(None, "AUTO", None)
-    assert [parse_summary(answer) for answer in ({}, None, {"StreamDescriptionSummary": {}})] == [None] * 3
+    assert summary_of({"StreamDescriptionSummary": about}) == StreamSummary(None, "AUTO", None)
+    assert [summary_of(answer) for answer in ({}, None, {"StreamDescriptionSummary": {}})] == [None] * 3
 
 
 @given(st.integers(1, 6), st.integers(1, 4))

@@ -10,12 +10,11 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.format import hash_keys
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
-from kpl_codec.shards.allocation import allocate, balanced_keys
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.place import Place, after_record, at_record, at_time
-from kpl_codec.shards.routes import NO_ROUTES
 from kpl_codec.shards.sequence_numbers import SequenceNumberError, parse_sequence_number
-from kpl_codec.shards.skew import Skew, skew_of
+from kpl_codec.shards.shard_map import NO_ROUTES
+from kpl_codec.shards.skew import Skew, allocate, balanced_keys, skew_of
 
 SOME = HashKeyRange(10, 11)
 OVERLAP = [HashKeyRange(0, 5), HashKeyRange(5, 9)]

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from kpl_codec.errors import HashKeyError, ShardMapError
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.live_shard_map import LiveShardMap, RefreshFailed
-from kpl_codec.shards.routes import Routes, undisputed
 from kpl_codec.shards.shard import Shard
-from kpl_codec.shards.shard_map import ShardMap, first_hole
+from kpl_codec.shards.shard_map import Routes, ShardMap, first_hole, undisputed
 
 from .model import ModelStream
 from .test_live_shard_map import answer, ready

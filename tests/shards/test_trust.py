@@ -7,7 +7,7 @@ from collections.abc import Collection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.backoff import Backoff
+from kpl_codec.aws_errors import Backoff
 from kpl_codec.shards.trust import Trust
 
 BACKOFF = Backoff(10, 40)

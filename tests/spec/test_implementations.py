@@ -13,7 +13,7 @@ import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
 from kpl_codec.format import wire
 from kpl_codec.format.codec import is_canonical
-from kpl_codec.format.disguises import disguise_of
+from kpl_codec.format.frame import disguise_of
 
 from .consumers import Row, compared, from_aws_kinesis_agg, from_kcl, from_report, put, range_of
 from .vectors import REPOSITORY, Written, wild

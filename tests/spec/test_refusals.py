@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.format import size
 from kpl_codec.format.codec import PythonBuilder, encode_in_python
+from kpl_codec.format.records import check
 
 ALL = {"StartingHashKey": "0", "EndingHashKey": str(2**128 - 1)}
 SHARD = {"ShardId": "s", "HashKeyRange": ALL, "SequenceNumberRange": {"StartingSequenceNumber": "1"}}
@@ -47,7 +47,7 @@ def test_user_records_that_must_not_be_written(record: kpl.UserRecord, code: str
     for builder in builders:
         builder.add(sound)
     for refuse in (
-        lambda: size.check(record, 1),
+        lambda: check(record, 1),
         lambda: kpl.encode([sound, record]),
         lambda: encode_in_python([sound, record]),
         *(partial(ask, record) for builder in builders for ask in (builder.add, builder.size_with)),

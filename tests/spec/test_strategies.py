@@ -36,7 +36,7 @@ def test_defective_frames_have_the_defect_they_name(name: str) -> None:
     @given(kst.defective_frames(names=[name]))
     @settings(max_examples=15)
     def check(frame: kst.DefectiveFrame) -> None:
-        # If nothing is raised, a quick parser took it: format/quick_parser.py, or _native/wire.h (rebuild).
+        # If nothing is raised, a quick parser took it: quick_parse, or _native/wire.h (rebuild).
         with pytest.raises(kpl.DecodeError) as caught:
             kpl.decode(frame.data)
         assert caught.value.code == frame.code == kst.DEFECTS[name][0]

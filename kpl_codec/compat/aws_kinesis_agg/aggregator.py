@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...errors import EncodeError
-from ...format import size
 from ...format.codec import AggregatedRecordBuilder
-from ...format.records import UserRecord
+from ...format.records import UserRecord, check
 from ...limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from . import MAX_BYTES_PER_RECORD
 
@@ -72,7 +71,7 @@ class AggRecord:
         explicit = None if explicit_hash_key is None else _text(explicit_hash_key)
         record = UserRecord(_text(partition_key), _bytes(data), explicit)
         # CMP-11: "A user record that Kinesis refuses MUST be refused when it is added."
-        size.check(record)
+        check(record)
         outer = self._first or record
         # CMP-10: "The partition key MUST count towards the largest size, as the service counts it."
         room = self.max_size - len(outer.partition_key.encode())

@@ -12,8 +12,7 @@ from typing import Any, Final
 from ...aws.calls import call_errors, failure_of
 from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
-from ...aws_errors import is_permanent
-from ...backoff import Backoff
+from ...aws_errors import Backoff, is_permanent
 from ...shards.lineage import Lineage
 from ...shards.place import Place
 from ...shards.stream import stream_of

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ...aws.cursor import MOST_RECORDS, Answer, ShardCursor, Tip
-from ...backoff import Backoff
+from ...aws_errors import Backoff
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from .access import GONE, SHORTEST_RETENTION, Access
