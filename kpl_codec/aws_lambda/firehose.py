@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..adapters.shapes import analytics_record, firehose_record, shape_of
-from ..adapters.values import encode_base64
+from ..adapters.shapes import encode_base64, firehose_record
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
@@ -127,7 +126,7 @@ def _transform(
     record_id = raw["recordId"]
     record = None
     try:
-        record = (analytics_record if shape_of(raw) == "analytics" else firehose_record)(raw)
+        record = firehose_record(raw)
         user_records = list(deaggregate([record]))
         opened = user_records
         for step in steps:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..adapters.columns import standard_name
+from ..adapters.shapes import standard_name
 from ..errors import CaptureError
 from .files import Piece
 from .rows import CAPTURE_SCHEMA, Rows, capture_batch, first_line

@@ -18,7 +18,7 @@ import boto3
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.adapters import from_queue_records
+from kpl_codec.adapters import kinesis_records
 from kpl_codec.audit import Ledger
 from kpl_codec.aws.queues import (
     DEAD_LETTERS,
@@ -108,7 +108,7 @@ def test_an_answer_is_read_by_the_adapters_and_cannot_be_placed(service: QueueSe
     queue = service.create()
     service.put("a", aggregate(0))
     answer = client.receive_queue_records(QueueARN=queue, WaitTimeSeconds=1)
-    (record,) = from_queue_records(answer)
+    (record,) = kinesis_records(answer)
     assert (record.record_id, record.sequence_number, record.shard_id) == ("r00000", None, None)
     with pytest.raises(TypeError, match="shard_map: a queue gives no shard"):
         process_queue_records(client, queue, print, shard_map=None)  # type: ignore[call-arg]
