@@ -39,8 +39,7 @@ from ..validation.repair_files import read_copies
 from ..validation.results import prepare_output
 from .handled import read_handled, read_produced
 from .judge import Audit, judge
-from .names import NAMED, Name, Names, Run, runs_of
-from .tally import Tally
+from .names import NAMED, Name, Names, Run, Tally, runs_of
 from .why import Fetched, Why, fetch
 
 #: Columns of the picture.

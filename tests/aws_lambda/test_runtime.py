@@ -209,7 +209,7 @@ print(*sorted(std))
             for name in (
                 "_speedups", "adapters", "adapters.reading", "adapters.shapes",
                 "adapters.writing",
-                "aws_lambda", "aws_lambda.batch", "aws_lambda.events", "aws_lambda.windows",
+                "aws_lambda", "aws_lambda.batch", "aws_lambda.events",
                 "compiled", "deaggregation",
                 "deaggregation.counts",
                 "deaggregation.explanation", "deaggregation.kcl", "deaggregation.opener",
