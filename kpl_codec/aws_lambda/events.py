@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..adapters.reading import captured, kinesis_records
 from ..adapters.shapes import shape_of
@@ -24,7 +24,7 @@ from ..deaggregation.counts import Drop
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError
-from .batch import AfterFailure, Batch, Call, Context, Handler, Once, Poison, Unit, done, opened
+from .batch import AfterFailure, Batch, Call, Handler, Once, Poison, Unit, done, opened, stream_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,12 +32,7 @@ if TYPE_CHECKING:
     from ..ledger import Ledger
     from ..shards.shard_map import ShardMap
     from .shard_map_cache import ShardMapCache
-
-
-class SeesEvents(Protocol):
-    """Checks each event, like `watch.ConsumerWatch`."""
-
-    def see(self, event: Mapping[str, Any]) -> None: ...
+    from .watch import ConsumerWatch
 
 
 class Opening(TypedDict, total=False):
@@ -55,7 +50,7 @@ class Opening(TypedDict, total=False):
     policy: Policy
     shard_map: ShardMap | ShardMapCache | None
     on_drop: Callable[[Drop], None] | None
-    watch: SeesEvents | None
+    watch: ConsumerWatch | None
     max_decompressed_size: int | None
     unframe: bool
 
@@ -71,7 +66,7 @@ class Options(Opening, total=False):
     """
 
     on_poison: Callable[[Poison], object] | None
-    context: Context | None
+    context: Any
     reserve_ms: int
     ledger: Ledger | None
 
@@ -103,12 +98,6 @@ def user_records(
     )
 
 
-def stream_of(record: Mapping[str, Any]) -> str:
-    """The ARN of the stream that a Lambda record comes from, without the consumer's part."""
-    arn = record.get("eventSourceARN")
-    return arn.partition("/consumer/")[0] if isinstance(arn, str) else ""
-
-
 def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
     """The records under ``key``. Raises CaptureError for an event without, TypeError for what is no event."""
     if isinstance(event, Mapping):
@@ -130,7 +119,7 @@ def units(
     policy: Policy = "strict",
     shard_map: ShardMap | ShardMapCache | None = None,
     on_drop: Callable[[Drop], None] | None = None,
-    watch: SeesEvents | None = None,
+    watch: ConsumerWatch | None = None,
     **undoing: Any,
 ) -> Iterator[Unit]:
     """The Kinesis records of a Lambda event, opened one by one, once ``watch`` has seen it.

@@ -300,7 +300,7 @@ class QueueConsumer(ABC):
                         received.until = now + seconds
             await self.acknowledge(patience=0)
         except Exception as error:  # noqa: BLE001 - a call's, or whatever a ledger raises: `run` meets it, too
-            log("%s", error)
+            log().error("%s", error)
 
     async def acknowledge(self, *, all_of_them: bool = False, **how: Any) -> None:
         """Acknowledge what was handled, if it is time; ``all_of_them`` in any case."""
@@ -356,7 +356,7 @@ class QueueConsumer(ABC):
             return False
         received.state = "gone"
         self.counts.not_acknowledged += 1
-        log("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
+        log().error("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
         return True
 
     async def _give_back(self) -> None:
