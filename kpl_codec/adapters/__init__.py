@@ -9,15 +9,7 @@
 Specification: spec/06-lambda.md, CAP-1 to CAP-12.
 """
 
-from .reading import (
-    captured,
-    from_get_records,
-    from_kcl,
-    from_lambda,
-    from_queue_records,
-    from_raw,
-    kinesis_records,
-)
+from .reading import captured, from_get_records, from_kcl, kinesis_records
 from .shapes import Shape
 from .writing import to_firehose, to_get_records, to_lambda
 
@@ -26,9 +18,6 @@ __all__ = [
     "captured",
     "from_get_records",
     "from_kcl",
-    "from_lambda",
-    "from_queue_records",
-    "from_raw",
     "kinesis_records",
     "to_firehose",
     "to_get_records",

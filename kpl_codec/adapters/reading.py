@@ -14,9 +14,6 @@ from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from .shapes import READERS, Shape, shape_of
 
-_KCL_ACTIONS = (
-    "initialize", "leaseLost", "shardEnded", "shutdown", "shutdownRequested", "checkpoint", "status"
-)  # fmt: skip
 _IDENTITIES = (
     ("sequenceNumber", "sequence_number"),
     ("SequenceNumber", "sequence_number"),
@@ -27,16 +24,14 @@ _TEXT_IS_JSON = "text is read as JSON: of a file give the content, and base64 to
 
 
 class _Reader:
-    """One pass over a source. State: how many items were given, and the shard ids seen."""
+    """One pass over a source. Its errors have no position yet."""
 
     def __init__(self, shape: Shape | None) -> None:
         self._shape = shape
-        self._position = 0
-        self._kcl_shard_id: str | None = None
 
     def walk(self, source: Any, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
         if isinstance(source, KinesisRecord):
-            yield self._count(source if source.shard_id else source._replace(shard_id=shard_id))
+            yield source if source.shard_id else source._replace(shard_id=shard_id)
         elif isinstance(source, str):
             yield from self._json(source, path, shard_id)
         elif isinstance(source, Mapping):
@@ -47,7 +42,7 @@ class _Reader:
             for index, item in enumerate(source):
                 yield from self.walk(item, f"{path}[{index}]", shard_id)
         else:
-            yield self._error(CaptureError(code="unknown-shape", field=path), "")
+            yield _error(CaptureError(code="unknown-shape", field=path), "")
 
     def _mapping(
         self, source: Mapping[str, Any], path: str, shard_id: str | None
@@ -63,14 +58,12 @@ class _Reader:
             records = source[key]
             if not isinstance(records, (list, tuple)):
                 code = "wrong-type"
-                yield self._error(CaptureError(code=code, field=dot + key, requirement="CAP-4"), "")
+                yield _error(CaptureError(code=code, field=dot + key, requirement="CAP-4"), "")
                 continue
             # The event of a tumbling window names its shard again.
             window_shard = source.get("shardId")
             if isinstance(window_shard, str):
                 shard_id = window_shard
-            elif source.get("action") is not None:
-                shard_id = self._kcl_shard_id or shard_id
             for index, record in enumerate(records):
                 if isinstance(record, Mapping) and {"messageId", "body"} <= record.keys():
                     # SQS's Lambda event: what somebody put into the queue is the body, as text.
@@ -79,29 +72,24 @@ class _Reader:
                     yield self._record(record, f"{dot}{key}[{index}]", shard_id)
         if held:
             return
-        if source.get("action") in _KCL_ACTIONS:
-            # A recorded KCL session: only `initialize` names the shard.
-            if source["action"] == "initialize":
-                told = source.get("shardId")
-                self._kcl_shard_id = told if isinstance(told, str) else None
-        elif self._shape is not None or shape_of(source) is not None:
+        if self._shape is not None or shape_of(source) is not None:
             yield self._record(source, path, shard_id)
         elif isinstance(source.get("payload"), str):
             # A failed Lambda invocation in S3: the whole event, as text.
             yield from self.walk(source["payload"], dot + "payload", shard_id)
         else:
-            yield self._error(CaptureError(code="unknown-shape", field=path), "")
+            yield _error(CaptureError(code="unknown-shape", field=path), "")
 
     def _record(self, record: Any, path: str, shard_id: str | None) -> KinesisRecord | CaptureError:
         # CAP-1: "A record that cannot be read MUST come out as an error with its position, its field
         # and a code; it MUST NOT hide the records before and after it."
         if isinstance(record, KinesisRecord):
-            return self._count(record if record.shard_id else record._replace(shard_id=shard_id))
+            return record if record.shard_id else record._replace(shard_id=shard_id)
         shape = shape_of(record)
-        if self._shape is not None and isinstance(record, Mapping) and self._shape != "raw":
+        if isinstance(record, Mapping) and self._shape not in (None, "raw", "kcl"):
             shape = self._shape
         if shape is None or self._shape not in (None, shape):
-            return self._error(CaptureError(code="unknown-shape", field=""), path)
+            return _error(CaptureError(code="unknown-shape", field=""), path)
         try:
             found = READERS[shape](record)
         except CaptureError as error:
@@ -109,27 +97,9 @@ class _Reader:
             if found_shape is not None and found_shape != shape:
                 hint = f"a {found_shape} record: kinesis_records reads any shape"
                 error = error.at(hint=hint)
-            return self._error(error, path, record)
+            return _error(error, path, record)
         # CAP-7: "A shard id given beside the source MUST be used only where the source has none."
-        return self._count(found if found.shard_id else found._replace(shard_id=shard_id))
-
-    def _count(self, record: KinesisRecord) -> KinesisRecord:
-        self._position += 1
-        return record
-
-    def _error(self, error: CaptureError, path: str, record: Any = None) -> CaptureError:
-        """``error`` with its place, and the sequence number or record id where they can be read."""
-        field = ".".join(part for part in (path, error.fields["field"]) if part)
-        fields = {**error.fields, "field": field, "position": self._position}
-        fields.setdefault("requirement", "CAP-1")
-        if isinstance(record, Mapping):
-            inner = record.get("kinesis")
-            for source in (inner if isinstance(inner, Mapping) else {}, record):
-                for key, name in _IDENTITIES:
-                    if isinstance(source.get(key), str):
-                        fields.setdefault(name, source[key])
-        self._position += 1
-        return CaptureError(**fields)
+        return found if found.shard_id else found._replace(shard_id=shard_id)
 
     def _json(self, source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
         """One JSON document or many, one after the other, as in logs and the output of repeated CLI calls."""
@@ -144,12 +114,30 @@ class _Reader:
                 error = CaptureError(
                     code=found.code, field=place, offset=found.offset, requirement=requirement, hint=hint
                 )
-                yield self._error(error, "")
+                yield _error(error, "")
             elif isinstance(found.value, (dict, list)):
                 yield from self.walk(found.value, place, shard_id)
             else:
                 error = CaptureError(code="unknown-shape", field=place, offset=found.offset, hint=hint)
-                yield self._error(error, "")
+                yield _error(error, "")
+
+
+def _error(error: CaptureError, path: str, record: Any = None) -> CaptureError:
+    """``error`` with its place, and the sequence number or record id where they can be read."""
+    fields = {**error.fields, "field": ".".join(part for part in (path, error.fields["field"]) if part)}
+    fields.setdefault("requirement", "CAP-1")
+    if isinstance(record, Mapping):
+        inner = record.get("kinesis")
+        for source in (inner if isinstance(inner, Mapping) else {}, record):
+            for key, name in _IDENTITIES:
+                if isinstance(source.get(key), str):
+                    fields.setdefault(name, source[key])
+    return CaptureError(**fields)
+
+
+def _numbered(items: Iterable[KinesisRecord | CaptureError]) -> Iterator[KinesisRecord | CaptureError]:
+    for position, item in enumerate(items):
+        yield item.at(position=position) if isinstance(item, CaptureError) else item
 
 
 def captured(
@@ -172,7 +160,7 @@ def captured(
             f"{type(source).__name__} where the records or their JSON belong: give the file's text, as "
             "Path(...).read_text() has it"
         )
-    return _Reader(shape).walk(source, "", shard_id)
+    return _numbered(_Reader(shape).walk(source, "", shard_id))
 
 
 def kinesis_records(
@@ -185,32 +173,11 @@ def kinesis_records(
         yield item
 
 
-def from_lambda(event: Any) -> Iterator[KinesisRecord]:
-    """The records of a Lambda event for a Kinesis stream (also of a tumbling window), or of its list of
-    records."""
-    return kinesis_records(event, shape="lambda")
-
-
 def from_get_records(answer: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
     """The records of one or more GetRecords answers, live or dumped as JSON."""
     return kinesis_records(answer, shard_id=shard_id, shape="boto3")
 
 
-def from_queue_records(answer: Any) -> Iterator[KinesisRecord]:
-    """The records of one or more answers of ReceiveQueueRecords or ReceiveDeadLetterQueueRecords, live or
-    dumped as JSON. They have a ``record_id``, but no shard and no sequence number."""
-    return kinesis_records(answer, shape="queue")
-
-
-def from_kcl(messages: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
-    """The records of KCL multi-lang messages (parsed, or the lines of a session) or kclpy's objects."""
-    return kinesis_records(messages, shard_id=shard_id, shape="kcl")
-
-
-def from_raw(
-    data: bytes | bytearray | memoryview | Iterable[bytes], *, shard_id: str | None = None
-) -> Iterator[KinesisRecord]:
-    """A record for ``data``, or for each of its items. Raises TypeError for text."""
-    if isinstance(data, str):
-        raise TypeError("from_raw takes bytes, not text: decode base64 with base64.b64decode")
-    return kinesis_records(data, shard_id=shard_id, shape="raw")
+def from_kcl(records: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
+    """The records that amazon_kclpy gives."""
+    return kinesis_records(records, shard_id=shard_id, shape="kcl")

@@ -1,41 +1,129 @@
-"""Reads one record of each shape into a KinesisRecord, and recognises the shape.
+"""Reads one record of each shape into a KinesisRecord, and recognises the shape. Raises only CaptureError.
 
-    shape               a record is recognised by          data     numbers in timestamps
-    ------------------  ---------------------------------  -------  ---------------------
-    lambda              "kinesis"                          base64   seconds
-    pipes               "eventSource", no "kinesis"        base64   seconds
-    analytics           "kinesis{Stream,Firehose}RecordMetadata"  base64   milliseconds
-    firehose            "recordId"                         base64   milliseconds
-    queue               "RecordId" or "ReceiptHandle"      bytes, or base64 in a JSON dump; seconds
-    boto3               "Data" or "SequenceNumber"         bytes, or base64 in a JSON dump; seconds
-    kcl                 "action": "record", or kclpy's object with ``binary_data``; milliseconds
-    raw                 bytes, bytearray, memoryview       as it is
+    shape     a record is recognised by            data     numbers in timestamps
+    --------  -----------------------------------  -------  ---------------------
+    lambda    "kinesis"                            base64   seconds
+    pipes     "eventSource", no "kinesis"          base64   seconds
+    firehose  "recordId" (Kinesis Analytics', too) base64   milliseconds
+    queue     "RecordId" or "ReceiptHandle"        bytes, or base64 in a JSON dump; seconds
+    boto3     "Data" or "SequenceNumber"           bytes, or base64 in a JSON dump; seconds
+    kcl       amazon_kclpy's object, which has ``binary_data``; milliseconds
+    raw       bytes, bytearray, memoryview         as it is
 
 Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/14-queues-and-channels.md.
 """
 
 from __future__ import annotations
 
+import binascii
+import math
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
-from .values import (
-    MILLISECONDS,
-    SECONDS,
-    decode_base64,
-    mapping,
-    optional_text,
-    read_timestamp,
-    sub_sequence_number,
-    text,
-)
 
-Shape = Literal["lambda", "pipes", "analytics", "firehose", "queue", "boto3", "kcl", "raw"]
+Shape = Literal["lambda", "pipes", "firehose", "queue", "boto3", "kcl", "raw"]
 """What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6; of a queue spec/14."""
 _RawRecord = Mapping[str, Any]
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+#: Units of timestamps given as numbers.
+SECONDS, MILLISECONDS = 1, 1000
+
+
+def decode_base64(text: object, field: str) -> bytes:
+    """The bytes of the base64 ``text``, which must be exactly what an encoder writes."""
+    # CAP-2: "Base64 MUST be decoded strictly: a text that is not exactly the standard encoding of the
+    # bytes it decodes to, padding included, is refused."
+    if type(text) is not str:
+        raise CaptureError(code="wrong-type", field=field, requirement="CAP-2")
+    try:
+        data = binascii.a2b_base64(text)
+    except ValueError:  # binascii.Error, or a character beyond ASCII
+        raise CaptureError(code="base64", field=field, requirement="CAP-2") from None
+    if encode_base64(data) != text:
+        raise CaptureError(code="base64", field=field, requirement="CAP-2")
+    return data
+
+
+def encode_base64(data: bytes) -> str:
+    """Standard base64 with padding, no line breaks."""
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
+    """An aware datetime in UTC from a number in ``unit``, an ISO 8601 text or an aware datetime.
+
+    None stays None. Numbers are exact to the microsecond.
+    """
+    # CAP-3: "A timestamp MUST be read to the microsecond: a number in the unit of its shape, an ISO
+    # 8601 text with an offset, or an aware datetime; anything else is refused."
+    try:
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            raise TypeError
+        if isinstance(value, int):
+            return EPOCH + timedelta(microseconds=value * (1_000_000 // unit))
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise ValueError
+            return EPOCH + timedelta(microseconds=round(value * (1_000_000 // unit)))
+        if isinstance(value, str):
+            # fromisoformat reads a final Z from Python 3.11 on.
+            value = datetime.fromisoformat(value[:-1] + "+00:00" if value[-1:] in ("Z", "z") else value)
+        if not isinstance(value, datetime) or value.utcoffset() is None:
+            raise TypeError
+        return value.astimezone(timezone.utc)
+    except (ValueError, TypeError, OverflowError):
+        raise CaptureError(code="timestamp", field=field, requirement="CAP-3") from None
+
+
+def mapping(source: Mapping[str, Any], key: str, prefix: str = "") -> Mapping[str, Any]:
+    """The mapping under ``key``."""
+    value = source.get(key)
+    if not isinstance(value, Mapping):
+        code = "missing-field" if value is None else "wrong-type"
+        raise CaptureError(code=code, field=prefix + key, requirement="CAP-4")
+    return value
+
+
+def text(source: Mapping[str, Any], key: str, prefix: str = "") -> str:
+    """The text under ``key``, which must be there."""
+    value = optional_text(source, key, prefix)
+    if value is None:
+        raise CaptureError(code="missing-field", field=prefix + key, requirement="CAP-4")
+    return value
+
+
+def optional_text(source: Mapping[str, Any], key: str, prefix: str = "") -> str | None:
+    """The text under ``key``, or None."""
+    value = source.get(key)
+    if value is None:
+        return None
+    # CAP-4: "A field of the wrong type, a required field that is absent, and a text without UTF-8
+    # form are refused."
+    if not isinstance(value, str):
+        raise CaptureError(code="wrong-type", field=prefix + key, requirement="CAP-4")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise CaptureError(code="utf-8", field=prefix + key, requirement="CAP-4") from None
+    return value
+
+
+def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -> int | None:
+    """The count under ``key``: a number or its decimal text; None where absent or empty."""
+    value = source.get(key)
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise CaptureError(code="wrong-type", field=prefix + key, requirement="CAP-4")
+    return value
 
 
 def lambda_record(record: _RawRecord) -> KinesisRecord:
@@ -65,34 +153,28 @@ def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> Kines
 
 
 def firehose_record(record: _RawRecord) -> KinesisRecord:
-    """One record of a Firehose transformation event. Without a Kinesis source it has no keys or numbers."""
-    return _delivered(record, ("kinesisRecordMetadata",), "subsequenceNumber")
-
-
-def analytics_record(record: _RawRecord) -> KinesisRecord:
-    """One record of a Managed Flink / Kinesis Analytics preprocessing event."""
-    return _delivered(
-        record, ("kinesisStreamRecordMetadata", "kinesisFirehoseRecordMetadata"), "subSequenceNumber"
-    )
-
-
-def _delivered(record: _RawRecord, metadata_keys: tuple[str, ...], sub_key: str) -> KinesisRecord:
+    """One record of a Firehose transformation event, or of Kinesis Analytics' preprocessing. Without a
+    Kinesis source it has no keys or numbers."""
     data = decode_base64(_present(record, "data"), "data")
     name, prefix = "approximateArrivalTimestamp", ""
     meta: _RawRecord = {}
-    for key in metadata_keys:
-        if record.get(key) is not None:
-            meta, prefix = mapping(record, key), f"{key}."
-    from_stream = record.get(metadata_keys[0]) is not None
+    key = next((key for key in _METADATA if record.get(key) is not None), None)
+    if key is not None:
+        meta, prefix = mapping(record, key), f"{key}."
     arrival = (meta, prefix) if meta.get(name) is not None else (record, "")
+    sub_key = "subSequenceNumber" if "subSequenceNumber" in meta else "subsequenceNumber"
     return KinesisRecord(
         optional_text(meta, "partitionKey", prefix),
         data,
-        text(meta, "sequenceNumber", prefix) if from_stream else None,
+        None if key in (None, "kinesisFirehoseRecordMetadata") else text(meta, "sequenceNumber", prefix),
         optional_text(meta, "shardId", prefix),
         read_timestamp(arrival[0].get(name), MILLISECONDS, arrival[1] + name),
         sub_sequence_number=sub_sequence_number(meta, sub_key, prefix),
     )
+
+
+#: Where a record has its keys and numbers: Firehose's, and those of Kinesis Analytics.
+_METADATA = ("kinesisRecordMetadata", "kinesisStreamRecordMetadata", "kinesisFirehoseRecordMetadata")
 
 
 def boto3_record(record: _RawRecord) -> KinesisRecord:
@@ -121,36 +203,25 @@ def _answered(record: _RawRecord, identity: str) -> KinesisRecord:
 
 
 def kcl_record(record: Any) -> KinesisRecord:
-    """One record of a KCL multi-lang ``processRecords`` message, or amazon_kclpy's object for it."""
-    if isinstance(record, Mapping):
-        data, fields = decode_base64(_present(record, "data"), "data"), record
-    else:
-        data = record.binary_data
-        if not isinstance(data, bytes):
-            raise CaptureError(code="wrong-type", field="binary_data", requirement="CAP-4")
-        fields = {
-            "partitionKey": getattr(record, "partition_key", None),
-            "sequenceNumber": getattr(record, "sequence_number", None),
-            "subSequenceNumber": getattr(record, "sub_sequence_number", None),
-            "approximateArrivalTimestamp": _kclpy_arrival(record),
-        }
+    """amazon_kclpy's object for a record. Its arrival is in milliseconds, or a naive datetime in local
+    time."""
+    if not isinstance(record.binary_data, bytes):
+        raise CaptureError(code="wrong-type", field="binary_data", requirement="CAP-4")
+    names = ("partition_key", "sequence_number", "sub_sequence_number", "timestamp_millis")
+    fields = {name: getattr(record, name, None) for name in names}
+    when = fields["timestamp_millis"]
+    if when is None:
+        when = getattr(record, "approximate_arrival_timestamp", None)
     return KinesisRecord(
-        optional_text(fields, "partitionKey"),
-        data,
-        text(fields, "sequenceNumber"),
+        optional_text(fields, "partition_key"),
+        record.binary_data,
+        text(fields, "sequence_number"),
         None,
         read_timestamp(
-            fields.get("approximateArrivalTimestamp"), MILLISECONDS, "approximateArrivalTimestamp"
+            when.astimezone() if isinstance(when, datetime) else when, MILLISECONDS, "timestamp_millis"
         ),
-        sub_sequence_number=sub_sequence_number(fields, "subSequenceNumber"),
+        sub_sequence_number=sub_sequence_number(fields, "sub_sequence_number"),
     )
-
-
-def _kclpy_arrival(record: Any) -> object:
-    """The arrival of an amazon_kclpy object: milliseconds, or its naive datetime in local time."""
-    millis = getattr(record, "timestamp_millis", None)
-    when = getattr(record, "approximate_arrival_timestamp", None) if millis is None else millis
-    return when.astimezone() if isinstance(when, datetime) else when
 
 
 def raw_record(data: bytes | bytearray | memoryview) -> KinesisRecord:
@@ -161,7 +232,6 @@ def raw_record(data: bytes | bytearray | memoryview) -> KinesisRecord:
 READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
     "lambda": lambda_record,
     "pipes": pipes_record,
-    "analytics": analytics_record,
     "firehose": firehose_record,
     "queue": queue_record,
     "boto3": boto3_record,
@@ -184,16 +254,24 @@ def shape_of(record: Any) -> Shape | None:
         return "kcl" if hasattr(record, "binary_data") else None
     if "kinesis" in record:
         return "lambda"
-    if "kinesisStreamRecordMetadata" in record or "kinesisFirehoseRecordMetadata" in record:
-        return "analytics"
     if "recordId" in record:
         return "firehose"
     if "RecordId" in record or "ReceiptHandle" in record:
         return "queue"
     if "Data" in record or "SequenceNumber" in record:
         return "boto3"
-    if record.get("action") == "record":
-        return "kcl"
     if "eventSource" in record and "sequenceNumber" in record:
         return "pipes"
     return None
+
+
+_NAMES = "streamName shardId sequenceNumber partitionKey explicitHashKey subSequenceNumber data"
+#: The columns of a Kinesis record, as this library names them, and other names of the Kinesis connectors.
+_COLUMNS = {name.lower(): name for name in (*_NAMES.split(), "approximateArrivalTimestamp")}
+_COLUMNS |= {"stream": "streamName", "shard": "shardId", "arrivaltimestamp": "approximateArrivalTimestamp"}
+
+
+def standard_name(name: str) -> str | None:
+    """This library's name for a connector's column, in any case, with or without underscores; None for
+    others."""
+    return _COLUMNS.get(name.lower().replace("_", ""))

@@ -8,11 +8,14 @@ Specification: spec/06-lambda.md, CAP-8, CAP-9.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
-from .values import MILLISECONDS, SECONDS, encode_base64, write_timestamp
+from .shapes import EPOCH, MILLISECONDS, SECONDS, encode_base64, read_timestamp
+
+_ARRIVAL = "approximate_arrival_timestamp"
 
 
 def to_lambda(
@@ -99,9 +102,10 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
         shard_ids.add(record.shard_id)
         if len(shard_ids) > 1:
             raise CaptureError(code="not-representable", field=at + "shard_id", requirement="CAP-8")
+        when = _aware(record, at)
         row = _without_none(
             SequenceNumber=_sequence_number(record, at),
-            ApproximateArrivalTimestamp=_aws_arrival(record, dump, at),
+            ApproximateArrivalTimestamp=when.isoformat() if dump and when is not None else when,
             Data=encode_base64(record.data) if dump else record.data,
             PartitionKey=record.partition_key,
         )
@@ -127,15 +131,24 @@ def _sequence_number(record: KinesisRecord, at: str) -> str:
 
 
 def _arrival(record: KinesisRecord, unit: int, at: str) -> float | int | None:
-    when = record.approximate_arrival_timestamp
-    return None if when is None else write_timestamp(when, unit, at + "approximate_arrival_timestamp")
+    """The arrival as a number: a float of seconds, an int of milliseconds."""
+    when = _aware(record, at)
+    if when is None:
+        return None
+    seconds, millis = timedelta(seconds=1), timedelta(milliseconds=1)
+    written = (when - EPOCH) // millis if unit == MILLISECONDS else (when - EPOCH) / seconds
+    # CAP-8: "What a shape has no place for MUST be refused on the way back, never left out."
+    # CAP-9: "Reading back what was written MUST give the same records."
+    if read_timestamp(written, unit, at + _ARRIVAL) != when:
+        raise CaptureError(code="not-representable", field=at + _ARRIVAL, requirement="CAP-8")
+    return written
 
 
-def _aws_arrival(record: KinesisRecord, dump: bool, at: str) -> object:
+def _aware(record: KinesisRecord, at: str) -> datetime | None:
     when = record.approximate_arrival_timestamp
     if when is not None and when.utcoffset() is None:
-        raise CaptureError(code="timestamp", field=at + "approximate_arrival_timestamp", requirement="CAP-3")
-    return when.isoformat() if dump and when is not None else when
+        raise CaptureError(code="timestamp", field=at + _ARRIVAL, requirement="CAP-3")
+    return when
 
 
 def _region(arn: str) -> str | None:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from ..captures import InputError, Location, plan, readable
 from ..ledger import CODES, NO_DIGEST, Row
 from .book import SUFFIX, Book
-from .tally import Batch, Tally
+from .names import Batch, Tally
 
 #: Columns, and how they are spelled, by their letters alone in lower case.
 SHARD, NUMBER, SUB, LAST, COUNT = "shard", "sequence_number", "sub_sequence_number", "last", "user_records"

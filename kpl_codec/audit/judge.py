@@ -26,8 +26,7 @@ import numpy as np
 
 from ..ledger import CODES, Row
 from .book import Hole
-from .names import Name, Names, Run, runs_of
-from .tally import Tally, Unclaimed
+from .names import Name, Names, Run, Tally, Unclaimed, runs_of
 
 #: What is looked at at a time while the last handled user record of a shard is searched.
 _SLICE: Final = 1 << 20

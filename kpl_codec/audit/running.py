@@ -39,8 +39,7 @@ from ..validation.job import prepare_output
 from ..validation.repaired import read_copies
 from .handled import read_handled, read_produced
 from .judge import Audit, judge
-from .names import NAMED, Name, Names, Run, runs_of
-from .tally import Tally
+from .names import NAMED, Name, Names, Run, Tally, runs_of
 from .why import Fetched, Why, fetch
 
 #: Columns of the picture.

@@ -17,8 +17,7 @@ from ..findings import Finding
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES, Causes, hinted_time
 from ..shards.shard_map import ShardMap
-from .names import Names, Run, runs_of
-from .tally import Tally
+from .names import Names, Run, Tally, runs_of
 
 #: Kinesis records asked for at a time: the next one that is wanted is often near.
 _READ_ON: Final = 200

@@ -8,7 +8,7 @@
 The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFailures]``: without it Lambda
 ignores the answer, and failed records are lost.
 
-`events` user_records, process_user_records    `windows` tumbling windows    `aio` async handlers
+`events` user_records, process_user_records, process_window    `aio` async handlers
 `queues`, `aio_queues` consumers of a queue of Kinesis (they need botocore, and no Lambda)
 `watch` finds lost records, in a consumer or on a schedule
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations
@@ -17,8 +17,7 @@ Specification: spec/06-lambda.md, LMB-1 to LMB-15; of queues chapter 14.
 """
 
 from .batch import Poison, UserRecordFailed, idempotency_key
-from .events import process_user_records, user_records
-from .windows import process_window
+from .events import process_user_records, process_window, user_records
 
 __all__ = [
     "Poison",

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import settled
 from .aio import AsyncOnce
-from .queue_consumer import QueueConsumer, Received
-from .queue_options import QueueCounts, QueueOptions
-from .queues import SIGTERM
+from .queue_consumer import QueueConsumer, QueueCounts, Received
+from .queues import QueueOptions, stopped_by_sigterm
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -49,7 +48,7 @@ async def process_queue_records(
     consumer.client = _InThreads(client)
     consumer.gate = asyncio.Semaphore(concurrency)
     loop = asyncio.get_running_loop()
-    with SIGTERM.calls(lambda: loop.call_soon_threadsafe(stop.set)):
+    with stopped_by_sigterm(lambda: loop.call_soon_threadsafe(stop.set)):
         return await consumer.run()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..deaggregation.policies import Deaggregation
 from ..deaggregation.records import DeaggregatedRecord
@@ -13,18 +13,14 @@ from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord, short_fields
 
 if TYPE_CHECKING:
+    import logging
+
     from ..ledger import Ledger
 
 Handler = Callable[[DeaggregatedRecord], object]
 #: Called with an idempotency key and a call; makes the call unless it was made before.
 Once = Callable[[str, Callable[[], object]], object]
 AfterFailure = Literal["stop", "continue"]
-
-
-class Context(Protocol):
-    """The part of Lambda's context object that is used."""
-
-    def get_remaining_time_in_millis(self) -> int: ...
 
 
 class UserRecordFailed(KplError):
@@ -84,6 +80,12 @@ def opened(
         return Unit(number, arn, [], Poison(error, record, raw, arn))
 
 
+def stream_of(record: Mapping[str, Any]) -> str:
+    """The ARN of the stream that a Lambda record comes from, without the consumer's part."""
+    arn = record.get("eventSourceARN")
+    return arn.partition("/consumer/")[0] if isinstance(arn, str) else ""
+
+
 def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     """A text that identifies one user record of one stream or queue, the same on every delivery."""
     # QUE-6: "The idempotency key of a user record from a queue MUST be the queue's ARN, the RecordId and the
@@ -118,12 +120,12 @@ def settle_poison(
     # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
     # caller's poison hook took it; it MUST NOT be passed over."
     if on_poison is None or comes_again:
-        log("kinesis record cannot be opened: %s", poison.error)
+        log().error("kinesis record cannot be opened: %s", poison.error)
         return False
     try:
         done(on_poison(poison))
     except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record was not taken
-        log_exception("poison hook failed: %s", poison.error)
+        log().exception("poison hook failed: %s", poison.error)
         return False
     return True
 
@@ -158,7 +160,7 @@ class Batch:
         *,
         after_failure: AfterFailure = "stop",
         on_poison: Callable[[Poison], object] | None = None,
-        context: Context | None = None,
+        context: Any = None,
         reserve_ms: int = 0,
         ledger: Ledger | None = None,
     ) -> None:
@@ -210,7 +212,7 @@ class Batch:
 
     def fail(self, *calls: Call) -> None:
         """The exception being handled is that of this user record, or of these, of one Kinesis record."""
-        log_exception("user record failed: %s", calls[0].key)
+        log().exception("user record failed: %s", calls[0].key)
         self._failed[calls[0].number] = calls[0].unit.sequence_number
         self._failed_keys.update(call.record.partition_key for call in calls)
 
@@ -246,15 +248,8 @@ class Batch:
             self._ledger.handled(name, records, before=not now)
 
 
-def log(message: str, *values: object) -> None:
-    """One line at level error. Never record data."""
+def log() -> logging.Logger:
+    """Takes errors. Never record data."""
     import logging  # loaded by the runtime anyway; not part of the import of this module
 
-    logging.getLogger("kpl_codec.aws_lambda").error(message, *values)
-
-
-def log_exception(message: str, *values: object) -> None:
-    """The same with the traceback of the exception being handled."""
-    import logging
-
-    logging.getLogger("kpl_codec.aws_lambda").exception(message, *values)
+    return logging.getLogger("kpl_codec.aws_lambda")

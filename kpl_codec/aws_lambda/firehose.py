@@ -5,22 +5,22 @@ record id.
         return transform_user_records(event, lambda record: record.data.upper())
 
 An aggregate becomes one result: the transformed data of its user records, in order. If one fails, the whole
-record goes unchanged to Firehose's error output. Every record gets an answer; an answer may have 6 MB.
+record goes unchanged to Firehose's error output. So does
+what does not fit into the answer, which may have 6 MB.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..adapters.shapes import analytics_record, firehose_record, shape_of
-from ..adapters.values import encode_base64
-from ..deaggregation.policies import deaggregate
+from ..adapters.shapes import encode_base64, firehose_record
+from ..deaggregation.policies import Deaggregation, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
-from ..format.records import short_fields
-from .batch import Poison, done, log_exception, settle_poison
+from ..format.records import KinesisRecord, short_fields
+from .batch import Poison, log, settle_poison
 from .events import event_records
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ class Transformed(NamedTuple):
 
 
 Handler = Callable[[DeaggregatedRecord], "bytes | Transformed | None"]
-Reingest = Callable[[Sequence[DeaggregatedRecord]], object]
 
 
 def transform_user_records(
@@ -52,7 +51,6 @@ def transform_user_records(
     *,
     delimiter: bytes = b"",
     on_poison: Callable[[Poison], object] | None = None,
-    reingest: Reingest | None = None,
     max_response_size: int = MAX_RESPONSE_SIZE,
     max_decompressed_size: int | None = None,
     unframe: bool = False,
@@ -64,24 +62,16 @@ def transform_user_records(
     * ``delimiter``: what follows each user record's data, ``b"\\n"`` for lines;
     * ``on_poison``: called for records that cannot be opened. They are always answered ProcessingFailed, so
       Firehose keeps them unchanged in its error output;
-    * ``reingest``: puts user records (untransformed) back into the source, for example with a
-      `kpl_codec.aws.Producer`, whose futures it waits for. If it raises, their record is answered
-      ProcessingFailed;
-    * ``max_decompressed_size``, ``unframe``: undo the compression of data, and take off the Schema Registry's
-      frames, before ``handler`` is called, as in `kpl_codec.deaggregate`. A record of which that fails counts
-      as one that cannot be opened. ``reingest`` gets the data as it came;
+    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A record of which that fails
+      counts as one that cannot be opened;
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the user records of every record answered Ok or
-      Dropped. Of those that were put back the copies are audited, where ``reingest``'s producer has a ledger.
+      Dropped.
 
     Raises TypeError for anything but an event, CaptureError for one without records, or with a record without
     id, ValueError for a size below 1, and for ``ledger`` where the source is no Kinesis stream: its user
     records have no names. What the ledger raises is raised.
     """
-    steps: list[Callable[[DeaggregatedRecord], DeaggregatedRecord]] = []
-    if max_decompressed_size is not None or unframe:
-        from ..deaggregation.undoing import undoing
-
-        steps += undoing(max_decompressed_size, unframe, "strict", Counter())
+    opening = partial(deaggregate, max_decompressed_size=max_decompressed_size, unframe=unframe)
     records = event_records(event, "records")
     if ledger is not None and "sourceKinesisStreamArn" not in event:
         raise ValueError("ledger: only user records of a Kinesis stream have names, and this is direct put")
@@ -97,14 +87,13 @@ def transform_user_records(
         free -= _size(_result(record_id, "ProcessingFailed"))
     for raw in records:
         # LMB-5: "A transformation MUST answer every record id exactly once, in order."
-        result, user_records = _transform(raw, handler, delimiter, on_poison, arn, steps)
-        shortest = _size(_result(raw["recordId"], "ProcessingFailed"))
-        extra = max(_size(result) - shortest, 0)
+        result, user_records = _transform(raw, handler, delimiter, on_poison, arn, opening)
+        failed = _result(raw["recordId"], "ProcessingFailed")
+        extra = max(_size(result) - _size(failed), 0)
         if extra > free:
-            alone = _size(result) + _ENVELOPE > max_response_size
-            result = _overflow(raw["recordId"], user_records, reingest, alone)
-            extra = 0
-        if result["result"] != "ProcessingFailed":
+            # LMB-7: "What does not fit into the answer MUST be answered ProcessingFailed."
+            result, extra = failed, 0
+        if result != failed:
             handled += user_records
         free -= extra
         results.append(result)
@@ -120,24 +109,21 @@ def _transform(
     delimiter: bytes,
     on_poison: Callable[[Poison], object] | None,
     arn: str,
-    steps: Sequence[Callable[[DeaggregatedRecord], DeaggregatedRecord]],
+    opening: Callable[[list[KinesisRecord]], Deaggregation],
 ) -> tuple[dict[str, Any], list[DeaggregatedRecord]]:
-    """The result for one record, and its user records as they came."""
+    """The result for one record, and its user records."""
     record_id = raw["recordId"]
     record = None
     try:
-        record = (analytics_record if shape_of(raw) == "analytics" else firehose_record)(raw)
-        user_records = list(deaggregate([record]))
-        opened = user_records
-        for step in steps:
-            opened = list(map(step, opened))
+        record = firehose_record(raw)
+        user_records = list(opening([record]))
     except (CaptureError, DecodeError) as error:
         settle_poison(Poison(error, record, raw, arn), on_poison)
         return _result(record_id, "ProcessingFailed"), []
     parts: list[bytes] = []
     partition_keys: Mapping[str, str] | None = None
     try:
-        for user_record in opened:
+        for user_record in user_records:
             made = handler(user_record)
             if made is None:
                 continue
@@ -153,7 +139,7 @@ def _transform(
     except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
         # LMB-6: "A record of which any user record failed MUST be answered ProcessingFailed, with none
         # of its user records delivered."
-        log_exception("transformation failed: record id %s", record_id)
+        log().exception("transformation failed: record id %s", record_id)
         return _result(record_id, "ProcessingFailed"), user_records
     if not parts:
         return _result(record_id, "Dropped"), user_records
@@ -162,22 +148,6 @@ def _transform(
     if partition_keys is not None:
         result["metadata"] = {"partitionKeys": dict(partition_keys)}
     return result, user_records
-
-
-def _overflow(
-    record_id: str, user_records: list[DeaggregatedRecord], reingest: Reingest | None, alone: bool
-) -> dict[str, Any]:
-    """The answer for a record whose result does not fit."""
-    # LMB-7: "What does not fit into the answer MUST be put back into the source and answered Dropped, or
-    # answered ProcessingFailed; a single user record that is too large by itself is never put back."
-    if reingest is None or (alone and len(user_records) == 1):
-        return _result(record_id, "ProcessingFailed")
-    try:
-        done(reingest(user_records))
-    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, nothing was put back for sure
-        log_exception("putting back failed: record id %s", record_id)
-        return _result(record_id, "ProcessingFailed")
-    return _result(record_id, "Dropped")
 
 
 def _result(record_id: str, result: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
     KinesisStreamRecordPayload,
 )
 
-from ..adapters.values import encode_base64
+from ..adapters.shapes import encode_base64
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import DeaggregatedRecord, Drop
 from ..errors import CaptureError, DecodeError, KplError

@@ -5,9 +5,8 @@
              -> gone                          its visibility ended before it was begun: another consumer's
              -> given back                    not begun when the consumer was stopped
 
-One aggregate is one record of a queue: its user records are acknowledged together. It is written once, as
-coroutines. In threads they never wait (see `kpl_codec.aws.calls.finished`). What differs is in the methods at
-the end, which `queues` and `aio_queues` override.
+One aggregate is one record of a queue: its user records are acknowledged together. In threads the coroutines
+never wait (`kpl_codec.aws.calls.finished`). `queues` and `aio_queues` override the methods at the end.
 Specification: spec/14-queues-and-channels.md.
 """
 
@@ -18,27 +17,18 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Final, Literal
 
 from ..adapters.shapes import queue_record
 from ..aws.calls import settled
-from ..aws.queues import (
-    BACKOFF,
-    DEAD_LETTERS,
-    MOST_RECORDS,
-    RECORDS,
-    call,
-    check_client,
-    refusals,
-)
+from ..aws.queues import BACKOFF, DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
 from ..aws_errors import Backoff, is_permanent
 from ..deaggregation.policies import Policy, check_policy, deaggregate
-from ..deaggregation.records import DeaggregatedRecord
+from ..deaggregation.records import Drop
 from ..ledger import Kind, Ledger, Row, digest_of, queue_number, runs
 from .batch import AfterFailure, Batch, Call, Poison, Unit, UserRecordFailed, log, opened, settle_poison
-from .queue_options import QUEUE_METRICS, Observe, QueueCounts
 
 #: After how many seconds a record that failed comes again, by its deliveries.
 _AGAIN: Final = Backoff(5.0, 900.0)
@@ -46,8 +36,35 @@ _AGAIN: Final = Backoff(5.0, 900.0)
 _LINGER: Final = 1.0
 #: How often an acknowledgement is tried that the service may still take.
 _TRIES: Final = 5
-#: User records of a batch, at most, if ``once`` has to be asked for each: its calls are nested.
-_MOST_NESTED: Final = 16
+
+#: Told after each answer: a name of QUEUE_METRICS, how much was added, and the queue as an attribute.
+Observe = Callable[[str, float, Mapping[str, str]], object]
+
+
+@dataclass
+class QueueCounts:
+    """What a consumer has done so far.
+
+    ``kinesis_records``: received, each delivery by itself. ``user_records``: handled. ``skipped``: user
+    records that ``once`` knew as handled. ``put_aside``: user records, and Kinesis records that cannot be
+    opened, that ``on_poison`` took. ``failed``: Kinesis records that come again since something in them
+    failed. ``acknowledged``; ``not_acknowledged``: handled, but the service refused, so they come again.
+    ``gone``: not begun in time. ``given_back``: not begun when the consumer was stopped.
+    """
+
+    kinesis_records: int = 0
+    user_records: int = 0
+    skipped: int = 0
+    put_aside: int = 0
+    failed: int = 0
+    acknowledged: int = 0
+    not_acknowledged: int = 0
+    gone: int = 0
+    given_back: int = 0
+
+
+#: The names that ``observe`` is told: all are counters.
+QUEUE_METRICS: Final = tuple(field.name for field in fields(QueueCounts))
 
 
 @dataclass(eq=False, slots=True)
@@ -57,16 +74,12 @@ class Received:
     raw: Mapping[str, Any]
     batch: Batch
     until: float
-    last_chance: bool
+    receive_count: int
     state: Literal["received", "handled", "acknowledged", "failed", "gone"] = "received"
     tries: int = 0
     #: Sub-sequence numbers that have no note yet: handled now, and handled before.
     ran: list[int] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
-
-    @property
-    def receive_count(self) -> int:
-        return int(self.raw.get("ReceiveCount") or 1)
 
     def entry(self, **more: Any) -> dict[str, Any]:
         """Its entry in a call."""
@@ -89,6 +102,9 @@ class QueueConsumer(ABC):
         batch: int | None = None,
         after_failure: AfterFailure = "stop",
         policy: Policy = "strict",
+        on_drop: Callable[[Drop], None] | None = None,
+        max_decompressed_size: int | None = None,
+        unframe: bool = False,
         on_poison: Callable[[Poison], object] | None = None,
         poison_after: int = 5,
         visibility: int = 30,
@@ -99,20 +115,14 @@ class QueueConsumer(ABC):
         patience: float = 60.0,
         observe: Observe | None = None,
         ledger: Ledger | None = None,
-        **opening: Any,
     ) -> None:
         check_client(client)
-        unknown = opening.keys() - {"on_drop", "max_decompressed_size", "unframe"}
-        if unknown:
-            why = ": a queue gives no shard, so nothing can be placed" if "shard_map" in unknown else ""
-            raise TypeError(f"no option of a queue's consumer: {', '.join(sorted(unknown))}{why}")
         check_policy(policy)
         # LMB-12, as for Lambda
-        if policy == "kcl" and opening.get("on_drop") is None:
+        if policy == "kcl" and on_drop is None:
             raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
-        most = _MOST_NESTED if once is not None else 10**9
         for name, value, least, at_most in (
-            ("batch", 1 if batch is None else batch, 1, most),
+            ("batch", 1 if batch is None else batch, 1, 10**9),
             ("visibility", visibility, 1, 43_200),
             ("wait", wait, 1, 20),
             ("limit", limit, 1, MOST_RECORDS),
@@ -124,7 +134,10 @@ class QueueConsumer(ABC):
         self.stop, self._clock, self._sleep = stop, clock, sleep
         self._calls = DEAD_LETTERS if dead_letters else RECORDS
         self._size, self._after_failure, self._poison_after = batch, after_failure, poison_after
-        self._opening = partial(deaggregate, policy=policy, **opening)
+        self._opening = partial(
+            deaggregate, policy=policy, on_drop=on_drop, max_decompressed_size=max_decompressed_size,
+            unframe=unframe,
+        )  # fmt: skip
         self._on_poison, self._drain, self._patience, self._observe = on_poison, drain, patience, observe
         self._notes = None if ledger is None else ledger.writer(queue, "handled")
         self._visibility = {"VisibilityTimeoutSeconds": visibility}
@@ -161,11 +174,12 @@ class QueueConsumer(ABC):
 
     async def _refused(
         self, operation: str, records: list[Received], more: Mapping[str, Any], **how: Any
-    ) -> Mapping[str, str]:
-        """Make a call about records. By receipt handle why it was refused."""
+    ) -> list[tuple[Received, str | None]]:
+        """Make a call about records. Of each, why it was refused."""
         entries = [received.entry(**more) for received in records]
         answer = await self._call(operation, {"Entries": entries}, **how)
-        return refusals([entry["ReceiptHandle"] for entry in entries], answer)
+        codes = refusals([entry["ReceiptHandle"] for entry in entries], answer)
+        return [(received, codes.get(received.raw["ReceiptHandle"])) for received in records]
 
     def _take(self, records: list[Mapping[str, Any]]) -> None:
         until = self._clock() + self._visibility["VisibilityTimeoutSeconds"]
@@ -173,21 +187,20 @@ class QueueConsumer(ABC):
         self._taken = []
         for raw in records:
             batch = Batch(map(self._opened, [raw]), after_failure=self._after_failure, on_poison=hook)
-            received = Received(raw, batch, until, False)
-            received.last_chance = hook is not None and received.receive_count >= self._poison_after
-            self._taken.append(received)
+            self._taken.append(Received(raw, batch, until, int(raw.get("ReceiveCount") or 1)))
         self.counts.kinesis_records += len(records)
 
     def _opened(self, raw: Mapping[str, Any]) -> Unit:
         return opened(queue_record(raw), raw, self._queue, self._opening)
+
+    def _is_last_chance(self, received: Received) -> bool:
+        return self._on_poison is not None and received.receive_count >= self._poison_after
 
     def _aside(self, poison: Poison) -> object:
         assert self._on_poison is not None
         result = self._on_poison(poison)
         self.counts.put_aside += 1
         return result
-
-    # -- one record -----------------------------------------------------------------------------
 
     async def one(self, received: Received) -> None:
         """Handle a record, if it may still be begun."""
@@ -203,7 +216,7 @@ class QueueConsumer(ABC):
             return
         for group in self._groups(received):
             try:
-                await self._claim(group, 0, [], received)
+                await self._claim(group, received)
             except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the records failed
                 received.batch.fail(*group)
         # QUE-2: "A record MUST be acknowledged when all its user records were handled, and MUST NOT be before
@@ -220,7 +233,8 @@ class QueueConsumer(ABC):
     def _groups(self, received: Received) -> Iterator[list[Call]]:
         """Its user records in order, as many at a time as ``batch`` allows."""
         # QUE-7: "The user records of an aggregate MUST be handled in their order, one group after the other."
-        size = 1 if received.last_chance else self._size or 1
+        alone = self._once is not None or self._is_last_chance(received)
+        size = 1 if alone else self._size or 1
         group: list[Call] = []
         for item in received.batch.calls():
             if item is None or not received.batch.may_start(item):
@@ -232,40 +246,34 @@ class QueueConsumer(ABC):
         if group:
             yield group
 
-    async def _claim(
-        self, group: list[Call], at: int, todo: list[DeaggregatedRecord], received: Received
-    ) -> None:
-        """Handle what of the group was not handled before, within a call of ``once`` for each."""
+    async def _claim(self, group: list[Call], received: Received) -> None:
+        """Handle these; with ``once`` it is one, which may have been handled before."""
         if self._once is None:
-            todo = [item.record for item in group]
-        if self._once is None or at == len(group):
-            if todo:
-                await self._run(group[-1].record, todo, received)
+            await self._run(group, received)
             return
-        first = len(todo)
+        claimed: list[Call] = []
 
-        def claimed() -> Any:
-            todo.append(group[at].record)
-            return self.nested(self._claim(group, at + 1, todo, received))
+        def claim() -> Any:
+            claimed.extend(group)
+            return self.nested(self._run(group, received))
 
-        await self.result(self._once(group[at].key, claimed))
-        if len(todo) == first:
+        await self.result(self._once(group[0].key, claim))
+        if not claimed:
             self.counts.skipped += 1
-            received.skipped.append(group[at].record.sub_sequence_number)
-            await self._claim(group, at + 1, todo, received)
+            received.skipped.append(group[0].record.sub_sequence_number)
 
-    async def _run(
-        self, last: DeaggregatedRecord, todo: list[DeaggregatedRecord], received: Received
-    ) -> None:
+    async def _run(self, group: list[Call], received: Received) -> None:
+        records = [call.record for call in group]
         try:
-            await self.result(self._handle(todo[0] if self._size is None else todo))
-            self.counts.user_records += len(todo)
-            received.ran += [record.sub_sequence_number for record in todo]
+            await self.result(self._handle(records[0] if self._size is None else records))
+            self.counts.user_records += len(records)
+            received.ran += [record.sub_sequence_number for record in records]
         except Exception as error:
             # QUE-8: "A user record that fails in delivery number poison_after or a later one MUST be given to
             # the poison hook, by itself; if that takes it, it counts as handled."
-            if not received.last_chance:
+            if not self._is_last_chance(received):
                 raise
+            last = records[-1]
             failed = UserRecordFailed(
                 record_id=last.record_id,
                 sub_sequence_number=last.sub_sequence_number,
@@ -285,15 +293,13 @@ class QueueConsumer(ABC):
         kept = [received for received in self._taken if received.state in ("received", "handled")]
         try:
             if any(received.until <= now + seconds * 2 / 3 for received in kept):
-                refused = await self._refused(
-                    self._calls.update_visibility, kept, self._visibility, patience=0
-                )
-                for received in kept:
-                    if received.raw["ReceiptHandle"] not in refused:
+                update = self._calls.update_visibility
+                for received, code in await self._refused(update, kept, self._visibility, patience=0):
+                    if code is None:
                         received.until = now + seconds
             await self.acknowledge(patience=0)
         except Exception as error:  # noqa: BLE001 - a call's, or whatever a ledger raises: `run` meets it, too
-            log("%s", error)
+            log().error("%s", error)
 
     async def acknowledge(self, *, all_of_them: bool = False, **how: Any) -> None:
         """Acknowledge what was handled, if it is time; ``all_of_them`` in any case."""
@@ -306,15 +312,11 @@ class QueueConsumer(ABC):
             chosen = [self._handled.popleft() for _ in range(min(len(self._handled), MOST_RECORDS))]
             try:
                 self._note(chosen)
-                refused = await self._refused(self._calls.acknowledge, chosen, {}, **how)
+                answers = await self._refused(self._calls.acknowledge, chosen, {}, **how)
             except BaseException:
                 self._handled.extend(chosen)
                 raise
-            again = [
-                received
-                for received in chosen
-                if not self._acknowledged(received, refused.get(received.raw["ReceiptHandle"]))
-            ]
+            again = [received for received, code in answers if not self._acknowledged(received, code)]
             self._handled.extend(again)
             if again:
                 if not all_of_them:
@@ -353,7 +355,7 @@ class QueueConsumer(ABC):
             return False
         received.state = "gone"
         self.counts.not_acknowledged += 1
-        log("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
+        log().error("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
         return True
 
     async def _give_back(self) -> None:

@@ -14,20 +14,63 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..aws.calls import finished
-from .batch import Once, done
-from .queue_consumer import QueueConsumer, Received
-from .queue_options import QUEUE_METRICS, QueueCounts, QueueOptions
+from ..deaggregation.policies import Policy
+from ..deaggregation.records import Drop
+from .batch import AfterFailure, Once, Poison, done
+from .queue_consumer import QUEUE_METRICS, Observe, QueueConsumer, QueueCounts, Received
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..ledger import Ledger
 
 __all__ = ["QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records"]
 
 #: Takes a user record; with ``batch`` a list of them.
 QueueHandler = Callable[[Any], object]
+
+
+class QueueOptions(TypedDict, total=False):
+    """Options of both consumers.
+
+    * ``batch``: ``handle`` takes a list of at most so many user records of one aggregate (with ``once`` of
+      one); if it fails, all of them have failed;
+    * ``after_failure``, ``policy``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
+      `kpl_codec.aws_lambda.process_user_records`, within each aggregate;
+    * ``on_poison``: takes Kinesis records that cannot be opened, and from delivery number ``poison_after`` on
+      (5; the queue makes dead letters after 6) the user records that fail; then they are handled one by one.
+      If it does not raise, they count as handled, and the rest of their aggregate is not held up;
+    * ``visibility``: seconds (30) for which others do not get what was received; extended while it is
+      handled. If this process dies, they get it after so long;
+    * ``wait``: seconds (9) that a call waits for records, and a consumer that is stopped may take to end;
+    * ``limit``: Kinesis records of one answer, at most (10);
+    * ``dead_letters``: consume the queue's dead letters instead of its records;
+    * ``drain``: return when an answer is empty, instead of waiting on;
+    * ``patience``: seconds (60) for which a call that fails is repeated;
+    * ``observe``: told what each answer added to the counts;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before it is acknowledged. What it
+      raises ends the consumer.
+    """
+
+    batch: int | None
+    after_failure: AfterFailure
+    policy: Policy
+    on_drop: Callable[[Drop], None] | None
+    max_decompressed_size: int | None
+    unframe: bool
+    on_poison: Callable[[Poison], object] | None
+    poison_after: int
+    visibility: int
+    wait: int
+    limit: int
+    dead_letters: bool
+    drain: bool
+    patience: float
+    observe: Observe | None
+    ledger: Ledger | None
 
 
 def process_queue_records(
@@ -53,40 +96,32 @@ def process_queue_records(
     """
     stop = stop or threading.Event()
     consumer = _Threads(client, queue, handle, once, stop, clock, sleep, **options)
-    with SIGTERM.calls(stop.set):
+    with stopped_by_sigterm(stop.set):
         return finished(consumer.run())
 
 
-class Sigterm:
-    """Calls the ``stop`` of every consumer in the main thread; without any, SIGTERM means what it meant."""
-
-    def __init__(self) -> None:
-        self._stops: dict[object, Callable[[], object]] = {}
-        self._before: Any = None
-
-    def _came(self, *_: object) -> None:
-        for stop in list(self._stops.values()):
-            stop()
-
-    @contextmanager
-    def calls(self, stop: Callable[[], object]) -> Iterator[None]:
-        """While something runs, call ``stop``."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        if not self._stops:
-            self._before = signal.signal(signal.SIGTERM, self._came)
-        me = object()
-        self._stops[me] = stop
-        try:
-            yield
-        finally:
-            del self._stops[me]
-            if not self._stops:
-                signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+#: What SIGTERM does: calls the ``stop`` of every consumer in the main thread.
+_STOPS: dict[object, Callable[[], object]] = {}
+_before: Any = None
 
 
-SIGTERM = Sigterm()
+@contextmanager
+def stopped_by_sigterm(stop: Callable[[], object]) -> Iterator[None]:
+    """While something runs in the main thread, SIGTERM calls ``stop``; after the last it does what it did."""
+    global _before
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    if not _STOPS:
+        _before = signal.signal(signal.SIGTERM, lambda *_: [stop() for stop in list(_STOPS.values())])
+    me = object()
+    _STOPS[me] = stop
+    try:
+        yield
+    finally:
+        del _STOPS[me]
+        if not _STOPS:
+            signal.signal(signal.SIGTERM, _before or signal.SIG_DFL)
 
 
 class _Threads(QueueConsumer):

@@ -36,8 +36,7 @@ from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..watch import LastHour, Look, WatchFinding
 from ..watch.measures import Emf, Every, measures, measures_of_records
-from .batch import log_exception
-from .events import stream_of
+from .batch import log, stream_of
 from .shard_map_cache import ShardMapCache
 
 __all__ = ["ConsumerWatch", "lambda_handler"]
@@ -81,7 +80,7 @@ class ConsumerWatch:
         try:
             self._see(event)
         except Exception:  # noqa: BLE001 - the consumer must go on
-            log_exception("the watch could not look at an event")
+            log().exception("the watch could not look at an event")
 
     def _see(self, event: Mapping[str, Any]) -> None:
         now = self._clock()
@@ -132,7 +131,7 @@ def _tried(what: str, call: Callable[[], Any]) -> tuple[Any, str | None]:
     try:
         return call(), None
     except Exception as error:  # noqa: BLE001 - whatever it is, the stream is looked at
-        log_exception(f"the watch's state was not {what}")
+        log().exception(f"the watch's state was not {what}")
         code = getattr(error, "response", {}).get("Error", {}).get("Code") or type(error).__name__
         return None, f"not {what}: {code}"
 

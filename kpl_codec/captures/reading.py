@@ -20,7 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..adapters.columns import standard_name
+from ..adapters.shapes import standard_name
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..limits import MAGIC

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from .. import arrow
-from ..adapters.columns import standard_name
+from ..adapters.shapes import standard_name
 from ..arrow.layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, SCHEMA_FIELD, TAGS_FIELD
 from ..deaggregation.policies import Policy, check_policy
 

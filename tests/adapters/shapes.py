@@ -36,15 +36,3 @@ def to_analytics(records: Sequence[KinesisRecord]) -> dict[str, Any]:
             stream["subSequenceNumber"] = stream.pop("subsequenceNumber")
         rows.append({**record, "kinesisStreamRecordMetadata": {**stream, **times}})
     return {"invocationId": "1", "applicationArn": STREAM, "streamArn": STREAM, "records": rows}
-
-
-def to_kcl(records: Sequence[KinesisRecord]) -> dict[str, Any]:
-    """The multi-lang message ``processRecords``."""
-    rows = []
-    for record in to_firehose(records, delivery_stream_arn=STREAM)["records"]:
-        row = {"action": "record", "data": record["data"], **record.get("kinesisRecordMetadata", {})}
-        row.pop("shardId", None)
-        row["subSequenceNumber"] = row.pop("subsequenceNumber", None)
-        row["approximateArrivalTimestamp"] = record.get("approximateArrivalTimestamp")
-        rows.append(row)
-    return {"action": "processRecords", "records": rows, "millisBehindLatest": 0}

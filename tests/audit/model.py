@@ -15,8 +15,7 @@ import numpy as np
 from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger import Sink, Writer
-from kpl_codec.audit.names import NAMED, Name, Names, Run
-from kpl_codec.audit.tally import Batch, Tally
+from kpl_codec.audit.names import NAMED, Batch, Name, Names, Run, Tally
 from kpl_codec.ledger import NO_DIGEST, Kind, Ranges, Row
 
 Place = tuple[str, str]

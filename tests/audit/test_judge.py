@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.audit.judge import judge
-from kpl_codec.audit.names import Names, runs_of
-from kpl_codec.audit.tally import Batch, Tally
+from kpl_codec.audit.names import Batch, Names, Tally, runs_of
 from kpl_codec.ledger import Row
 
 from .model import Judged, Odds, World, audited, plain_audit, spelled

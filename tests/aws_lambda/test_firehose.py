@@ -132,13 +132,6 @@ def test_the_compression_of_the_data_is_undone() -> None:
     assert data_of(answer["records"][2]) == compress(b"a" * 900, "zlib") + b"b" * 900
     found = [p.error.code for p in taken if isinstance(p.error, kpl.DecompressionError)]
     assert found == ["decompressed-too-large", "compressed-damaged"]
-    # What is put back is compressed as it was, so that it comes again as it came.
-    back: list[kpl.DeaggregatedRecord] = []
-    answer = transform_user_records(
-        event, same, max_decompressed_size=10**8, reingest=back.extend, max_response_size=600
-    )
-    assert [r["result"] for r in answer["records"]] == ["Dropped", "Dropped", "Dropped", "ProcessingFailed"]
-    assert tuple(row.data for row in back) == aggregates[0] + aggregates[1] + aggregates[2]
     with pytest.raises(ValueError, match="at least 1 byte"):
         transform_user_records(event, same, max_decompressed_size=0)
 
@@ -175,44 +168,26 @@ batches = st.lists(
 )
 
 
-@given(batches, st.integers(600, 12_000), st.sampled_from(["put back", "refused", "nobody"]))
+@given(batches, st.integers(600, 12_000))
 @settings(max_examples=examples(80))
 @pytest.mark.requirement("LMB-5", "LMB-7", "AUD-7")
-def test_the_answer_fits_and_nothing_is_left_out(
-    batch: list[list[kpl.UserRecord]], limit: int, mode: str
-) -> None:
+def test_the_answer_fits_and_nothing_is_left_out(batch: list[list[kpl.UserRecord]], limit: int) -> None:
     rows = [
         kpl.KinesisRecord("k", kpl.encode(users), str(i), "shardId-000000000000")
         for i, users in enumerate(batch)
     ]
     event = adapters.to_firehose(rows, delivery_stream_arn=STREAM, source_stream_arn=STREAM)
-    back: list[kpl.DeaggregatedRecord] = []
     notes: Any = Notes()
-
-    def reingest(records: Any) -> None:
-        if mode == "refused":
-            raise OSError
-        back.extend(records)
-
-    answer = transform_user_records(
-        event, same, reingest=None if mode == "nobody" else reingest, max_response_size=limit, ledger=notes
-    )
+    answer = transform_user_records(event, same, max_response_size=limit, ledger=notes)
     handled: list[tuple[str | None, int]] = []
     assert answer_size(answer) <= limit
     assert [r["recordId"] for r in answer["records"]] == [r["recordId"] for r in event["records"]]
-    put = {(row.sequence_number, row.sub_sequence_number) for row in back}
     for users, row, result in zip(batch, rows, answer["records"], strict=True):
         if result["result"] == "Ok":
             assert data_of(result) == b"".join(user.data for user in users)
-        elif result["result"] == "Dropped":
-            assert mode == "put back"
-            assert {(row.sequence_number, sub) for sub in range(len(users))} <= put
+            handled += [(row.sequence_number, sub) for sub in range(len(users))]
         else:
-            # alone too large as one user record, or nobody to take it
             assert result["result"] == "ProcessingFailed"
-            assert mode != "put back" or len(users) == 1
-            continue
-        handled += [(row.sequence_number, sub) for sub in range(len(users))]
     assert notes.names == handled
 
 
@@ -235,8 +210,6 @@ def test_a_ledger_has_what_was_dropped_by_the_handler_and_nothing_that_failed() 
 def test_six_megabytes() -> None:
     rows = [kpl.KinesisRecord("k", b"x" * 900_000, str(i), "s") for i in range(4)]
     event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
-    back: list[kpl.DeaggregatedRecord] = []
-    answer = transform_user_records(event, lambda r: r.data * 2, reingest=back.extend)
-    assert [r["result"] for r in answer["records"]] == ["Ok", "Ok", "Dropped", "Dropped"]
+    answer = transform_user_records(event, lambda r: r.data * 2)
+    assert [r["result"] for r in answer["records"]] == ["Ok", "Ok", "ProcessingFailed", "ProcessingFailed"]
     assert answer_size(answer) <= MAX_RESPONSE_SIZE <= 6 * 1024 * 1024
-    assert [row.sequence_number for row in back] == ["2", "3"]

@@ -207,9 +207,9 @@ print(*sorted(std))
         *(
             f"kpl_codec.{name}"
             for name in (
-                "_speedups", "adapters", "adapters.reading", "adapters.shapes", "adapters.values",
+                "_speedups", "adapters", "adapters.reading", "adapters.shapes",
                 "adapters.writing",
-                "aws_lambda", "aws_lambda.batch", "aws_lambda.events", "aws_lambda.windows",
+                "aws_lambda", "aws_lambda.batch", "aws_lambda.events",
                 "compiled", "deaggregation",
 
                 "deaggregation.explanation", "deaggregation.kcl",

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import kpl_codec as kpl
-from kpl_codec.adapters import from_queue_records
+from kpl_codec.adapters import kinesis_records
 from kpl_codec.aws_lambda import aio_queues, queues
 
 QUEUE = "arn:aws:kinesis:us-east-1:123456789012:queue/q"
@@ -65,7 +65,7 @@ async def handle_async(record: Any) -> None:
 
 def plain(answers: list[dict[str, Any]]) -> None:
     for one in answers:
-        for record in kpl.deaggregate(list(from_queue_records(one))):
+        for record in kpl.deaggregate(list(kinesis_records(one))):
             handle(record)
 
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.adapters import from_get_records, to_lambda
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table
-from kpl_codec.aws_lambda import aio, process_user_records, user_records
-from kpl_codec.aws_lambda.windows import process_window
+from kpl_codec.aws_lambda import aio, process_user_records, process_window, user_records
 from kpl_codec.deaggregation import policies
 from kpl_codec.deaggregation.policies import POLICIES
 from kpl_codec.deaggregation.records import Counts

@@ -11,8 +11,7 @@ import pytest
 
 from kpl_codec.audit.handled import read_handled
 from kpl_codec.audit.judge import judge
-from kpl_codec.audit.names import Names, runs_of
-from kpl_codec.audit.tally import Tally
+from kpl_codec.audit.names import Names, Tally, runs_of
 from kpl_codec.ledger import Row
 from kpl_codec.spark import handled_runs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -76,13 +76,7 @@ def firehose_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     def upper(record: kpl.DeaggregatedRecord) -> Transformed | None:
         return Transformed(record.data.upper(), {"tenant": "a"}) if record.data else None
 
-    with Producer("orders") as producer:
-
-        def reingest(records: Sequence[kpl.DeaggregatedRecord]) -> None:
-            for record in records:
-                producer.put(record.partition_key, record.data, record.explicit_hash_key).result(60)
-
-        return transform_user_records(event, upper, delimiter=b"\n", reingest=reingest)
+    return transform_user_records(event, upper, delimiter=b"\n")
 
 
 def plain_handler(event: dict[str, Any], context: Any) -> list[bytes]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from ...adapters.shapes import shape_of
-from ...adapters.values import decode_base64, encode_base64
+from ...adapters.shapes import decode_base64, encode_base64, shape_of
 from ...errors import CaptureError, DecodeError
 from ...format.codec import decode
 from ...format.frame import looks_aggregated
@@ -102,7 +101,7 @@ def _lambda_shape(record: _Record, data_format: str | None) -> tuple[dict[str, A
             approximateArrivalTimestamp=record.get("ApproximateArrivalTimestamp"),
             data=encode_base64(decoded),
         ), decoded
-    if shape not in ("analytics", "firehose"):
+    if shape != "firehose":
         raise CaptureError(code="unknown-shape", field="", requirement="CAP-1")
     meta = record.get("kinesisStreamRecordMetadata") or record.get("kinesisRecordMetadata") or {}
     return _shaped(
