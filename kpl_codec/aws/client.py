@@ -5,18 +5,24 @@ client = kinesis_client(region="eu-west-1", role_arn="arn:aws:iam::123456789012:
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from contextlib import suppress
-from functools import lru_cache
+from datetime import datetime, timezone
+from functools import lru_cache, partial
 from typing import Any
 
 from ..lazy import needing_extras
 
 with needing_extras("kpl_codec.aws.client"):
     import boto3
+from botocore.awsrequest import create_request_object
 from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials
 from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserFactory
 from botocore.session import get_session
+from botocore.utils import parse_timestamp
 
 from .. import __version__
 from ..shards.stream import Stream
@@ -46,8 +52,8 @@ def kinesis_client(
     """A client that tries each call once: its callers decide about retries. Timeouts are in seconds.
 
     For missing arguments boto3's defaults are used (environment, profile, instance). With ``role_arn`` the
-    role is assumed through STS, and again each time before its credentials expire. Raises botocore's errors
-    for invalid settings. ``service``: boto3's name of another one.
+    role is assumed through STS, and again each time before its credentials expire. Times in its answers are
+    in UTC. Raises botocore's errors for invalid settings. ``service``: boto3's name of another one.
     """
     once = Config(
         connect_timeout=connect_timeout,
@@ -56,7 +62,9 @@ def kinesis_client(
         # botocore makes its own anew for each call, in a quarter of the call's CPU time.
         user_agent=_USER_AGENT,
     )
-    session = boto3.Session(access_key_id, secret_access_key, session_token, region, profile_name=profile)
+    session = boto3.Session(
+        access_key_id, secret_access_key, session_token, region, _session_in_utc(), profile_name=profile
+    )
     if role_arn is not None:
         session = assumed(
             session,
@@ -67,7 +75,49 @@ def kinesis_client(
             endpoint_url=sts_endpoint_url,
         )
     many = Config(max_pool_connections=max_connections)
-    return session.client(service, endpoint_url=endpoint_url, config=once.merge(many))
+    client = session.client(service, endpoint_url=endpoint_url, config=once.merge(many))
+    if service == "kinesis":
+        for operation in ("GetRecords", "GetShardIterator"):
+            client.meta.events.register_last(f"before-call.kinesis.{operation}", partial(_short_way, client))
+    return client
+
+
+def _short_way(client: Any, *, params: Any, model: Any, request_signer: Any, **_: Any) -> tuple[Any, Any]:
+    """Sign, send and parse a request that botocore has prepared, without its hooks on the way: they take
+    half of the CPU time of a GetRecords. Endpoint, credentials, connections and errors are those of
+    ``client``; the answer has no ``ResponseMetadata``."""
+    request = create_request_object(params)
+    request_signer.sign(model.name, request)
+    answer = client._endpoint.http_session.send(request.prepare())
+    if answer.status_code == 200:
+        with suppress(Exception):  # whatever is unusual, botocore knows what to make of it
+            return answer, _parsed(answer.content)
+    parser = ResponseParserFactory().create_parser(model.service_model.resolved_protocol)
+    whole = {"status_code": answer.status_code, "headers": answer.headers, "body": answer.content}
+    return answer, parser.parse(whole, model.output_shape)
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    """As botocore does it in four times the time."""
+    found: dict[str, Any] = json.loads(body)
+    for record in found.get("Records", ()):
+        record["Data"] = b64decode(record["Data"])
+        record["ApproximateArrivalTimestamp"] = _time(record["ApproximateArrivalTimestamp"])
+    return found
+
+
+def _session_in_utc() -> Any:
+    """A botocore session that does not make each time one of this machine's zone: of a call that gives 50
+    records, this took half of the CPU time, and more in a zone with daylight saving."""
+    session: Any = get_session()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_time)
+    return session
+
+
+def _time(value: Any) -> datetime:
+    if isinstance(value, (int, float)):
+        return datetime.fromtimestamp(value, timezone.utc)
+    return parse_timestamp(value)  # type: ignore[no-any-return]
 
 
 def assumed(
@@ -95,7 +145,7 @@ def assumed(
             "expiry_time": found["Expiration"].isoformat(),
         }
 
-    role: Any = get_session()
+    role = _session_in_utc()
     # botocore has no public way to set credentials that renew themselves.
     role._credentials = DeferredRefreshableCredentials(assume, "assume-role")
     return boto3.Session(botocore_session=role, region_name=session.region_name)

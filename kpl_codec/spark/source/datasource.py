@@ -5,15 +5,18 @@
 
 Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. The options:
 `options`. The package must be installed where the workers run, with pyarrow and boto3.
-Specification: spec/07-spark-source.md.
+Here is what the driver does, in `tasks` and `write` what tasks do. Specification: spec/07-spark-source.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import time
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 try:
-    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 except ImportError as error:  # pragma: no cover - PySpark 3.5 and older
     raise ImportError(
         "the data source kpl-kinesis needs PySpark 4.0 or newer; on 3.5 use kpl_codec.spark.deaggregate"
@@ -22,11 +25,200 @@ except ImportError as error:  # pragma: no cover - PySpark 3.5 and older
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from .options import parse_options
-from .positions import OptionError
-from .read import KinesisBatchReader, KinesisStreamReader
-from .tasks import arrow_schema
-from .write import KinesisStreamWriter, KinesisWriter, check_write
+from ...arrow import coalesce
+from ...aws.stream_consumer import StreamConsumers
+from ...aws.subscription import REFUSED_FOR
+from ...shards.place import LATEST, TRIM_HORIZON, Place
+from .access import Access
+from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, piece_of
+from .options import Options, parse_options
+from .planner import Planner, moves
+from .positions import OptionError, Position, check_order
+from .shard_planner import Caps, ShardPlanner
+from .tasks import (
+    CARRIED_BY_TASK,
+    KinesisPartition,
+    TaskReader,
+    arrow_schema,
+    kinesis_batch,
+    name_of,
+    shared_out,
+)
+
+if TYPE_CHECKING:  # tasks that read need no producer
+    from .write import KinesisStreamWriter, KinesisWriter
+
+try:  # PySpark 4.2 and newer
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow for it
+    ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """A substitute where Spark has none."""
+
+
+class _Reader(TaskReader):
+    """On the driver it plans, too."""
+
+    _planner: Planner | None = None
+    _consumer: str | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}
+
+    def consumer(self) -> str | None:
+        """The ARN of the consumer that reads, registered if need be; None to poll."""
+        options = self.options
+        if self._consumer is None and options.consumer is not None:
+            consumers = StreamConsumers(options.client(), patience=options.retry_timeout)
+            self._consumer = consumers.active(options.called, options.consumer.name)
+        return self._consumer
+
+    @property
+    def planner(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(Access(self.options.client(), self.options))
+        return self._planner
+
+    def partitions_of(self, pieces: list[Piece]) -> list[KinesisPartition]:
+        """The partitions of a batch. A shard map and a consumer are only asked for if they are needed."""
+        options = self.options
+        judged = bool(pieces) and (options.placement or options.policy == "kcl")
+        listing = name_of(self.planner.lineage()) if judged else None
+        known, left = self.planner.carried(pieces)
+        carried = [kinesis_batch(options.stream_name, piece.shard_id, known[piece]) for piece in known]
+        arn = self.consumer() if pieces else None
+        runs = shared_out(left, options.max_partitions)
+        return [
+            *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), CARRIED_BY_TASK)),
+            # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
+            *(KinesisPartition(run, listing, consumer=arn) for run in runs),
+        ]
+
+
+class KinesisBatchReader(_Reader, DataSourceReader):
+    """A read between two positions, planned when the query runs: LATEST is the stream's end at that time."""
+
+    def partitions(self) -> list[KinesisPartition]:
+        # SPK-62: "A batch read MUST give every record from its starting position to its ending position,
+        # whatever splits and merges lie between, and none that arrived after it was planned."
+        planner, options = self.planner, self.options
+        shard_ids = [*planner.lineage(fresh=True)]
+        planner.check("startingPosition", options.starting_position)
+        planner.check("endingPosition", options.ending_position)
+        starts = _by_shard(options.starting_position, shard_ids)
+        ends = {**dict.fromkeys(starts, LATEST), **_by_shard(options.ending_position, shard_ids)}
+        for shard_id, start in starts.items():
+            check_order(shard_id, start, ends[shard_id])
+
+        def piece(shard_id: str) -> Piece | None:
+            return _between(planner.shard(shard_id), starts[shard_id], ends[shard_id])
+
+        batch = planner.each(piece, starts).values()
+        return self.partitions_of([piece for piece in batch if piece is not None])
+
+
+def _between(shard: ShardPlanner, start: Place, end: Place) -> Piece | None:
+    """What lies between two places of a shard; None for nothing."""
+    if start == LATEST or end == TRIM_HORIZON:
+        return None
+    if end.names_record:
+        first = None if start.names_record else shard.first(start)
+        if not start.names_record and (first is None or int(first) >= end.lowest):
+            return None
+        return piece_of(shard.shard_id, start, BatchEnd(end, first=first))
+    tip = shard.tip() if end == LATEST else shard.before(end.time_ms)
+    begin, *rest = shard.ends(start, Caps(), tip)
+    last = rest[-1].place if rest else begin.place
+    known = begin.records if last == begin.place else None
+    return piece_of(shard.shard_id, start, replace(begin, place=last, records=known))
+
+
+def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Place]:
+    """The position of each shard; of those that it names, where it names some."""
+    return dict.fromkeys(shard_ids, position) if isinstance(position, Place) else position
+
+
+class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming read. It is in one Python process per query; copies of it read in the tasks."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._known: dict[str, Any] | None = None  # Spark before 4.2 does not give the query's offset
+        self._unjudged: dict[str, Any] | None = None  # planned without knowing the query's offset
+        self._next_look = float("-inf")
+        self._behind: dict[str, int] = {}
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Empty: the start is decided and written with the first batch."""
+        # SPK-56: "The starting position MUST be settled in the first offset that is written down, so
+        # that no restart begins elsewhere."
+        return {}
+
+    def getDefaultReadLimit(self) -> Any:
+        """The limit for our options; Spark passes it to `latestOffset`."""
+        options = self.options
+        if options.max_records is None and options.max_span is None:
+            return ReadAllAvailable()
+        return ReadMaxRows(options.max_records or 2**31 - 1)
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+        # SPK-63: "A query that finds nothing to read MUST wait between two looks."
+        time.sleep(max(0.0, self._next_look - time.monotonic()))
+        options, planner = self.options, self.planner
+        if start is None:
+            start = self._known
+        if start is None:
+            # Before 4.2 Spark asks this first: of a new query, or of one with Trigger.AvailableNow.
+            after = planner.at_tips(options.starting_position)
+            self._unjudged = after.to_json()
+        elif not start:
+            after = planner.begin_at(options.starting_position)  # an empty batch, to write the start
+        else:
+            before = StreamOffset.from_json(start, options.stream_name)
+            whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
+            caps = Caps() if whole else Caps(options.max_records, options.max_span)
+            after = planner.advance(before, caps)
+            if not moves(before, after):
+                self._wait(options.idle_time)
+                self._behind = {}
+                return start
+        self._behind = {key: ends.behind for key, ends in after.shards.items() if ends.behind}
+        self._known = after.to_json()
+        return self._known
+
+    def _wait(self, seconds: float) -> None:
+        self._next_look = max(self._next_look, time.monotonic() + seconds)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Shown with the progress of the query as the source's latest offset: how far behind it is."""
+        return {
+            "behind": dict(sorted(self._behind.items())),
+            "millisBehindLatest": max(self._behind.values(), default=0),
+        }
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.planner.stop_at_tip()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
+        stream = self.options.stream_name
+        before = StreamOffset.from_json(start, stream)
+        if end == self._unjudged:
+            self.planner.refuse_unread(before)
+        self._known = end
+        after = StreamOffset.from_json(end, stream)
+        partitions = self.partitions_of(batch_pieces(before, after))
+        if any(partition.consumer for partition in partitions):
+            self._wait(REFUSED_FOR)  # tasks that subscribe sooner would only wait themselves
+        return partitions
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: Spark has the checkpoint."""
+
+    def stop(self) -> None:
+        consumer = self.options.consumer
+        if consumer is not None and consumer.deregister and self._consumer is not None:
+            StreamConsumers(self.options.client(), patience=60.0).deregister(self._consumer)
 
 
 class KinesisDataSource(DataSource):
@@ -70,9 +262,13 @@ class KinesisDataSource(DataSource):
         return KinesisStreamReader(self._checked, self._fitting(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
+        from .write import KinesisWriter, check_write
+
         check_write(schema, overwrite)
         return KinesisWriter(self._checked)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:
+        from .write import KinesisStreamWriter, check_write
+
         check_write(schema, overwrite)
         return KinesisStreamWriter(self._checked)

@@ -13,12 +13,13 @@ from ...aws.cursor import Tip
 from ...shards.lineage import Lineage
 from ...shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
 from .access import Access
-from .offsets import BatchEnd, StreamOffset, of_another_life, ready, with_beginning, with_listed
+from .offsets import BatchEnd, Piece, StreamOffset, of_another_life, ready, with_beginning, with_listed
 from .positions import Position, check_position
-from .shard_planner import Caps, Look, ShardPlanner
-from .task_hints import TaskHints
+from .shard_planner import Caps, Look, Records, ShardPlanner, size_of
 
 _Result = TypeVar("_Result")
+#: Bytes of records that the partitions of a batch carry together.
+_MOST_CARRIED: Final = 8 * 1024 * 1024
 #: Milliseconds after which an offset is written only to renew its times: six hours, a quarter of the shortest
 #: retention.
 _RENEW_AFTER: Final = 6 * 3600 * 1000
@@ -28,10 +29,11 @@ class Planner:
     """Moves offsets of one stream forward. Not thread-safe."""
 
     def __init__(self, access: Access, *, workers: int = 32) -> None:
-        self.hints = TaskHints(access)
         self._access, self._workers = access, workers
         self._stream = access.options.stream_name
         self._shards: dict[str, ShardPlanner] = {}
+        self._tasks_read: set[str] = set()
+        self._seen = 0  # bytes of the records in the looks of this plan
         self._lineage: Lineage | None = None
         self._listed_at = 0.0
         self._listed = 0
@@ -50,7 +52,7 @@ class Planner:
 
     def shard(self, shard_id: str) -> ShardPlanner:
         if shard_id not in self._shards:
-            self._shards[shard_id] = ShardPlanner(shard_id, self._access, self.hints)
+            self._shards[shard_id] = ShardPlanner(shard_id, self._access)
         return self._shards[shard_id]
 
     def check(self, option: str, position: Position) -> None:
@@ -128,7 +130,7 @@ class Planner:
     def advance(self, start: StreamOffset, caps: Caps) -> StreamOffset:
         """Where the batch after ``start`` ends: the same places if there is nothing to read. Raises DataLoss,
         StreamUnavailable."""
-        self.hints.begin()
+        self._begin(start)
         lineage = self.lineage()
         anew = self._begun_anew(start, lineage)
         listed = with_listed(replace(start, shards={**start.shards, **anew}), lineage, self._listed)
@@ -148,12 +150,44 @@ class Planner:
         if self._was_created_again(listed, moved):
             return self.advance(start, caps)
         for shard_id, ends in moved.items():
-            if ends.drained:  # its children are listed now
-                self._shards.pop(shard_id, None)
-                self._lineage = None
+            if ends.drained:
+                self._lineage = None  # its children are listed now
             if shard_id in anew:
                 moved[shard_id] = replace(ends, start_gone=True)
         return replace(listed, shards={**listed.shards, **moved})
+
+    def _begin(self, start: StreamOffset) -> None:
+        """The tasks of the batch before ``start`` have ended."""
+        # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
+        # and the bytes a second that the options allow."
+        for shard_id in self._tasks_read:  # when a task made its last call is not known: it may be now
+            self.shard(shard_id).pace.spent("get_records")
+            self.shard(shard_id).pace.spent("get_shard_iterator")
+        self._tasks_read.clear()
+        drained = {key for key, ends in start.shards.items() if ends.drained}
+        self._shards = {key: shard for key, shard in self._shards.items() if key not in drained}
+        for shard in self._shards.values():
+            shard.carried = None
+        self._seen = 0
+
+    def carried(self, pieces: Iterable[Piece]) -> tuple[Mapping[Piece, Records], list[Piece]]:
+        """Pieces with their records, and pieces that a task must read, with the time when it may begin."""
+        # SPK-85: "Records that the planner gives the tasks MUST NOT change what a batch reads."
+        # Only a piece that is equal to the planned one gets them. Nothing of this is written down.
+        known: dict[Piece, Records] = {}
+        left: list[Piece] = []
+        size = 0
+        for piece in pieces:
+            shard = self.shard(piece.shard_id)
+            if shard.carried is not None and shard.carried[0] == piece:
+                size += size_of(shard.carried[1])
+                if size <= _MOST_CARRIED:
+                    known[piece] = shard.carried[1]
+                    continue
+            wait = max(shard.pace.delay("get_records"), shard.pace.delay("get_shard_iterator"))
+            left.append(piece._replace(not_before=self._access.now() + wait))
+            self._tasks_read.add(piece.shard_id)
+        return known, left
 
     def _moved(self, starts: dict[str, BatchEnd], caps: Caps) -> dict[str, BatchEnd]:
         tips = self._tips or {}
@@ -162,7 +196,8 @@ class Planner:
 
         def look(shard_id: str) -> Look:
             first = self.shard(shard_id).look(starts[shard_id], caps.records)
-            if not self.hints.may_keep(first.records):
+            self._seen += size_of(first.records)
+            if self._seen > _MOST_CARRIED:  # many shards may have some
                 first.records = []
             return first
 

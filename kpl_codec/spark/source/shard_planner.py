@@ -25,16 +25,19 @@ from ...aws_errors import Backoff
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from .access import GONE, SHORTEST_RETENTION, Access
-from .offsets import BatchEnd, piece_of
-from .task_hints import CARRIED_OF_SHARD, TaskHints
+from .offsets import BatchEnd, Piece, piece_of
 
+Records = list[dict[str, Any]]
+
+#: Bytes of a shard's records that the partitions of a batch carry.
+_CARRIED: Final = 512 * 1024
+#: What a record takes besides its data, about.
+_OVERHEAD: Final = 256
 #: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
 _FIRST_LAG: Final = 250
 _WALK_CALLS: Final = 4
 #: For so many milliseconds a batch that ends with a record needs no planning time.
 _FRESH: Final = 3600 * 1000
-
-
 #: Seconds, of the 300 that an iterator lives.
 _ITERATOR_LIFE: Final = 240.0
 #: A missing record is looked for so many times before it counts as gone.
@@ -83,6 +86,12 @@ class Arrival(NamedTuple):
         return int(self.sequence_number) > int(other.sequence_number)
 
 
+def size_of(records: Records) -> int:
+    """Bytes that records take, about."""
+    data = sum(len(record["Data"]) + len(record.get("PartitionKey") or "") for record in records)
+    return data + _OVERHEAD * len(records)
+
+
 @dataclass(slots=True)
 class Look:
     """The first records after a place; ``cursor`` is after them. ``now``: the shard's tip in ms since 1970,
@@ -99,7 +108,7 @@ class Look:
     cursor: ShardCursor
     start_gone: bool = False
     lost: bool = False
-    records: list[dict[str, Any]] = field(default_factory=list)
+    records: Records = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -118,12 +127,15 @@ class Kept:
 
 
 class ShardPlanner:
-    """Moves the offset of one shard forward. Different shards may be planned in parallel."""
+    """Moves the offset of one shard forward. Different shards may be planned in parallel. ``carried``: the
+    piece that was planned last, with its records, if they were read for that."""
 
-    def __init__(self, shard_id: str, access: Access, hints: TaskHints) -> None:
-        self.shard_id, self._access, self._hints = shard_id, access, hints
+    def __init__(self, shard_id: str, access: Access) -> None:
+        self.shard_id, self._access = shard_id, access
+        self.pace = access.pace()
+        self.carried: tuple[Piece, Records] | None = None
         #: A new cursor at a place.
-        self.cursor = partial(access.cursor, shard_id, pace=hints.pace(shard_id))
+        self.cursor = partial(access.cursor, shard_id, pace=self.pace)
         #: Raises or logs DataLoss.
         self.report = partial(access.report_loss, shard_id)
         self._kept: Kept | None = None
@@ -180,8 +192,8 @@ class ShardPlanner:
             end = replace(end, first=first.sequence_number, start_gone=look.start_gone)
         end = replace(end, behind=max(0, look.now - first.time, self._access.now_ms() - first.time))
         piece = piece_of(self.shard_id, start.place, end)
-        if piece is not None and end.records == len(records):
-            self._hints.has_read(piece, records)
+        if piece is not None and end.records == len(records) and size_of(records) <= _CARRIED:
+            self.carried = piece, records
         return end
 
     def _end(self, look: Look, caps: Caps) -> BatchEnd:
@@ -228,7 +240,7 @@ class ShardPlanner:
             limit = min(MOST_RECORDS, most - count)
             answer = look.cursor.fetch(limit)
             count += len(answer.records)
-            if sum(len(record["Data"]) for record in look.records) < CARRIED_OF_SHARD:
+            if size_of(look.records) < _CARRIED:
                 look.records = [*look.records, *answer.records]
             last = Arrival.of(answer.records[-1]) if answer.records else last
             at_tip = answer.at_tip(limit)

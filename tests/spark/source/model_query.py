@@ -86,7 +86,7 @@ class ModelQuery:
             if "behind" in ends and shard_id in unread:
                 assert ends["behind"] >= (begun - unread[shard_id]) * 1000 - 2, "it is further behind"
         consumer = self.consumers[len(self.log) % len(self.consumers)]
-        carried, left = self.planner.hints.split(pieces)
+        carried, left = self.planner.carried(pieces)
         rows = [
             (piece.shard_id, record["SequenceNumber"]) for piece in carried for record in carried[piece]
         ] + self._rows(left, consumer)

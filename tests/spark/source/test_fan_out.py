@@ -14,7 +14,7 @@ from kpl_codec.aws import subscription
 from kpl_codec.aws.stream_consumer import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import after_record
-from kpl_codec.spark.source import read, task_hints
+from kpl_codec.spark.source import datasource, shard_planner
 from kpl_codec.spark.source.offsets import DataLoss, Piece
 from kpl_codec.testing.faults import (
     error,
@@ -30,10 +30,10 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
 @pytest.fixture
 def proxied(make_stream: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Stream, FanOutProxy]]:
-    waits = [(subscription, "REFUSED_FOR"), (subscription, "_BETWEEN_CALLS"), (read, "REFUSED_FOR")]
+    waits = [(subscription, "REFUSED_FOR"), (subscription, "_BETWEEN_CALLS"), (datasource, "REFUSED_FOR")]
     for module, name in waits:
         monkeypatch.setattr(module, name, 0.0)
-    monkeypatch.setattr(task_hints, "CARRIED_OF_SHARD", -1)  # nor is anything left to the planner
+    monkeypatch.setattr(shard_planner, "_CARRIED", -1)  # nor is anything left to the planner
     stream = make_stream(2)
     with FanOutProxy(stream.kinesis.endpoint_url, refused_for=0.0) as proxy:
         yield stream, proxy

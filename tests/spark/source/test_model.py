@@ -141,7 +141,7 @@ def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int | None) -> Non
     tracemalloc.stop()
     assert kept < 14_000_000  # 8 MiB of the 18 MB that it has read, and their Python objects
     assert peak < 40_000_000
-    carried, left = query.planner.hints.split(batch_pieces(start, end))
+    carried, left = query.planner.carried(batch_pieces(start, end))
     assert carried
     assert left
 
@@ -159,7 +159,7 @@ def test_what_tasks_are_spared() -> None:
         stream.put(records)
         planned = query.plan()
         before = stream.calls.copy()
-        carried, left = query.planner.hints.split(planned or [])
+        carried, left = query.planner.carried(planned or [])
         assert sum(map(len, carried.values())) + len(query._rows(left)) == records
         spent = stream.calls - before
         return spent["get_shard_iterator"], spent["get_records"]

@@ -12,9 +12,9 @@ import pytest
 
 from kpl_codec.spark.source import shard_planner
 from kpl_codec.spark.source.access import Access
+from kpl_codec.spark.source.datasource import KinesisStreamReader
 from kpl_codec.spark.source.offsets import OffsetError, Piece, StreamOffset, batch_pieces
 from kpl_codec.spark.source.planner import Planner
-from kpl_codec.spark.source.read import KinesisStreamReader
 from kpl_codec.spark.source.shard_planner import Caps
 from kpl_codec.spark.source.tasks import KinesisPartition
 

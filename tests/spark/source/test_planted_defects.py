@@ -13,7 +13,6 @@ from kpl_codec.errors import KplError
 from kpl_codec.shards.place import TRIM_HORIZON, Place
 from kpl_codec.spark.source import access, offsets, planner
 from kpl_codec.spark.source.shard_planner import ShardPlanner
-from kpl_codec.spark.source.task_hints import TaskHints
 
 from . import model_query
 from .model_query import LIVES, TELLING, no_record_is_skipped_without_an_error
@@ -133,12 +132,11 @@ def since_is_the_time_of_the_answer_not_of_the_question(patch: Patch) -> None:
 
 @defect
 def some_records_that_planning_read_are_not_carried(patch: Patch) -> None:
-    changed(
-        patch,
-        TaskHints,
-        "has_read",
-        lambda original, self, piece, records: original(self, piece, records[1:]),
-    )
+    def some(original: Any, self: Any, pieces: Any) -> Any:
+        known, left = original(self, pieces)
+        return {piece: records[1:] for piece, records in known.items()}, left
+
+    changed(patch, planner.Planner, "carried", some)
 
 
 @defect

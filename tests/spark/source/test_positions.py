@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kpl_codec.shards.place import Place
 from kpl_codec.spark.source.access import Access
+from kpl_codec.spark.source.datasource import KinesisBatchReader
 from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.positions import OptionError
-from kpl_codec.spark.source.read import KinesisBatchReader
 from kpl_codec.spark.source.shard_planner import Caps
 from kpl_codec.spark.source.tasks import PieceReader
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kpl_codec.shards.place import after_record, at_record
 from kpl_codec.spark.source import tasks
 from kpl_codec.spark.source.access import Access
+from kpl_codec.spark.source.datasource import KinesisStreamReader
 from kpl_codec.spark.source.offsets import Piece
 from kpl_codec.spark.source.options import parse_options
-from kpl_codec.spark.source.read import KinesisStreamReader
 from kpl_codec.spark.source.tasks import PieceReader, shared_out, side_by_side
 
 from .model import refusal
