@@ -5,22 +5,18 @@ client = kinesis_client(region="eu-west-1", role_arn="arn:aws:iam::123456789012:
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from contextlib import suppress
 from datetime import datetime, timezone
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from ..lazy import needing_extras
 
 with needing_extras("kpl_codec.aws.client"):
     import boto3
-from botocore.awsrequest import create_request_object
 from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials
 from botocore.exceptions import ClientError
-from botocore.parsers import ResponseParserFactory
 from botocore.session import get_session
 from botocore.utils import parse_timestamp
 
@@ -75,35 +71,7 @@ def kinesis_client(
             endpoint_url=sts_endpoint_url,
         )
     many = Config(max_pool_connections=max_connections)
-    client = session.client(service, endpoint_url=endpoint_url, config=once.merge(many))
-    if service == "kinesis":
-        for operation in ("GetRecords", "GetShardIterator"):
-            client.meta.events.register_last(f"before-call.kinesis.{operation}", partial(_short_way, client))
-    return client
-
-
-def _short_way(client: Any, *, params: Any, model: Any, request_signer: Any, **_: Any) -> tuple[Any, Any]:
-    """Sign, send and parse a request that botocore has prepared, without its hooks on the way: they take
-    half of the CPU time of a GetRecords. Endpoint, credentials, connections and errors are those of
-    ``client``; the answer has no ``ResponseMetadata``."""
-    request = create_request_object(params)
-    request_signer.sign(model.name, request)
-    answer = client._endpoint.http_session.send(request.prepare())
-    if answer.status_code == 200:
-        with suppress(Exception):  # whatever is unusual, botocore knows what to make of it
-            return answer, _parsed(answer.content)
-    parser = ResponseParserFactory().create_parser(model.service_model.resolved_protocol)
-    whole = {"status_code": answer.status_code, "headers": answer.headers, "body": answer.content}
-    return answer, parser.parse(whole, model.output_shape)
-
-
-def _parsed(body: bytes) -> dict[str, Any]:
-    """As botocore does it in four times the time."""
-    found: dict[str, Any] = json.loads(body)
-    for record in found.get("Records", ()):
-        record["Data"] = b64decode(record["Data"])
-        record["ApproximateArrivalTimestamp"] = _time(record["ApproximateArrivalTimestamp"])
-    return found
+    return session.client(service, endpoint_url=endpoint_url, config=once.merge(many))
 
 
 def _session_in_utc() -> Any:

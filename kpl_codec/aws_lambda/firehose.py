@@ -5,8 +5,8 @@ record id.
         return transform_user_records(event, lambda record: record.data.upper())
 
 An aggregate becomes one result: the transformed data of its user records, in order. If one fails, the whole
-record goes unchanged to Firehose's error output. So does
-what does not fit into the answer, which may have 6 MB.
+record goes unchanged to Firehose's error output. So does what does not fit into the answer, which may have
+6 MB.
 """
 
 from __future__ import annotations

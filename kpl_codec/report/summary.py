@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..findings import Finding
 from ..pictures.labels import camel, camel_keys, number, percent, plural, size
 from ..pictures.terminal import line, render, table, wrapped
-from ..shards.placement import CAUSES, RESHARD
+from ..shards.placement import CAUSES
 from .counters import finding_row
 from .model import CauseCount, KclLoss, Report, ShardFacts
 
@@ -70,7 +70,7 @@ def outcome(report: Report) -> tuple[str, str]:
         part = f"{number(totals.user_records)} ({percent(lost, totals.user_records)})"
         said = f"A KCL consumer drops {plural(lost, 'user record')} of {part}, without a log line."
         # A producer that notices sends them again, so they may be on the stream twice, and delivered once.
-        if caught := sum(count.dropped for count in report.causes if count.cause == RESHARD):
+        if caught := sum(count.dropped for count in report.causes if count.cause == "reshard"):
             some = "All of them" if caught == lost else f"{number(caught)} of them"
             said += f" {some} were overtaken by a reshard: their producer may have sent them again."
         return "Records are lost" if lost > caught else "Records may be lost", said
