@@ -23,6 +23,7 @@ from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
+from uuid import uuid4
 
 import kpl_codec as kpl
 
@@ -76,10 +77,8 @@ def made_before(session: Any, job: Any, folder: Path) -> Callable[[], Any]:
     import pyarrow as pa
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
         first = next(batches)
-        with pa.ipc.new_file(str(folder / f"{TaskContext.get().partitionId()}"), first.schema) as out:
+        with pa.ipc.new_file(str(folder / uuid4().hex), first.schema) as out:
             for batch in chain([first], batches):
                 out.write_batch(batch)
         yield from ()
