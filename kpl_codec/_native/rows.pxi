@@ -19,8 +19,7 @@ cdef class FrameRows(JudgedFrames):
     """The first of the KinesisRecords in ``records``; ``count``: how many it takes (all of a short list).
 
     An iterator of runs (what, first, last, rows) of the Kinesis records ``first`` to before ``last``: opened (0),
-    with some hundred user records; one that the KCL drops (1); one that Python must open (2). The last two have
-    no rows.
+    with some hundred user records; one that the KCL drops (1), with how many; one that Python must open (2).
 
     ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the field kcl of a row by the kind of its
     aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
@@ -170,7 +169,7 @@ cdef class FrameRows(JudgedFrames):
 
     def __next__(self):
         cdef list rows = []
-        cdef size_t first = self.next, record = first, start, stop, i
+        cdef size_t first = self.next, record = first, start = 0, stop = 0, i
         cdef What what = OPENED
         cdef char kind = 0
         cdef bint atoms
@@ -208,7 +207,7 @@ cdef class FrameRows(JudgedFrames):
             record += 1
         if record == first:
             self.next += 1
-            return <int>what, first, first + 1, None
+            return <int>what, first, first + 1, stop - start
         self.next = record
         return <int>OPENED, first, record, rows
 

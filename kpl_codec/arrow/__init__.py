@@ -41,7 +41,7 @@ from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, pla
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
 from .layout import Layout, Source, parts
-from .object_columns import NEEDED, ObjectColumns, decompressed, unframed
+from .object_columns import NEEDED, ObjectColumns, undone
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
@@ -116,10 +116,7 @@ class Deaggregator:
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: What is done to batches of user records if compiled code does not do it.
-        self._steps = [
-            partial(unframed if undo.frame else decompressed, undo=undo, max_bytes=max_batch_bytes)
-            for undo in undoing(max_decompressed_size, unframe, policy, self.counts.defects)
-        ]
+        self._undos = undoing(max_decompressed_size, unframe, policy, self.counts.defects)
         self._peels = unframe and max_decompressed_size is None  # it does not see frames in compressed data
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
@@ -131,7 +128,7 @@ class Deaggregator:
             columns,
             ranged=hash_key_range is not None,
             dictionaries=dictionaries,
-            needed=NEEDED if self._steps else (),
+            needed=NEEDED if self._undos else (),
             unframe=unframe,
         )
         self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
@@ -154,9 +151,8 @@ class Deaggregator:
             yield from made if whole else (rows.select(self.schema.names) for rows in made)
 
     def _undone(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for step in self._steps:
-            made = chain.from_iterable(map(step, made))
-        return made
+        undo = partial(undone, undos=self._undos, max_bytes=self.max_batch_bytes)
+        return chain.from_iterable(map(undo, made)) if self._undos else made
 
     def goes_on(self, batch: pa.RecordBatch) -> bool:
         """Whether the first row was opened before: what becomes of it depends on the one in front."""
