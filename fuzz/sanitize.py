@@ -140,7 +140,6 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
             array.array("B", bytes((len(cells) + 7) // 8)), array.array("i", [0] * (len(cells) + 1)), None, 0,
             len(cells), False,
         )  # fmt: skip
-        times = speedups.Column(None, None, bytes(8 * (len(cells) - lies)), 0, len(cells), False, 8)
     except ValueError:
         assert lies
         return
@@ -153,12 +152,10 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
     while start < found.rows:
         stop = found.cut(start, found.rows, rng.choice([0, 100, 10_000]), widths)
         for column in (
-            found.sub_sequence_numbers, found.aggregated, found.user_data,
-            found.partition_keys, found.explicit_hash_keys,
+            found.user_data, found.partition_keys, found.explicit_hash_keys,
         ):  # fmt: skip
             column(start, stop)
         found.spread(key, start, stop)
-        found.spread(times, start, stop)
         start = stop
     with contextlib.suppress(ValueError):  # no hash keys were asked for
         shards = array.array("q", [rng.randrange(2) for _ in cells])
@@ -167,8 +164,8 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
             b"\x7f" * 16 + b"\xff" * 16,
         )  # fmt: skip
         found.kinds()
-        found.of_deciding_keys(array.array("i", bytes(len(found.judged_codes) // 2)), 0, found.rows)
-        found.hash_keys(0, found.rows)
+        found.deciding_keys(0, found.rows)
+        assert len(found.key_hashes) == 2 * len(found.judged_codes)
     found.drop(bytes(rng.randrange(2) for _ in cells))
 
 

@@ -344,9 +344,3 @@ def test_the_environment_turns_it_off() -> None:
 def test_an_arrow_column_that_lies_is_refused(offsets: bytes, data: bytes) -> None:
     with pytest.raises(ValueError, match=r"offset|short"):
         speedups.Column(None, offsets, data, 0, 1, False)
-
-
-def test_an_arrow_column_of_numbers_that_lies_is_refused() -> None:
-    speedups.Column(None, None, bytes(24), 1, 2, False, 8)
-    with pytest.raises(ValueError, match="short"):
-        speedups.Column(None, None, bytes(23), 1, 2, False, 8)
