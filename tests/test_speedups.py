@@ -201,21 +201,6 @@ def test_encode_writes_or_refuses_the_same(records: list[kpl.UserRecord]) -> Non
     assert outcome(speedups.encode) == outcome(codec.encode_in_python)
 
 
-@settings(deadline=None, max_examples=examples(60))
-@given(st.lists(st.lists(kst.user_records() | user_records, max_size=4), max_size=20))
-def test_many_aggregates_are_written_or_refused_the_same(groups: list[list[kpl.UserRecord]]) -> None:
-    def outcome() -> Any:
-        try:
-            return codec.encode_many(iter(groups))
-        except kpl.EncodeError as error:
-            return type(error), vars(error)
-
-    compiled = outcome()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codec, "speedups", None)
-        assert outcome() == compiled
-
-
 @settings(deadline=None, max_examples=examples(80))
 @given(
     st.lists(

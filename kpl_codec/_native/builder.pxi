@@ -249,21 +249,6 @@ def encode(records):
     return builder.build()
 
 
-def encode_many(groups):
-    """`codec.encode_many`: `encode` of every group, with digests in parallel."""
-    cdef AggregatedRecordBuilder builder = AggregatedRecordBuilder()
-    cdef list frames = []
-    for index, records in enumerate(groups):
-        try:
-            for record in records:
-                builder.put(record, True)
-            frames.append(builder.unsigned())
-        except EncodeError as error:
-            raise error.at(group_index=index) from None
-        builder.clear()
-    return signed(frames)
-
-
 def build_many(builders):
     """`codec.build_many`: `build` of every builder, with digests in parallel."""
     return signed([(<AggregatedRecordBuilder?>builder).unsigned() for builder in builders])
