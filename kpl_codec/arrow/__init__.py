@@ -37,7 +37,7 @@ with needing_extras("kpl_codec.arrow"):
     import pyarrow as pa
 
 from .compiled_columns import CompiledColumns
-from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
+from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
 from .layout import Layout, Source, parts
@@ -57,7 +57,7 @@ _COMPILED, _OBJECTS, _KEPT = range(3)
 
 
 def output_schema(
-    schema: pa.Schema | ArrowSchema,
+    schema: ArrowData,
     policy: Policy = "strict",
     *,
     placement: bool = False,
@@ -95,7 +95,7 @@ class Deaggregator:
 
     def __init__(
         self,
-        schema: pa.Schema | ArrowSchema,
+        schema: ArrowData,
         policy: Policy = "strict",
         *,
         shard_map: ShardMap | None = None,
@@ -111,7 +111,6 @@ class Deaggregator:
     ) -> None:
         check_policy(policy)
         self.policy = policy
-        self.shard_map = shard_map
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
@@ -140,7 +139,7 @@ class Deaggregator:
         """The schema of the output."""
         return self._layout.schema
 
-    def process(self, batch: pa.RecordBatch | ArrowArray) -> Iterator[pa.RecordBatch]:
+    def process(self, batch: ArrowData) -> Iterator[pa.RecordBatch]:
         """The user records of one batch, in order. Under the ``strict`` policy it raises DecodeError, after
         the user records before it, and CaptureError for a row without data."""
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
@@ -178,8 +177,9 @@ class Deaggregator:
                 yield from self._undone(self._objects.opened(source, start, end, limit))
             elif compiled is not None:
                 self._objects.forget()
-                if self._on_drop is not None:
-                    for drop in compiled.drops(start, end):
+                for drop in compiled.drops(start, end):
+                    self.counts.dropped[drop.reason] += drop.user_records
+                    if self._on_drop is not None:
                         self._on_drop(drop)
                 made = compiled.batches(start, end, self.counts, limit)
                 done = self._peels and not compiled.packed

@@ -59,18 +59,21 @@ class CompiledColumns:
         self._opened = status == 2
         self._facts: _Facts | None = None
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
-        #: The first row of each record, and how many user records the KCL drops of each.
+        #: The first row of each record.
         self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
-        self._lost = np.zeros(source.rows, np.int64)
-        self._outside: dict[int, int] = {}  # of each record that the KCL drops: its first one out of range
+        #: Whether the KCL drops each record; then its user records, and the first one out of range.
+        self._dropped: Numbers = np.zeros(source.rows, bool)
+        self._drops: dict[int, tuple[int, int]] = {}
         if judge is not None:
             self._facts = _Facts(frames, source, judge, layout)
             self._kinds = np.frombuffer(frames.kinds(), np.uint8).astype(np.int32)
-            dropped = _DROPPED[self._kinds]
-            if policy == "kcl" and dropped.any():
-                self._lost[dropped] = np.diff(self._starts)[dropped]
-                self._outside = {row: frames.first_outside(row) for row in np.flatnonzero(dropped).tolist()}
-                frames.drop(dropped.astype(np.uint8))
+            if policy == "kcl":
+                self._dropped = _DROPPED[self._kinds]
+            if self._dropped.any():
+                user_records = np.diff(self._starts)
+                for row in np.flatnonzero(self._dropped).tolist():
+                    self._drops[row] = int(user_records[row]), frames.first_outside(row)
+                frames.drop(self._dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
         #: The record of each row.
         self._records = np.repeat(np.arange(source.rows, dtype=np.int32), np.diff(self._starts))
@@ -85,9 +88,9 @@ class CompiledColumns:
     def drops(self, first: int, last: int) -> Iterable[Drop]:
         """What the KCL drops of the rows ``first`` to before ``last``."""
         numbers, shard_ids = (self._source.columns[name] for name in ("sequenceNumber", "shardId"))
-        for row in (np.flatnonzero(self._lost[first:last]) + first).tolist():
-            place = numbers[row].as_py(), shard_ids[row].as_py()
-            yield Drop(*place, int(self._lost[row]), "out-of-range", self._outside[row])
+        for row in (np.flatnonzero(self._dropped[first:last]) + first).tolist():
+            user_records, outside = self._drops[row]
+            yield Drop(numbers[row].as_py(), shard_ids[row].as_py(), user_records, "out-of-range", outside)
 
     def batches(self, first: int, last: int, counts: Counts, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """The user records of certain rows ``first`` to before ``last``, in batches of at most
@@ -98,11 +101,8 @@ class CompiledColumns:
         counts.kinesis_records += last - first
         counts.aggregated_records += int(self._opened[first:last].sum())
         counts.user_records += stop - start
-        if lost := int(self._lost[first:last].sum()):
-            counts.dropped["out-of-range"] += lost
-        widths = self._source.width()
         while start < stop:
-            end = frames.cut(start, stop, max_bytes, widths)
+            end = frames.cut(start, stop, max_bytes, self._source.width)
             yield self._write(start, end, opens)
             start = end
 

@@ -169,7 +169,7 @@ class ObjectColumns:
     def _batches(
         self, source: Source, rows: Iterator[_Row], max_bytes: int, kept: Iterable[str]
     ) -> Iterator[pa.RecordBatch]:
-        width = source.width()
+        width = source.width
 
         def sized() -> Iterator[tuple[_Row, int]]:
             for row in rows:

@@ -188,8 +188,6 @@ def parse(message: bytes) -> AggregatedRecord | None:
 
 def varint(value: int) -> bytes:
     """``value`` (0 to 2^64 - 1) as a minimal varint."""
-    if value < 0x80:
-        return bytes((value,))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -200,9 +198,7 @@ def varint(value: int) -> bytes:
 
 def varint_size(value: int) -> int:
     """Bytes of ``value`` (0 to 2^64 - 1) as a minimal varint: 1 to 10."""
-    if value < 0x4000:
-        return 1 if value < 0x80 else 2
-    return (value.bit_length() + 6) // 7
+    return max(1, (value.bit_length() + 6) // 7)
 
 
 def field_size(length: int) -> int:
