@@ -151,9 +151,9 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
         closed=rng.choice([None, bytes(rng.randrange(2) for _ in cells)]),
     )  # fmt: skip
     widths = array.array("q", [8] * len(cells))
-    start = 0
-    while start < found.rows:
-        stop = found.cut(start, found.rows, rng.choice([0, 100, 10_000]), widths)
+    start, rows = 0, int.from_bytes(found.first_rows[-8:], sys.byteorder)
+    while start < rows:
+        stop = found.cut(start, rows, rng.choice([0, 100, 10_000]), widths)
         for column in (
             found.user_data, found.partition_keys, found.explicit_hash_keys,
         ):  # fmt: skip
@@ -167,7 +167,7 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
             b"\x7f" * 16 + b"\xff" * 16,
         )  # fmt: skip
         found.kinds()
-        found.deciding_keys(0, found.rows)
+        found.deciding_keys(0, rows)
         assert len(found.key_hashes) == 2 * len(found.judged_codes)
     found.drop(bytes(rng.randrange(2) for _ in cells))
 

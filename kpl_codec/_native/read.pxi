@@ -208,10 +208,6 @@ cdef class Frames:
         return SOUND
 
     @property
-    def rows(self):
-        return self.m.rows.count
-
-    @property
     def status(self):
         return PyBytes_FromStringAndSize(<const char *>self.state, self.count)
 
