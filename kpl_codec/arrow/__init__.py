@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from ..compiled import speedups
 from ..deaggregation.policies import Opener, Policy, check_policy
 from ..deaggregation.records import Counts, Drop
-from ..deaggregation.undoing import undoing
+from ..deaggregation.undoing import Undo
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..shards.placement import Judge
@@ -115,7 +115,7 @@ class Deaggregator:
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: What is done to batches of user records if compiled code does not do it.
-        self._undos = undoing(max_decompressed_size, unframe, policy, self.counts.defects)
+        self._undo = Undo(max_decompressed_size, unframe, policy, self.counts.defects)
         self._peels = unframe and max_decompressed_size is None  # it does not see frames in compressed data
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
@@ -127,7 +127,7 @@ class Deaggregator:
             columns,
             ranged=hash_key_range is not None,
             dictionaries=dictionaries,
-            needed=NEEDED if self._undos else (),
+            needed=NEEDED if self._undo.beginnings else (),
             unframe=unframe,
         )
         self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
@@ -150,8 +150,8 @@ class Deaggregator:
             yield from made if whole else (rows.select(self.schema.names) for rows in made)
 
     def _undone(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        undo = partial(undone, undos=self._undos, max_bytes=self.max_batch_bytes)
-        return chain.from_iterable(map(undo, made)) if self._undos else made
+        undo = partial(undone, undo=self._undo, max_bytes=self.max_batch_bytes)
+        return chain.from_iterable(map(undo, made)) if self._undo.beginnings else made
 
     def goes_on(self, batch: pa.RecordBatch) -> bool:
         """Whether the first row was opened before: what becomes of it depends on the one in front."""

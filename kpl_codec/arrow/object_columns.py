@@ -17,10 +17,8 @@ from ..deaggregation.records import Counts, DeaggregatedRecord
 from ..deaggregation.rows import hash_key_or_none
 from ..deaggregation.undoing import Undo
 from ..errors import CaptureError, DecodeError
-from ..format.compression import STARTS
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
 from ..format.records import KinesisRecord
-from ..schema_registry import PLAIN, ZLIB
 from ..shards.placement import Judge, Placement
 from .exchange import filled
 from .layout import ERROR_FIELDS, TYPES, Layout, Source
@@ -211,14 +209,13 @@ NEEDED = (
 _Undone = tuple[Any, str | None, tuple[DecodeError, ...]]
 
 
-def undone(rows: pa.RecordBatch, undos: list[Undo], max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """``rows`` with what ``undos`` make of their data, in batches of at most ``max_bytes`` of it (one row
+def undone(rows: pa.RecordBatch, undo: Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """``rows`` with what ``undo`` makes of their data, in batches of at most ``max_bytes`` of it (one row
     always fits). Only user records that begin like something to undo become Python objects."""
-    beginnings = tuple(start for undo in undos for start in ((PLAIN, ZLIB) if undo.frame else STARTS))
     column = rows.column("data").cast(pa.large_binary())
-    heads = pa.array({beginning[:2] for beginning in beginnings}, pa.large_binary())
+    heads = pa.array({beginning[:2] for beginning in undo.beginnings}, pa.large_binary())
     likely = np.flatnonzero(pc.is_in(pc.binary_slice(column, 0, 2), heads))
-    found = {row for row in likely.tolist() if column[row].as_py().startswith(beginnings)}
+    found = {row for row in likely.tolist() if column[row].as_py().startswith(undo.beginnings)}
     if not found:
         yield rows
         return
@@ -227,9 +224,7 @@ def undone(rows: pa.RecordBatch, undos: list[Undo], max_bytes: int) -> Iterator[
         for row in range(rows.num_rows):
             value: _Undone = column[row].as_py(), None, ()
             if row in found:
-                record = _record(rows, row, value[0])
-                for undo in undos:
-                    record = undo(record)
+                record = undo(_record(rows, row, value[0]))
                 value = record.data, record.schema_version_id, record.defects
             yield value, len(value[0] or b"")
 

@@ -386,8 +386,8 @@ def deaggregate(
     opened: Iterable[Iterable[DeaggregatedRecord]]
     opened = Opener(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None or unframe:
-        from .undoing import undoing  # few need it: the import of a Lambda function stays short
+        from .undoing import Undo  # few need it: the import of a Lambda function stays short
 
-        for undo in undoing(max_decompressed_size, unframe, policy, counts.defects):
-            opened = map(partial(map, undo), opened)
+        undo = Undo(max_decompressed_size, unframe, policy, counts.defects)
+        opened = map(partial(map, undo), opened)
     return Deaggregation(chain.from_iterable(opened), counts)
