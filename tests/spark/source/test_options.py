@@ -70,7 +70,7 @@ def test_an_empty_text_is_the_default(name: str) -> None:
         ({"stream": "s", "sink.ordering": "some"}, "sink.ordering"),
         ({"stream": "s", "sink.compression": "lz4"}, "sink.compression"),
         ({"stream": "one,two"}, "stream"),
-        ({"streamARN": "arn:aws:s3:::bucket"}, "stream"),
+        ({"streamARN": "arn:aws:s3:::bucket"}, "streamARN"),
         ({"stream": "s", "streamName": "s"}, "streamName"),
         ({"stream": "arn:aws:kinesis:eu-west-1:1:stream/s", "region": "us-east-1"}, "region"),
         ({"stream": "s", "describeShardInterval": "soon"}, "describeShardInterval"),
