@@ -127,8 +127,7 @@ def _between(shard: ShardPlanner, start: Place, end: Place) -> Piece | None:
         if not start.names_record and (first is None or int(first) >= end.lowest):
             return None
         return piece_of(shard.shard_id, start, BatchEnd(end, first=first))
-    tip = shard.tip() if end == LATEST else shard.before(end.time_ms)
-    begin, *rest = shard.ends(start, Caps(), tip)
+    begin, *rest = shard.ends(start, Caps(), shard.tip(end))
     last = rest[-1].place if rest else begin.place
     known = begin.records if last == begin.place else None
     return piece_of(shard.shard_id, start, replace(begin, place=last, records=known))

@@ -182,7 +182,6 @@ CAPS = st.builds(
 GONE: dict[str, dict[str, Any]] = {
     "AWS's error": {},
     "nothing": {"silent": True},
-    "kinesis-local's error": {"unknown": "ResourceNotFoundException"},
 }
 CONSUMERS = ["polling", "efo", "either in turn"]
 #: The arguments of the law, drawn.
@@ -267,13 +266,6 @@ TELLING: list[dict[str, Any]] = [
                 {"loss_allowed": loss_allowed},
             )
             for loss_allowed in (False, True)
-        ),
-        # A record that is gone is not a shard that is gone.
-        (
-            [("put", 9), ("batch", 1), ("put", 9), ("wait", 30 * HOUR), ("restart", 0), ("put", 9)],
-            (2, 0),
-            None,
-            {"gone": "kinesis-local's error", "loss_allowed": True},
         ),
     ]
 ]
