@@ -24,8 +24,8 @@ from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
 from ...shards.shard_map import ShardMap
-from ..columns import Kinds, arrow_schema_of
-from ..shared import opened
+from ..columns import arrow_schema_of, result_with
+from ..functions import opened
 from .access import GONE, Access
 from .offsets import Piece
 from .options import Connection, Options
@@ -51,7 +51,8 @@ def arrow_schema(options: Options) -> pa.Schema:
     kinesis = pa.schema(KINESIS_FIELDS)
     if options.policy == "none":
         return kinesis
-    return Kinds(options.policy, options.placement, options.tags, options.unframe).schema(kinesis)
+    kinds = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
+    return result_with(options.policy, **kinds)(kinesis)
 
 
 @dataclass
