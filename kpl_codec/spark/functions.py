@@ -23,6 +23,7 @@ from .columns import folding, matched, output_schema, result_with, with_shard_co
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _log = logging.getLogger("kpl_codec.spark")
@@ -204,16 +205,24 @@ def _task(
     return run
 
 
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """None for Spark Connect, which has none."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.sparkContext
+    except PySparkException:
+        return None
+
+
 def shared(spark: SparkSession, value: _Value) -> Callable[[], _Value]:
     """Gives ``value`` in tasks of ``spark``. Spark Connect has no broadcasts: there it is sent with every
     task."""
-    from pyspark.errors import PySparkException
-
-    # SPK-8: "The shard map MUST be sent to each worker once, whatever the number of tasks."
-    try:
-        broadcast = spark.sparkContext.broadcast(value)
-    except PySparkException:
+    context = context_of(spark)
+    if context is None:
         return lambda: value
+    # SPK-8: "The shard map MUST be sent to each worker once, whatever the number of tasks."
+    broadcast = context.broadcast(value)
     return lambda: broadcast.value  # a worker process unpickles it when it asks for the first time
 
 

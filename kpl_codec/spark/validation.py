@@ -30,7 +30,7 @@ from ..validation.check import check
 from ..validation.job import OutputError, Validation, check_output, write_report
 from ..validation.repaired import Repaired
 from ..validation.task import Job, gather, judged, make_folders, part_name, work_folder, write_users
-from .functions import shared
+from .functions import context_of, shared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,21 +60,15 @@ class SparkEngine:
     @property
     def cores(self) -> int:
         """How many tasks run side by side; 8 where Spark Connect does not tell."""
-        from pyspark.errors import PySparkException
-
-        try:
-            return int(self.spark.sparkContext.defaultParallelism)
-        except PySparkException:
-            return 8
+        context = context_of(self.spark)
+        return 8 if context is None else context.defaultParallelism
 
     def progress(self) -> tuple[int, int]:
         """Tasks done, and tasks known, of the running stages; none where Spark Connect does not tell."""
-        from pyspark.errors import PySparkException
-
-        try:
-            tracker = self.spark.sparkContext.statusTracker()
-        except PySparkException:
+        context = context_of(self.spark)
+        if context is None:
             return 0, 0
+        tracker = context.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None]
         return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)

@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...aws.calls import call_errors, failure_of
 from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
-from ...aws_errors import Backoff, is_permanent
+from ...aws.stream_consumer import StreamConsumers
 from ...shards.lineage import Lineage
+from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import Place
-from ...shards.stream import stream_of
 from .offsets import DataLoss
 from .options import Options
 
@@ -25,8 +24,6 @@ _log = logging.getLogger("kpl_codec.spark")
 SHORTEST_RETENTION: Final = 24 * 3600 * 1000
 #: Codes of GetShardIterator for a sequence number or shard that no longer exists.
 GONE: Final = {"InvalidArgumentException": "trimmed", "ResourceNotFoundException": "shard-gone"}
-_BACKOFF: Final = Backoff(0.2, 2.0)
-_ATTEMPTS: Final = 5
 
 
 class Access:
@@ -76,18 +73,14 @@ class Access:
     def retention(self) -> int:
         """The stream's retention in ms; the shortest there is where the role may not ask."""
         with self._asking:  # once for all shards in doubt
-            for failures in range(_ATTEMPTS if self._retention is None else 0):
+            if self._retention is None:
+                asked = StreamConsumers(self._client, patience=10.0, sleep=self.sleep, clock=self.clock)
                 try:
-                    answer = self._client.describe_stream_summary(**stream_of(self.options.called).argument)
-                except call_errors() as error:
-                    if is_permanent(failure_of(error).code):
-                        break
-                    self.sleep(_BACKOFF.seconds(failures))
-                else:
-                    hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
-                    self._retention = hours * 3600 * 1000
-                    break
-            return self._retention or SHORTEST_RETENTION
+                    hours = asked.summary(self.options.called)["RetentionPeriodHours"]
+                except StreamUnavailable:
+                    return SHORTEST_RETENTION
+                self._retention = hours * 3600 * 1000
+            return self._retention
 
     def report_loss(self, shard_id: str, place: Place, code: str, reason: str) -> None:
         number = place.sequence_number if place.names_record else None

@@ -83,13 +83,13 @@ class _Reader:
             access = Access(options.client(), options)
             records = partial(read_piece, access, partition.consumer)
             source = (
-                kinesis_batch(options.stream_name, piece.shard_id, answer)
+                kinesis_batch(options.stream.name, piece.shard_id, answer)
                 for piece, answer in side_by_side(records, partition.pieces)
             )
         if options.policy != "none":
             listing, shard_map = partition.listing, None
             if listing is not None:
-                shard_map = shard_map_of(options.connection, options.called, listing)
+                shard_map = shard_map_of(options.client(), options.called, listing)
             source = opened(
                 source,
                 options.policy,
@@ -112,7 +112,7 @@ class _Reader:
         options = self.options
         if self._consumer is None and options.consumer is not None:
             consumers = StreamConsumers(options.client(), patience=options.retry_timeout)
-            self._consumer = consumers.active(options.called, options.consumer.name)
+            self._consumer = consumers.active(options.called, options.consumer)
         return self._consumer
 
     @property
@@ -127,7 +127,7 @@ class _Reader:
         judged = bool(pieces) and (options.placement or options.policy == "kcl")
         listing = name_of(self.planner.lineage()) if judged else None
         known, left = self.planner.carried(pieces)
-        carried = [kinesis_batch(options.stream_name, piece.shard_id, known[piece]) for piece in known]
+        carried = [kinesis_batch(options.stream.name, piece.shard_id, known[piece]) for piece in known]
         arn = self.consumer() if pieces else None
         runs = shared_out(left, options.max_partitions)
         return [
@@ -215,7 +215,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         elif not start:
             after = planner.begin_at(options.starting_position)  # an empty batch, to write the start
         else:
-            before = StreamOffset.from_json(start, options.stream_name)
+            before = StreamOffset.from_json(start, options.stream.name)
             whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
             caps = Caps() if whole else Caps(options.max_records, options.max_span)
             after = planner.advance(before, caps)
@@ -241,7 +241,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         self.planner.stop_at_tip()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        stream = self.options.stream_name
+        stream = self.options.stream.name
         before = StreamOffset.from_json(start, stream)
         if end == self._unjudged:
             self.planner.refuse_unread(before)
@@ -253,8 +253,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         return partitions
 
     def stop(self) -> None:
-        consumer = self.options.consumer
-        if consumer is not None and consumer.deregister and self._consumer is not None:
+        if self.options.deregister and self._consumer is not None:
             StreamConsumers(self.options.client(), patience=60.0).deregister(self._consumer)
 
 
@@ -290,7 +289,7 @@ class KinesisDataSource(DataSource):
     def reader(self, schema: StructType) -> KinesisBatchReader:
         # EFO-11: "A batch read MUST refuse to deregister its consumer: Spark tells no source that a batch
         # read has ended."
-        if self._checked.consumer is not None and self._checked.consumer.deregister:
+        if self._checked.consumer is not None and self._checked.deregister:
             expected = "false in a batch read, whose end Spark does not tell: read with Trigger.AvailableNow"
             raise OptionError(option="requireConsumerDeregistration", value=True, expected=expected)
         return KinesisBatchReader(self._checked, self._fitting(schema))

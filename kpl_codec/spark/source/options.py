@@ -124,9 +124,6 @@ class Connection:
     secret_access_key: str | None = _option("awsSecretAccessKey awsSecretKey", shown=False)
     session_token: str | None = _option("awsSessionToken sessionToken", shown=False)
 
-    def client(self) -> Any:
-        return _client(os.getpid(), self)
-
 
 @lru_cache(maxsize=8)
 def _client(_process: int, connection: Connection) -> Any:
@@ -136,21 +133,14 @@ def _client(_process: int, connection: Connection) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
-    """As whom tasks subscribe. ``name``: or ARN; by its name it is registered if it is not there.
-    ``deregister`` when the query ends."""
-
-    name: str
-    deregister: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Options:
-    """All options, checked. Times are seconds, but ``max_span``, which is milliseconds of arrival time."""
+    """All options, checked. Times are seconds, but ``max_span``, which is milliseconds of arrival time.
+    ``consumer``: name or ARN of the one that subscribes, None to poll; ``deregister`` it when the query ends.
+    """
 
     connection: Connection
     producer: ProducerConfig
-    consumer: Consumer | None
+    consumer: str | None
     stream: Stream = _option("stream streamName streamARN", None, _stream)
     starting_position: Position = _option("startingPosition initialPosition", "TRIM_HORIZON", start_position)
     ending_position: Position = _option("endingPosition", "LATEST", end_position)
@@ -160,6 +150,7 @@ class Options:
     max_decompressed_size: int | None = _option("maxDecompressedSize", None, _number(1))
     unframe: bool = _option("unframe", "false", _FLAG)
     fail_on_data_loss: bool = _option("failOnDataLoss", "true", _FLAG)
+    deregister: bool = _option("requireConsumerDeregistration", "false", _FLAG)
     max_records: int | None = _option("maxFetchRecordsPerShard", "0", _limit())
     max_span: int | None = _option("maxSecondsPerShard", "600", _limit(1000))
     max_partitions: int | None = _option("maxPartitions", "0", _limit())
@@ -171,11 +162,7 @@ class Options:
     max_batch_bytes: int = _option("maxBatchBytes", "4194304", _number(1024))
 
     def client(self) -> Any:
-        return self.connection.client()
-
-    @property
-    def stream_name(self) -> str:
-        return self.stream.name
+        return _client(os.getpid(), self.connection)
 
     @property
     def called(self) -> str:
@@ -189,7 +176,6 @@ OPTIONS: Final = (
     Option("consumer_name", ("consumerName",), None, str),
     Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, str),
     Option("glue_consumer_arn", ("fanoutConsumerARN",), None, str),
-    Option("deregister", ("requireConsumerDeregistration",), "false", _FLAG),
     Option("aggregation_enabled", ("sink.aggregationEnabled",), "true", _FLAG),
     Option("record_max_buffered_time_ms", ("sink.recordMaxBufferedTimeMs",), "100", _number(0)),
     Option("max_connections", ("sink.maxConnections",), "24", _number(1)),
@@ -286,7 +272,7 @@ def _producer(settings: dict[str, Any]) -> ProducerConfig:
         raise OptionError(option=names[error.setting], value=value, expected=expected) from None
 
 
-def _consumer(values: Mapping[str, Any], stream_name: str) -> Consumer | None:
+def _consumer(values: Mapping[str, Any], stream_name: str) -> str | None:
     """The consumer that the options name, None to poll. Raises OptionError."""
     glue, subscribes, name = values["glue_consumer_arn"], values["subscribes"], values["consumer_name"]
     arn = values["consumer_arn"] or glue
@@ -306,7 +292,7 @@ def _consumer(values: Mapping[str, Any], stream_name: str) -> Consumer | None:
         if match is None or match[1] != stream_name:
             expected = f"arn:aws:kinesis:REGION:ACCOUNT:stream/{stream_name}/consumer/NAME:TIME"
             raise OptionError(option="consumerArn", value=arn, expected=expected)
-        return Consumer(arn)
+        return str(arn)
     if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", name):
         raise OptionError(option="consumerName", value=name, expected="1 to 128 of a-z A-Z 0-9 _ . -")
-    return Consumer(name, values["deregister"])
+    return str(name)

@@ -30,7 +30,7 @@ class Planner:
 
     def __init__(self, access: Access, *, workers: int = 32) -> None:
         self._access, self._workers = access, workers
-        self._stream = access.options.stream_name
+        self._stream = access.options.stream.name
         self._shards: dict[str, ShardPlanner] = {}
         self._tasks_read: set[str] = set()
         self._seen = 0  # bytes of the records in the looks of this plan

@@ -24,7 +24,7 @@ from ...shards.shard_map import ShardMap
 from ..columns import result_with
 from .access import GONE, Access
 from .offsets import Piece
-from .options import Connection, Options
+from .options import Options
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -85,10 +85,10 @@ def name_of(lineage: Lineage) -> str:
 
 
 @lru_cache(maxsize=2)
-def shard_map_of(connection: Connection, stream: str, _listing: str) -> ShardMap:
+def shard_map_of(client: Any, stream: str, _listing: str) -> ShardMap:
     # SPK-74: "A shard map MUST NOT be part of a partition: each worker process asks for it once per
     # listing."
-    return fetch_shard_map(connection.client(), stream, closed=True)
+    return fetch_shard_map(client, stream, closed=True)
 
 
 def read_piece(access: Access, consumer: str | None, piece: Piece) -> Iterator[list[dict[str, Any]]]:
