@@ -78,8 +78,12 @@ class StreamConsumers:
     def _stream_arn(self, stream: str) -> str:
         if stream.startswith("arn:"):
             return stream
-        found = self._call("describe_stream_summary", **stream_of(stream).argument)
-        return str(found["StreamDescriptionSummary"]["StreamARN"])
+        return str(self.summary(stream)["StreamARN"])
+
+    def summary(self, stream: str) -> dict[str, Any]:
+        """What DescribeStreamSummary says of a stream."""
+        found: Any = self._call("describe_stream_summary", **stream_of(stream).argument)
+        return dict(found["StreamDescriptionSummary"])
 
     def _call(self, operation: str, **arguments: str) -> Any:
         """The answer; None where the consumer is not there, or is being registered or deregistered."""
