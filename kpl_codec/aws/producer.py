@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from ..format.records import Tag
 from ..producer import RecordTooLarge
-from .calls import KinesisClient, finished
+from .calls import finished
 from .delivery_future import DeliveryFuture
 from .fork_and_exit import PRODUCERS, close_at_exit
 from .one_lock import driving, locked, may_wait, within_limit
@@ -185,8 +185,7 @@ class Producer(ProducerBase):
 
     def _connect(self) -> None:
         if self._owner.client is None and not (self._letters.closing or (self._forked and self._client)):
-            client: KinesisClient = self._client or self._threads.client(self.config, self._client_settings)
-            self._owner.client = client
+            self._owner.client = self._client or self._threads.client(self.config, self._client_settings)
 
     def _ensure_running(self) -> None:
         self._check_open()

@@ -13,7 +13,7 @@ from ..ledger import Ledger, Notes
 from ..producer import Pending, ProducerClosed, ProducerConfig, ProducerCore, ProducerFull
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import LiveShardMap
-from .calls import KinesisClient, settled, stream_for
+from .calls import settled, stream_for
 from .one_lock import WouldDeadlock, driving, locked
 from .producer_log import guarded
 from .producer_owner import Flush, Letters, Owner
@@ -43,7 +43,7 @@ class ProducerOptions(TypedDict, total=False):
 
     config: ProducerConfig | None
     ledger: Ledger | None
-    client: KinesisClient | None
+    client: Any
     client_settings: Mapping[str, Any] | None
     observe: Observe | None
     on_undelivered: OnUndelivered | None
@@ -170,14 +170,13 @@ def import_boto3() -> Any:
     return boto3
 
 
-def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> KinesisClient:
+def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
     """A client of its own session: `boto3.client` shares one that is not thread-safe. Several producers may
     share it, and it keeps a connection for each call that was under way at a time."""
     from botocore.config import Config
 
     ours = Config(**client_config(config), max_pool_connections=1000)
-    client: KinesisClient = import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
-    return client
+    return import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
 
 
 def client_config(config: ProducerConfig) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class Owner:
         self.hook = Undelivered(on_undelivered, clock)
         self.exit_timeout = 0.0
         self.wake: Callable[[], None] = lambda: None
-        self.client: Any = None  # a KinesisClient, before the first turn
+        self.client: Any = None  # set before the first turn
         self.stream: Mapping[str, str] = {}
         self.unresolved: set[Pending] = set()
         self.answers: list[Callable[[float], None]] = []

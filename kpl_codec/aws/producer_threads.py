@@ -15,7 +15,7 @@ from typing import Any, Final
 from ..producer import ProducerConfig
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
-from .calls import KinesisClient, call, what_failed
+from .calls import call, what_failed
 from .one_lock import LOCK, driving
 from .producer_base import boto3_client
 from .producer_log import log_failure
@@ -91,7 +91,7 @@ class ProducerThreads:
     """
 
     def __init__(self) -> None:
-        self._clients: list[tuple[Any, KinesisClient]] = []
+        self._clients: list[tuple[Any, Any]] = []
         self.begin()
 
     def begin(self) -> None:

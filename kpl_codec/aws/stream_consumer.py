@@ -12,16 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from ..aws_errors import Backoff, is_permanent
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.stream import stream_of
-from .calls import call_errors, failure_of
-
-_BACKOFF: Final = Backoff(0.2, 5.0)
-_NOT_FOUND: Final = "ResourceNotFoundException"
-_IN_USE: Final = "ResourceInUseException"
+from .calls import BACKOFF, CallFailed, asked, finished, tried
 
 
 class StreamConsumers:
@@ -51,7 +46,7 @@ class StreamConsumers:
                 return str(consumer["ConsumerARN"])
             if not found:
                 self._call("register_stream_consumer", **named)
-            pause = _BACKOFF.seconds(failures)
+            pause = BACKOFF.seconds(failures)
             if self._clock() + pause > end:
                 raise not_active(stream_arn, f"{name} is {consumer['ConsumerStatus']}", permanent=False)
             self._sleep(pause)
@@ -83,28 +78,23 @@ class StreamConsumers:
 
     def _call(self, operation: str, **arguments: str) -> Any:
         """The answer; None where the consumer is not there, or is being registered or deregistered."""
-        failures, end = 0, self._clock() + self._patience
-        while True:
+        # In use: another has just registered it, or it is being registered or deregistered.
+        absent = ["ResourceInUseException"] if operation.endswith("_stream_consumer") else []
+        if absent and operation != "register_stream_consumer":
+            absent.append("ResourceNotFoundException")
+
+        async def attempt() -> Any:
             try:
-                return getattr(self._client, operation)(**arguments) or {}
-            except call_errors() as error:
-                failure = failure_of(error)
-            of_consumer = operation.endswith("_stream_consumer")
-            if failure.code == _NOT_FOUND and of_consumer and operation != "register_stream_consumer":
-                return None
-            if failure.code == _IN_USE and of_consumer:
-                return None  # another has just registered it, or it is being registered or deregistered
-            pause = _BACKOFF.seconds(failures)
-            permanent = is_permanent(failure.code)
-            if permanent or self._clock() + pause > end:
-                raise StreamUnavailable(
-                    stream=next(iter(arguments.values())),
-                    operation=operation,
-                    **failure._asdict(),
-                    permanent=permanent,
-                )
-            self._sleep(pause)
-            failures += 1
+                return await asked(self._client, operation, arguments)
+            except CallFailed as failed:
+                if failed.code in absent:
+                    return None
+                raise
+
+        try:
+            return finished(tried(attempt, self._patience, self._sleep, self._clock))
+        except CallFailed as failed:
+            raise StreamUnavailable(stream=next(iter(arguments.values())), **vars(failed)) from None
 
 
 def not_active(consumer: str, reason: str, *, permanent: bool = True) -> StreamUnavailable:

@@ -23,8 +23,8 @@ from urllib3.exceptions import HTTPError
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
 from ..shards.place import Place, after_record, at_time, iterator_arguments
-from .calls import call_errors, failure_of
-from .cursor import Answer, CallFailed, ShardCursor
+from .calls import CallFailed, call_errors, failure_of
+from .cursor import Answer, ShardCursor
 from .stream_consumer import StreamConsumers, not_active
 
 #: Seconds of the five minutes after which Kinesis ends a subscription.
