@@ -25,18 +25,16 @@ from itertools import chain
 
 from ..ledger import digest_of
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
-from .answers import Entry, parse_max_record_size, parse_put_records
 from .config import ProducerConfig
 from .failures import Failures, Fate, note
 from .kinesis_record import Outgoing, PutRecordsRequest, build_all
-from .ledger import StoredRows
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, Attempt, outcome_of
+from .outcomes import ACTIONS, Attempt, Entry, outcome_of, parse_max_record_size, parse_put_records
 from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
-from .results import deliver, undelivered
+from .results import StoredRows, deliver, undelivered
 from .send_queue import EXPIRY_STEP, SendQueue
 from .verdicts import Verdicts
 

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..shards.live_shard_map import LiveShardMap
-from .answers import Entry
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
-from .outcomes import ACTIONS, NO_HISTORY, Attempt
+from .outcomes import ACTIONS, NO_HISTORY, Attempt, Entry
 from .pending import Pending
 from .results import undelivered
 
