@@ -243,25 +243,19 @@ class AsyncProducer(ProducerBase):
             self._schedule()
 
 
-class _Bell:
+class _Bell(asyncio.Event):
     """What tasks wait for, as threads do for a condition."""
 
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
     def notify_all(self, _count: int = 0) -> None:
-        self._event.set()  # which wakes all that wait now
-        self._event.clear()
+        self.set()  # which wakes all that wait now
+        self.clear()
 
     notify = notify_all
-
-    async def wait(self) -> None:
-        await self._event.wait()
 
     async def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> None:
         async def until() -> None:
             while not predicate():
-                await self._event.wait()
+                await self.wait()
 
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(until(), timeout)

@@ -36,6 +36,13 @@ async def settled(answer: Any) -> Any:
     return await answer if hasattr(answer, "__await__") else answer
 
 
+async def rest(seconds: float) -> None:
+    """`asyncio.sleep`."""
+    import asyncio  # as in `call_errors`
+
+    await asyncio.sleep(seconds)
+
+
 def finished(steps: Coroutine[Any, Any, _Result]) -> _Result:
     """The result of a coroutine that never waits. Raises TypeError for one that does."""
     try:

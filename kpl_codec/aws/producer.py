@@ -35,11 +35,10 @@ from ..format.records import Tag
 from ..producer import RecordTooLarge
 from .calls import finished
 from .delivery_future import DeliveryFuture
-from .fork_and_exit import PRODUCERS, close_at_exit
 from .one_lock import driving, locked, may_wait, within_limit
 from .producer_base import ProducerBase, import_boto3
 from .producer_owner import CROWD, LONGEST_WAIT, Owner
-from .producer_threads import ProducerThreads
+from .producer_threads import PRODUCERS, ProducerThreads, close_at_exit
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..ledger import Kind, Notes, Row
-from ..producer import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
+from ..producer import Attempt, DeliveryError, Pending, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.outcomes import NO_HISTORY
 from ..producer.results import undelivered
@@ -39,35 +39,6 @@ class Flush:
     @property
     def done(self) -> bool:
         return self.left is not None and not self.left
-
-
-def take_notes(
-    notes: Notes | None, core: ProducerCore, ended: list[Pending], clock: Callable[[], float]
-) -> None:
-    """Give the ledger what `core` has to note, and those user records of ``ended`` that failed."""
-    if notes is None:
-        return
-    offset = time.time() - clock()
-    rows = core.rows.take(offset) if core.rows is not None else []
-    failed = Counter[tuple[Kind, str, int]]()
-    for pending in ended:
-        if isinstance(error := pending.result, DeliveryError):
-            kind: Kind = "left" if error.may_be_stored else "refused"
-            failed[kind, error.code, int(pending.accepted_at + offset)] += 1
-    rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
-    if rows:
-        notes.note(rows)
-
-
-def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, now: float) -> Pending:
-    """Give a user record in a broken producer its result: it may be stored if the core has had it."""
-    # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
-    # its result; one that may be stored says so."
-    if pending.number:
-        attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
-        pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
-    undelivered(config, pending, "closed", "broken").result.__cause__ = cause
-    return pending
 
 
 class Letters:
@@ -103,8 +74,8 @@ class Owner:
     """See the module. Everything here is used by the driver only, unless it says otherwise.
 
     ``unresolved``: user records taken from the inbox; those without a number are on their way to the core.
-    ``failed``: whether any was not delivered. ``abandoned``: how many because time was up in close. ``wake``
-    wakes the driver, with the lock held. ``answers``: each gives the core one, at a time.
+    ``failed``: whether any was not delivered. ``wake`` wakes the driver, with the lock held. ``answers``:
+    each gives the core one, at a time.
     """
 
     def __init__(
@@ -126,7 +97,6 @@ class Owner:
         self.unresolved: set[Pending] = set()
         self.answers: list[Callable[[float], None]] = []
         self.failed = False
-        self.abandoned = 0
         self._called: list[Pending] = []  # for which on_undelivered has returned
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
@@ -243,7 +213,6 @@ class Owner:
         if closing:
             core.close()
         if give_up_at is not None and now >= give_up_at and core.outstanding:
-            self.abandoned = core.outstanding
             core.abandon(now)
         calls = core.requests(now) if core.outstanding or not closing else []
         times = [core.timer(), give_up_at if core.outstanding else None]
@@ -262,7 +231,8 @@ class Owner:
         """Give user records their results. False: the producer is closed and nothing is left."""
         core, letters = self.core, self.letters
         ended = core.results() if letters.broken is None else []
-        take_notes(self.notes, core, ended, self.clock)
+        if self.notes is not None:
+            self._note(self.notes, ended)
         failures = not_delivered(ended)
         self.failed = self.failed or bool(failures)
         self.end(ended)
@@ -272,6 +242,19 @@ class Owner:
         if self.hook.held or letters.broken is not None:
             return bool(self.hook.held)
         return not letters.closing or core.outstanding > 0 or bool(letters.inbox)
+
+    def _note(self, notes: Notes, ended: list[Pending]) -> None:
+        """Give the ledger what the core has to note, and those user records that failed."""
+        offset = time.time() - self.clock()
+        rows = self.core.rows.take(offset) if self.core.rows is not None else []
+        failed = Counter[tuple[Kind, str, int]]()
+        for pending in ended:
+            if isinstance(error := pending.result, DeliveryError):
+                kind: Kind = "left" if error.may_be_stored else "refused"
+                failed[kind, error.code, int(pending.accepted_at + offset)] += 1
+        rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
+        if rows:
+            notes.note(rows)
 
     def end(self, ended: list[Pending]) -> None:
         """User records have ended, or will when on_undelivered has returned."""
@@ -314,8 +297,15 @@ class Owner:
             letters.inbox = []
             self._count()
             letters.notify()
-        config, left = self.core.config, self.unresolved - self.hook.held
+        left = self.unresolved - self.hook.held
         self.failed = self.failed or bool(left)
-        self.end([broken_off(config, pending, error, now) for pending in left])
+        for pending in left:
+            # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST
+            # get its result; one that may be stored says so."
+            if pending.number:  # the core has had it
+                attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
+                pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
+            undelivered(self.core.config, pending, "closed", "broken").result.__cause__ = error
+        self.end(list(left))
         log_left_behind(len(left), "the producer has broken")
         return bool(self.hook.held)
