@@ -17,7 +17,7 @@ from .calls import settled, stream_for
 from .one_lock import WouldDeadlock, driving, locked
 from .producer_log import guarded
 from .producer_owner import Flush, Letters, Owner
-from .undelivered import NOT_IN_HOOK, OnUndelivered
+from .undelivered import OnUndelivered
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -118,7 +118,8 @@ class ProducerBase(ABC):
 
     def _may_wait(self, method: str) -> None:
         if self._in_hook:
-            raise WouldDeadlock(code="in-callback", method=method, instead=NOT_IN_HOOK)
+            instead = "on_undelivered must not wait for its own producer; let another thread or task do it"
+            raise WouldDeadlock(code="in-callback", method=method, instead=instead)
 
     def _check_open(self) -> None:
         """Raises ProducerClosed."""

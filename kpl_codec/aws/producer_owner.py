@@ -21,7 +21,7 @@ from ..producer.results import undelivered
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
-from .producer_log import log_left_behind, log_not_delivered, not_delivered
+from .producer_log import log_left_behind, log_user_records
 from .undelivered import SLOW, OnUndelivered, Undelivered
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
@@ -233,11 +233,13 @@ class Owner:
         ended = core.results() if letters.broken is None else []
         if self.notes is not None:
             self._note(self.notes, ended)
-        failures = not_delivered(ended)
-        self.failed = self.failed or bool(failures)
+        errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
+        self.failed = self.failed or bool(errors)
         self.end(ended)
         # Not before: a signal handler that has interrupted the log may wait for the results.
-        log_not_delivered(failures)
+        for (outcome, code), count in Counter((error.outcome, error.reason) for error in errors).items():
+            text = "%d user records not delivered: %s (%s)"
+            log_user_records(count, text, outcome, code, outcome=outcome, error_code=code)
         self.hook.tell()
         if self.hook.held or letters.broken is not None:
             return bool(self.hook.held)
@@ -262,7 +264,7 @@ class Owner:
         if ended or self._called:
             with LOCK:
                 called, self._called = self._called, []
-                hook.release(called)
+                hook.held.difference_update(called)
                 ended = hook.take(ended) + called
                 sizes = [pending.size for pending in ended]
                 letters.records -= len(sizes)
@@ -281,7 +283,7 @@ class Owner:
                 letters.news.notify_all()
         if hook.held:
             self._due_at = min(self._due_at, self.clock() + SLOW)
-        if hook.may_start:
+        if hook.waiting and hook.caller is None:
             self.start_calling()
 
     def finish(self) -> None:

@@ -1,6 +1,6 @@
 """Kinesis records that are ready to send: a lane for each shard, then the next request.
 
-add ──▶ lane of the shard ──(tokens, backoff)──▶ collector ──(full, or time)──▶ take
+add ──▶ lane of the shard ──(tokens, backoff)──▶ next request ──(full, or time)──▶ take
 isolate ──────────────(groups that go as a request of their own)───────────────▶ take
 
 One lane per predicted shard. Records without a prediction share a lane without token buckets (their shard is
@@ -160,66 +160,52 @@ class Lane:
             bucket.share = share
 
 
-class Collector:
-    """The Kinesis records for the next request. It goes out when it is full, when its time has come, or at
-    once in a flush."""
-
-    def __init__(self, config: ProducerConfig) -> None:
-        self._config, self._delay = config, config.collecting_seconds
-        self.kinesis_records: list[Outgoing] = []
-        self._size = 0
-        self._full = False
-        self._until = 0.0
-
-    def fits(self, outgoing: Outgoing) -> bool:
-        # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
-        # included, collection_max_size bytes; a single larger record goes by itself."
-        config = self._config
-        fits = not self.kinesis_records or (
-            len(self.kinesis_records) < config.collection_max_count
-            and self._size + outgoing.full_size <= config.collection_max_size
-        )
-        self._full = self._full or not fits
-        return fits
-
-    def add(self, outgoing: Outgoing, now: float) -> None:
-        # One that comes late, because there was no map or no token, has less time left to wait.
-        until = min(now, outgoing.deadline) + self._delay
-        self._until = min(self._until, until) if self.kinesis_records else until
-        self.kinesis_records.append(outgoing)
-        self._size += outgoing.full_size
-
-    def ready_at(self) -> float | None:
-        """When the request has to go out: None while empty, minus infinity if it is full enough now."""
-        if not self.kinesis_records:
-            return None
-        full = self._full or len(self.kinesis_records) >= self._config.collection_max_count
-        return float("-inf") if full else self._until
-
-    def keep(self, kinesis_records: list[Outgoing]) -> None:
-        self.take()
-        self.kinesis_records = kinesis_records
-        self._size = sum(outgoing.full_size for outgoing in kinesis_records)
-
-    def take(self) -> list[Outgoing]:
-        kinesis_records, self.kinesis_records = self.kinesis_records, []
-        self._size = 0
-        self._full = False
-        return kinesis_records
-
-
 class SendQueue:
+    """The lanes; and the Kinesis records of the next request, which goes out when it is full, when its time
+    has come, or at once in a flush."""
+
     def __init__(self, config: ProducerConfig, chance: Chance) -> None:
-        self._rate_limit = config.rate_limit
+        self._config, self._delay = config, config.collecting_seconds
         self._chance = chance
         self._expiry_step = config.ttl_seconds * EXPIRY_STEP
         self._expires_from = float("inf")  # nothing in here expires before
-        self._collector = Collector(config)
+        self._next: list[Outgoing] = []
+        self._next_size = 0
+        self._next_is_full = False
+        self._next_until = 0.0
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
         self._isolated: list[list[Outgoing]] = []
         self._invalid = 0
         self._refused_until = float("-inf")
+
+    def _fits(self, outgoing: Outgoing) -> bool:
+        # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
+        # included, collection_max_size bytes; a single larger record goes by itself."
+        size = self._next_size + outgoing.full_size
+        few = len(self._next) < self._config.collection_max_count
+        return not self._next or (few and size <= self._config.collection_max_size)
+
+    def _collect(self, outgoing: Outgoing, now: float) -> None:
+        # One that comes late, because there was no map or no token, has less time left to wait.
+        until = min(now, outgoing.deadline) + self._delay
+        self._next_until = min(self._next_until, until) if self._next else until
+        self._next.append(outgoing)
+        self._next_size += outgoing.full_size
+
+    def _next_at(self) -> float | None:
+        """When the next request has to go out: None while empty, minus infinity if it is full enough now."""
+        if not self._next:
+            return None
+        full = self._next_is_full or len(self._next) >= self._config.collection_max_count
+        return float("-inf") if full else self._next_until
+
+    def _begin_next(self, kinesis_records: list[Outgoing]) -> list[Outgoing]:
+        """Gives those of the request before."""
+        before, self._next = self._next, kinesis_records
+        self._next_size = sum(outgoing.full_size for outgoing in kinesis_records)
+        self._next_is_full = False
+        return before
 
     def add(self, outgoing: Outgoing) -> None:
         lane = self._lane(outgoing.shard)
@@ -235,7 +221,7 @@ class SendQueue:
     def _lane(self, shard: str | None) -> Lane:
         lane = self._lanes.get(shard)
         if lane is None:
-            lane = self._lanes[shard] = Lane(shard, self._rate_limit, self._chance)
+            lane = self._lanes[shard] = Lane(shard, self._config.rate_limit, self._chance)
         return lane
 
     def answered(self, kinesis_records: list[Outgoing], entries: list[Entry], now: float) -> None:
@@ -272,13 +258,11 @@ class SendQueue:
         if self._isolated:
             return self._isolated.pop()
         self._fill(now)
-        ready_at = self._collector.ready_at()
-        if ready_at is None:
+        next_at = self._next_at()
+        if next_at is None:
             return None
-        urgent = any(
-            outgoing.records[0].number < urgent_below for outgoing in self._collector.kinesis_records
-        )
-        return self._collector.take() if ready_at <= now or urgent else None
+        urgent = any(outgoing.records[0].number < urgent_below for outgoing in self._next)
+        return self._begin_next([]) if next_at <= now or urgent else None
 
     def _fill(self, now: float) -> None:
         for key, lane in list(self._busy.items()):
@@ -286,21 +270,21 @@ class SendQueue:
             while queue:
                 if lane.ready_at(now) > now:
                     break
-                if not self._collector.fits(queue[0]):
+                if not self._fits(queue[0]):
+                    self._next_is_full = True
                     # The request is full: this lane goes to the end, so that a busy shard does not block the
                     # others.
                     self._busy[key] = self._busy.pop(key)
                     return
-                self._collector.add(lane.pop(now), now)
+                self._collect(lane.pop(now), now)
             if not queue:
                 self._busy.pop(key, None)
 
     def ready_at(self) -> float | None:
         """When `take` may return something; None for never."""
         times = [lane.next_at for lane in self._busy.values()]
-        collected = self._collector.ready_at()
-        if collected is not None:
-            times.append(collected)
+        if (next_at := self._next_at()) is not None:
+            times.append(next_at)
         if self._isolated:
             times.append(float("-inf"))
         return max(min(times), self._refused_until) if times else None
@@ -336,7 +320,7 @@ class SendQueue:
         if gone:
             groups = ([outgoing for outgoing in group if outgoing not in gone] for group in self._isolated)
             self._isolated = [group for group in groups if group]
-            self._collector.keep([one for one in self._collector.kinesis_records if one not in gone])
+            self._begin_next([outgoing for outgoing in self._next if outgoing not in gone])
             for lane in list(self._busy.values()):
                 lane.keep([outgoing for outgoing in lane.queue if outgoing not in gone])
                 if not lane.queue:
@@ -346,6 +330,6 @@ class SendQueue:
     def kinesis_records(self) -> Iterator[Outgoing]:
         for group in self._isolated:
             yield from group
-        yield from self._collector.kinesis_records
+        yield from self._next
         for lane in self._busy.values():
             yield from lane.queue

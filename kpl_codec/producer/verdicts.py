@@ -1,18 +1,9 @@
 """The verdict on Kinesis records that the service stored: delivered, misplaced, or not known yet.
 
-    it is         | the shard it is on is | which holds       | verdict
-    --------------+-----------------------+-------------------+---------------------------------------
-    bare          |                       |                   | delivered
-    an aggregate  | known                 | every user record | delivered
-    an aggregate  | known                 | some, or none     | misplaced
-    an aggregate  | not known yet         |                   | none: parked until a newer map
-    an aggregate  | of a stream that was  |                   | misplaced
-                  | deleted since         |                   |
-
 An aggregate is delivered as a whole or not at all, because a KCL consumer drops it if one of its user records
 is out of the shard's range. This also holds for an aggregate with one hash key: it is in its shard's range
 unless the stream has begun to distribute records AUTO, which only the map shows.
-Specification: spec/05-producer.md, PRD-27 to PRD-31.
+Specification: spec/05-producer.md, PRD-27 to PRD-31; the table of verdicts is in 5.7.
 """
 
 from __future__ import annotations
@@ -80,7 +71,7 @@ class Verdicts:
         )
         if known == "unknown":
             return attempt._replace(outcome="placement-unknown")
-        if known == "gone":
+        if known == "gone":  # the stream was deleted since
             return attempt._replace(outcome="misplaced")
         # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is
         # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
