@@ -139,20 +139,14 @@ def what_failed(error: BaseException) -> tuple[Failure, bool]:
 
     A 5xx is an answer; the outcomes table says whether its records may be stored.
     """
-    if isinstance(error, (ClientError, BotoCoreError, OSError)):
-        # The botocore errors in the table of codes come before anything is sent.
-        answered = isinstance(error, ClientError) or (
-            error_kind(type(error).__name__) != "other" and not _was_connected(error)
-        )
-        return failure_of(error), answered
-    return Failure(type(error).__name__), False
-
-
-def _was_connected(error: Exception) -> bool:
-    """Whether an existing connection broke: aiobotocore raises EndpointConnectionError for that, too."""
-    if not isinstance(error, EndpointConnectionError):
-        return False
-    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
-    # nothing was sent."
-    causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
-    return causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
+    if not isinstance(error, (ClientError, BotoCoreError, OSError)):
+        return Failure(type(error).__name__), False
+    # The botocore errors in the table of codes come before anything is sent.
+    answered = isinstance(error, ClientError) or error_kind(type(error).__name__) != "other"
+    if isinstance(error, EndpointConnectionError):
+        # aiobotocore raises it where an existing connection broke, too.
+        # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
+        # nothing was sent."
+        causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
+        answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
+    return failure_of(error), answered

@@ -30,7 +30,7 @@ from ..producer.results import undelivered
 from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .one_lock import LOCK, driving
-from .producer_base import boto3_client
+from .producer_base import client_config, import_boto3
 from .producer_log import log_failure
 from .producer_owner import Owner
 
@@ -96,11 +96,10 @@ class ProducerThreads:
         with Producer("orders", threads=threads) as orders, Producer("clicks", threads=threads) as clicks:
             ...
 
-    The threads start with the first put, and end when the last of the producers is closed; another put to
-    another producer starts them again. One thread drives all producers and runs all callbacks. Calls are made
-    by as many threads as calls are under way: ``max_connections`` of each producer limits its own, and a
-    stream that hangs takes nothing from the others. Producers with equal settings share a boto3 client. An
-    error in one producer breaks that one only. The methods are for the producers.
+    They start with the first put, and end when the last of the producers is closed. One thread drives all
+    producers and runs all callbacks; calls are made by as many threads as calls are under way, so a stream
+    that hangs takes nothing from the others. Producers with equal settings share a boto3 client. An error in
+    one producer breaks that one only. The methods are for the producers.
     """
 
     def __init__(self) -> None:
@@ -119,7 +118,12 @@ class ProducerThreads:
         for known, client in self._clients:
             if known == wanted:
                 return client
-        client = boto3_client(config, settings)
+        from botocore.config import Config
+
+        # `boto3.client` shares a session that is not thread-safe. The client keeps a connection for each call
+        # that was under way at a time, and several producers may share it.
+        ours = Config(**client_config(config), max_pool_connections=1000)
+        client = import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
         self._clients.append((wanted, client))
         return client
 

@@ -264,7 +264,10 @@ class StreamConsumers:
         """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
         ``stream``: name or ARN."""
         if not consumer.startswith("arn:"):
-            return self.register(self._stream_arn(stream), consumer)
+            if not stream.startswith("arn:"):
+                found = self._call("describe_stream_summary", **stream_of(stream).argument)
+                stream = str(found["StreamDescriptionSummary"]["StreamARN"])
+            return self.register(stream, consumer)
         status = self.status(consumer)
         if status != "ACTIVE":
             raise not_active(consumer, f"the consumer is {status or 'not registered'}")
@@ -277,12 +280,6 @@ class StreamConsumers:
 
     def deregister(self, consumer_arn: str) -> None:
         self._call("deregister_stream_consumer", ConsumerARN=consumer_arn)
-
-    def _stream_arn(self, stream: str) -> str:
-        if stream.startswith("arn:"):
-            return stream
-        found = self._call("describe_stream_summary", **stream_of(stream).argument)
-        return str(found["StreamDescriptionSummary"]["StreamARN"])
 
     def _call(self, operation: str, **arguments: str) -> Any:
         """The answer; None where the consumer is not there, or is being registered or deregistered."""

@@ -134,7 +134,7 @@ class ProducerConfig:
         ignored = [name for name, setting in named.items() if setting is None]
         if ignored:
             warnings.warn(f"no settings here, so they are ignored: {', '.join(ignored)}", stacklevel=2)
-        taken = {setting: _typed(given[name]) for name, setting in named.items() if setting is not None}
+        taken = {setting: given[name] for name, setting in named.items() if setting is not None}
         return cls(**{**taken, **settings})
 
     @property
@@ -192,20 +192,16 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def _typed(text: str) -> object:
-    """A property's text as a number or bool, if it is one."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return int(text) if text.isascii() and text.isdigit() else text
-
-
-def _properties(text: str) -> dict[str, str]:
+def _properties(text: str) -> dict[str, object]:
     """The names and values of a Java properties file, as far as the KPL's settings need it: comments,
     ``=``, ``:`` or a blank between name and value, lines continued with a backslash."""
-    settings: dict[str, str] = {}
+    settings: dict[str, object] = {}
     for line in map(str.strip, re.sub(r"\\\r?\n\s*", "", text).splitlines()):
         if line and line[0] not in "#!":
             match = _LINE.match(line)
             name, value = match.groups() if match else (line, "")
-            settings[name] = value.strip()
+            value = value.strip()
+            settings[name] = int(value) if value.isascii() and value.isdigit() else value
+            if value.lower() in ("true", "false"):
+                settings[name] = value.lower() == "true"
     return settings

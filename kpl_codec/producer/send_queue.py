@@ -53,17 +53,15 @@ class TokenBucket:
         self._tokens = capacity
         self._at: float | None = None
 
-    def _refill(self, now: float) -> None:
-        if self._at is not None and now > self._at:
-            self._tokens += (now - self._at) * self.rate * self.share
-        self._tokens = min(self._tokens, self.capacity * self.share)
-        self._at = now if self._at is None else max(self._at, now)
-
     def wait(self, cost: float, now: float) -> float:
         """Seconds until there are ``cost`` tokens, 0 if there are. A cost above the capacity needs only a
         full bucket."""
-        self._refill(now)
-        missing = min(cost, self.capacity * self.share) - self._tokens
+        most = self.capacity * self.share
+        if self._at is not None and now > self._at:
+            self._tokens += (now - self._at) * self.rate * self.share
+        self._tokens = min(self._tokens, most)
+        self._at = now if self._at is None else max(self._at, now)
+        missing = min(cost, most) - self._tokens
         return missing / (self.rate * self.share) if missing > 1e-9 else 0.0
 
     def take(self, cost: float) -> None:
@@ -125,12 +123,17 @@ class Lane:
 
     def answered(self, outcomes: Set[Outcome], sent_at: float, now: float) -> None:
         """Take the outcomes of Kinesis records sent to this shard at ``sent_at``: delivered, or failures."""
-        if "throttled" in outcomes:
-            self._slow_down(sent_at, now)
         stored = "delivered" in outcomes
         failed = len(outcomes) > stored
-        if not failed:
-            self._speed_up(now)
+        # PRD-43: "An answer that throttles records of a shard MUST halve the rate at which it gets more, at
+        # most once for what was sent before; answers that throttle none raise it by a twentieth of the full
+        # rate a second."
+        if "throttled" in outcomes and sent_at >= self._share_from:
+            self._set_share(max(LOWEST_SHARE, self.share * DECREASE))
+            self._share_from = self._raised_at = now
+        if not failed and self._raised_at is not None:
+            self._set_share(min(1.0, self.share + INCREASE * min(1.0, now - self._raised_at)))
+            self._raised_at = now if self.share < 1.0 else None
         # PRD-21: "After an attempt failed its shard MUST be left alone for a backoff that doubles from
         # 100 ms to at most 5 s, less a random part of at most half, and starts anew after an answer in which
         # something of the shard was stored."
@@ -140,19 +143,6 @@ class Lane:
             self.backoff_until = float("-inf")
         elif now >= self.backoff_until:  # parallel calls that failed count as one failure
             self._back_off(now)
-
-    def _slow_down(self, sent_at: float, now: float) -> None:
-        # PRD-43: "An answer that throttles records of a shard MUST halve the rate at which it gets more, at
-        # most once for what was sent before; answers that throttle none raise it by a twentieth of the full
-        # rate a second."
-        if sent_at >= self._share_from:
-            self._set_share(max(LOWEST_SHARE, self.share * DECREASE))
-            self._share_from = self._raised_at = now
-
-    def _speed_up(self, now: float) -> None:
-        if self._raised_at is not None:
-            self._set_share(min(1.0, self.share + INCREASE * min(1.0, now - self._raised_at)))
-            self._raised_at = now if self.share < 1.0 else None
 
     def _set_share(self, share: float) -> None:
         self.share = share
