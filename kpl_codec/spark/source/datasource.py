@@ -28,8 +28,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...arrow import coalesce
-from ...aws.stream_consumer import StreamConsumers
-from ...aws.subscription import REFUSED_FOR
+from ...aws.subscription import REFUSED_FOR, StreamConsumers
 from ...shards.place import LATEST, TRIM_HORIZON, Place
 from ..columns import arrow_schema_of
 from ..functions import opened
