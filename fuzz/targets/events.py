@@ -61,14 +61,6 @@ def events(given: bytes) -> None:
         answer = aws_lambda.process_user_records(event, handled.append, on_poison=lambda poison: None)
     except kpl.CaptureError:
         return
-    except TypeError as error:  # the mistake of the handler's author, who is told what to use
-        assert str(error).startswith("give the event as Lambda gives it"), error
-        try:
-            aws_lambda.process_window(event, lambda state, record: None)
-        except TypeError as same:
-            assert str(same) == str(error)
-            return
-        raise
     assert set(answer) == {"batchItemFailures"}
     known = {record.sequence_number for record in records}
     for failure in answer["batchItemFailures"]:

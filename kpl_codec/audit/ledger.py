@@ -156,7 +156,7 @@ class Ledger:
             if not (record.shard_id and record.sequence_number):
                 raise ValueError(
                     "a user record without shard or sequence number has no name in a ledger: give "
-                    "from_get_records its shard_id; of a queue, give process_queue_records the ledger"
+                    "kinesis_records its shard_id; of a queue, give process_queue_records the ledger"
                 )
             names.append((record.shard_id, record.sequence_number, record.sub_sequence_number))
         if rows := runs("before" if before else "handled", names, int(time.time() * 1000)):

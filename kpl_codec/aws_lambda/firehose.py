@@ -20,7 +20,7 @@ from ..deaggregation.policies import Deaggregation, deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord, short_fields
-from .batch import Poison, log, settle_poison
+from .batch import LOG, Poison, settle_poison
 from .events import event_records
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _transform(
     except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
         # LMB-6: "A record of which any user record failed MUST be answered ProcessingFailed, with none
         # of its user records delivered."
-        log().exception("transformation failed: record id %s", record_id)
+        LOG.exception("transformation failed: record id %s", record_id)
         return _result(record_id, "ProcessingFailed"), user_records
     if not parts:
         return _result(record_id, "Dropped"), user_records

@@ -28,7 +28,7 @@ from ..aws_errors import Backoff, is_permanent
 from ..deaggregation.policies import Policy, check_policy, deaggregate
 from ..deaggregation.records import Drop
 from ..ledger import Kind, Ledger, Row, digest_of, queue_number, runs
-from .batch import AfterFailure, Batch, Call, Poison, Unit, UserRecordFailed, log, opened, settle_poison
+from .batch import LOG, AfterFailure, Batch, Call, Poison, Unit, UserRecordFailed, opened, settle_poison
 
 #: After how many seconds a record that failed comes again, by its deliveries.
 _AGAIN: Final = Backoff(5.0, 900.0)
@@ -299,7 +299,7 @@ class QueueConsumer(ABC):
                         received.until = now + seconds
             await self.acknowledge(patience=0)
         except Exception as error:  # noqa: BLE001 - a call's, or whatever a ledger raises: `run` meets it, too
-            log().error("%s", error)
+            LOG.error("%s", error)
 
     async def acknowledge(self, *, all_of_them: bool = False, **how: Any) -> None:
         """Acknowledge what was handled, if it is time; ``all_of_them`` in any case."""
@@ -355,7 +355,7 @@ class QueueConsumer(ABC):
             return False
         received.state = "gone"
         self.counts.not_acknowledged += 1
-        log().error("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
+        LOG.error("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
         return True
 
     async def _give_back(self) -> None:
