@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
@@ -27,6 +28,13 @@ from tests.examples import examples
 from .examples import INPUT_SCHEMA, START, Stream, broken_frame, mixed_stream, scanned
 
 THREE = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(3)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def held_as_little_as_can_be() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kpl_codec.report.scan.AT_ONCE", 1)
+        yield
 
 
 @st.composite
