@@ -16,7 +16,6 @@ from ..report.build import build_report
 from ..report.counters import Tally
 from ..report.model import About, Report, Sample
 from ..report.page import render_page
-from ..report.summary import REASONS
 from ..watch import Watch
 from ..watch.kept import MINUTE, Minute
 from ..watch.measures import Measure
@@ -37,9 +36,6 @@ def report_of(watch: Watch, now: float) -> Report:
             _add_minute(tally, shard_id, number, minute, now)
     for finding in last_hour.findings():
         seen = finding.lost.seen if finding.lost is not None else None
-        if seen:
-            reason = finding.kind if finding.kind in REASONS else "out-of-range"
-            tally.add("losses", reason, finding.kinesis_records, seen)
         aggregates = finding.kinesis_records or None
         tally.add_finding(
             replace(finding, user_records=seen, dropped=seen, aggregates=aggregates, detail=finding.text)

@@ -20,7 +20,6 @@ from .model import (
     NO_SHARD,
     About,
     CauseCount,
-    KclLoss,
     KindCount,
     Rate,
     RateCell,
@@ -93,7 +92,6 @@ def build_report(
         "shards": len(shards) - MAX_SHOWN_SHARDS,
         "inputs": len(about.inputs) - MAX_SHOWN_INPUTS,
     }
-    losses = [KclLoss(reason, *counts) for reason, counts in tally.losses.items()]
     causes = [CauseCount(cause, *counts) for cause, counts in tally.causes.items()]
     return Report(
         about=replace(
@@ -117,7 +115,6 @@ def build_report(
         distribution=shard_map.distribution if shard_map is not None else None,
         kinds=kinds,
         findings=shown,
-        kcl_losses=tuple(sorted(losses, key=lambda loss: (-loss.user_records, loss.reason))),
         causes=tuple(sorted(causes, key=lambda count: (-count.user_records, count.cause))),
         shards=tuple(shard for shard in shards if shard.shard_id in most_telling),
         rate=_rate(tally),

@@ -47,14 +47,6 @@ class Totals:
         return self.kcl.get("dropped", 0)
 
 
-class KclLoss(NamedTuple):
-    """User records that the KCL drops for one reason (see `kcl.Outcome`), in how many aggregates."""
-
-    reason: str
-    aggregates: int
-    user_records: int
-
-
 class CauseCount(NamedTuple):
     """Aggregates with user records outside their shard's range that have one cause, a key of
     `shards.placement.CAUSES`, all user records in them, and those that the KCL drops."""
@@ -169,7 +161,6 @@ class Report:
     distribution: str | None = None
     kinds: tuple[KindCount, ...] = ()
     findings: tuple[Finding, ...] = ()
-    kcl_losses: tuple[KclLoss, ...] = ()
     causes: tuple[CauseCount, ...] = ()
     shards: tuple[ShardFacts, ...] = ()
     rate: Rate = Rate()

@@ -83,12 +83,10 @@ class Rows:
             "known": self.known,
             "outside": ~_flags(self._batch, "inRange", default=True),
             "dropped": self.dropped,
-            "delivered": self.where("kcl", "delivered") | self.where("kcl", "altered"),
             "repaired": self.where("kcl", "repaired"),
             "raw": self.where("kcl", "raw"),
             "aggregated": self.aggregated | (self.sub == -1),
             "defective": self.defective,
-            "empty": self.where("error", "no-user-records"),
         }
         return {name: np.add.reduceat(where, self.firsts, dtype=np.int64) for name, where in counted.items()}
 

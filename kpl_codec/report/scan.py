@@ -66,8 +66,8 @@ class Scan:
 
     def __init__(self, shard_map: ShardMap | None = None) -> None:
         self.tally = Tally()
-        self._map = shard_map
-        self._causes = Causes(shard_map) if shard_map is not None else None
+        # Where distribution is AUTO, the service chose the shard.
+        self._causes = None if shard_map is None or shard_map.distribution == "AUTO" else Causes(shard_map)
         self._held: list[pa.RecordBatch] = []
         self._rows = 0
 
@@ -173,22 +173,20 @@ class Scan:
             broken=int((begun & ~aggregated & broken).sum()),
             plain=int((begun & ~aggregated & ~broken).sum()),
         )
-        telling = sum(sums[name] for name in ("dropped", "outside", "repaired", "empty")) > 0
-        at = np.flatnonzero(aggregated & telling)
+        # What the KCL does not open it cannot drop.
+        astray = (sums["outside"] > 0) & ((sums["raw"] == 0) | (sums["dropped"] > 0))
+        at = np.flatnonzero(aggregated & (astray | (sums["repaired"] > 0)))
+        ends = np.append(rows.firsts[1:], len(rows.sub))
         for record, place in zip(at.tolist(), rows.evidence(rows.firsts[at], PLACE), strict=True):
             counts = {name: int(of_all[record]) for name, of_all in sums.items()}
-            first = int(rows.firsts[record])
-            end = int(rows.firsts[record + 1]) if record + 1 < len(rows.firsts) else len(rows.sub)
-            yield from self._judge(rows, first, end, counts, place, begun=bool(begun[record]))
+            keys = rows.hash_keys[rows.firsts[record] : ends[record]]
+            yield from self._judge(counts, keys, place, begun=bool(begun[record]))
 
     def _judge(
-        self, rows: Rows, first: int, end: int, counts: dict[str, int], place: dict[str, Any], *, begun: bool
+        self, counts: dict[str, int], keys: pa.Array, place: dict[str, Any], *, begun: bool
     ) -> Iterator[Finding]:
-        """The finding about one aggregated record."""
+        """The finding about one aggregated record with these hash keys."""
         dropped, outside, user_records = counts["dropped"], counts["outside"], counts["user_records"]
-        if dropped or counts["empty"]:
-            error = rows.text("error", first + int(np.argmax(rows.dropped[first:end]))) if dropped else None
-            self.tally.add("losses", _reason(counts, error), 1, dropped)
         repaired = counts["repaired"]
         if repaired and not dropped:
             detail = f"copies of {repaired} user records that the KCL drops were put and are delivered"
@@ -196,11 +194,10 @@ class Scan:
             return
         inside = counts["known"] - outside
         kind = aggregate_kind(inside, outside)
-        raw = counts["raw"] and not dropped  # the KCL does not open it, so it cannot drop it
-        if raw or (kind != "mixed" and kind != "foreign"):
+        if kind not in ("mixed", "foreign"):
             return
         self.tally.records[kind] += begun
-        cause = self._cause(rows.hash_keys[first:end], place)
+        cause = self._cause(keys, place)
         if cause is not None:
             self.tally.add("causes", cause.name, 1, user_records, dropped)
         held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
@@ -218,10 +215,8 @@ class Scan:
         )
 
     def _cause(self, keys: pa.Array, place: dict[str, Any]) -> Cause | None:
-        if self._map is None or self._causes is None or place["shard_id"] is None:
+        if self._causes is None or place["shard_id"] is None:
             return None
-        if self._map.distribution == "AUTO":
-            return None  # the service chose the shard
         hash_keys = [hash_key_from_bytes(key) for key in keys.drop_null().to_pylist()]
         at = place["approximate_arrival_timestamp"] or hinted_time(place["sequence_number"])
         return self._causes.of(place["shard_id"], min(hash_keys), max(hash_keys), at)
@@ -230,15 +225,3 @@ class Scan:
 def _summed(table: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.group_by(keys, use_threads=False).aggregate(sums).to_pylist()
     return rows
-
-
-def _reason(counts: dict[str, int], error: str | None) -> str:
-    """Why the KCL drops user records of an aggregate (the names of `kcl.Outcome.reason`). ``error``: that of
-    the first one."""
-    if counts["empty"]:
-        return "no-user-records"
-    if error == "index-out-of-table":
-        return error
-    if counts["delivered"] or (error and not counts["outside"]):
-        return "hash-key"
-    return "out-of-range"

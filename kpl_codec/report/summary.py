@@ -13,19 +13,11 @@ from ..pictures.labels import camel, camel_keys, number, percent, plural, size
 from ..pictures.terminal import line, render, table, wrapped
 from ..shards.placement import CAUSES
 from .counters import finding_row
-from .model import CauseCount, KclLoss, Report, ShardFacts
+from .model import Report, ShardFacts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.text import Text
 
-#: What the KCL's reasons for dropping user records mean.
-REASONS = {
-    "out-of-range": "a user record of the aggregate belongs to another shard: all of it is dropped",
-    "index-out-of-table": "a user record without a key: it and all after it are dropped",
-    "hash-key": "an explicit hash key that is no number: it and all after it are dropped",
-    "no-user-records": "an aggregate of nothing",
-}
 _HEADLINES = {"critical": "Misplaced aggregates", "error": "Broken records", "warning": "Needs a look"}
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 #: How many shards are shown; the rest is only counted.
@@ -178,25 +170,16 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
         line(f"{'  ' if 'part' in c.how else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))
         for c in counts(report)
     ]
-    if report.kcl_losses:
-        made += [line(""), line(("What a KCL consumer would not get", "bold"))]
-        for loss in report.kcl_losses:
-            made += wrapped(_loss(loss, REASONS.get(loss.reason, loss.reason)), width, 2)
-        if report.causes:
-            made.append(line(("Where aggregates of other shards come from", "bold")))
-        for count in report.causes:
-            made += wrapped(_loss(count, CAUSES.get(count.cause, count.cause)), width, 2)
+    if report.causes:
+        made += [line(""), line(("Where aggregates of other shards come from", "bold"))]
+    for cause, aggregates, user_records, _ in report.causes:
+        held = f"{plural(user_records, 'user record')} in {plural(aggregates, 'aggregate')}"
+        made += wrapped(line(f"{held}: {CAUSES.get(cause, cause)}"), width, 2)
     if report.shards:
         made += [line(""), *_shards(report)]
     if report.kinds:
         made += [line(""), line(("Findings, worst first", "bold")), *_findings(report, width)]
     return made
-
-
-def _loss(count: KclLoss | CauseCount, why: str) -> Text:
-    return line(
-        f"{plural(count.user_records, 'user record')} in {plural(count.aggregates, 'aggregate')}: {why}"
-    )
 
 
 def _findings(report: Report, width: int) -> Iterator[RenderableType]:
@@ -304,7 +287,6 @@ def report_facts(report: Report) -> dict[str, Any]:
             }
             for count in report.kinds
         ],
-        "kclLosses": [camel_keys(loss._asdict()) for loss in report.kcl_losses],
         "causes": [camel_keys(count._asdict()) for count in report.causes],
         "shards": [_shard_facts(shard) for shard in report.shards],
         "omitted": dict(report.omitted),

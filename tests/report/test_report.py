@@ -205,8 +205,8 @@ def test_the_summary_names_numbers_kinds_and_what_to_do(reports: dict[str, Repor
         assert shard.shard_id in text
     flat = " ".join(text.split())
     assert KINDS["naive-aggregator"].todo in flat
-    for loss in report.kcl_losses:
-        assert f"{loss.user_records:,} user record" in text
+    for count in report.causes:
+        assert f"{count.user_records:,} user record" in text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", summary_text(report, color=True))
     assert plain == text != summary_text(report, color=True)
 
