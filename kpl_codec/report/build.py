@@ -10,12 +10,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, get_args
 
 from ..findings import Finding, kind_of, order_of
+from ..findings.counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, OTHERS, SLOTS, Tally, drawn, least
 from ..pictures.labels import plural
 from ..shards.lineage import Lineage
 from ..shards.placement import ACROSS_SHARDS, Verdict
 from ..shards.shard_map import ShardMap
 from ..shards.skew import skewed
-from .counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, OTHERS, SLOTS, Tally, drawn, least
 from .model import (
     NO_SHARD,
     About,

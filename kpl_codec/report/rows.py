@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
+from ..findings.counters import FIRST_SECOND, LAST_SECOND, SLOTS
 from ..pictures.labels import camel
-from .counters import FIRST_SECOND, LAST_SECOND, SLOTS
 
 Array = np.ndarray[Any, Any]
 

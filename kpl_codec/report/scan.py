@@ -4,7 +4,7 @@
     for batch in checked:              # what `kpl_codec.arrow` gives under the report policy
         found = scan.process(batch)    # a batch of FINDINGS_SCHEMA
     found = scan.finish()
-    scan.tally                         # see counters.py
+    scan.tally                         # see findings/counters.py
 
 There is one finding for every row with a defect, and one for every aggregate with user records outside its
 shard's range. Facts about a whole shard are counted here and become findings in `build_report`.
@@ -25,11 +25,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..findings import KINDS, Finding
+from ..findings.counters import MAX_STREAMS, Tally
 from ..format.hash_keys import hash_key_from_bytes
 from ..pictures.labels import camel
 from ..shards.placement import CAUSES, Cause, Causes, aggregate_kind, hinted_time
 from ..shards.shard_map import ShardMap
-from .counters import MAX_STREAMS, Tally
 from .rows import EVIDENCE, PLACE, Rows, first_rows, slim
 
 _TYPES = {

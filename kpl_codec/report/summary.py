@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..findings import Finding
+from ..findings.counters import finding_row
 from ..pictures.labels import camel, camel_keys, number, percent, plural, size
 from ..pictures.terminal import line, render, table, wrapped
 from ..shards.placement import CAUSES
-from .counters import finding_row
 from .model import Report, ShardFacts
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.findings import KINDS, Finding
+from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report.build import build_report
-from kpl_codec.report.counters import Tally
 from kpl_codec.report.model import About, Report
 from kpl_codec.report.scan import Scan
 from kpl_codec.shards.shard import Shard

@@ -16,11 +16,11 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.findings import KINDS, Finding
+from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.pictures.drawing import element, join
 from kpl_codec.pictures.labels import percent, size
 from kpl_codec.report.build import findings_of_the_whole
-from kpl_codec.report.counters import Tally
 from kpl_codec.report.model import AuditCell, Report
 from kpl_codec.report.page import render_page
 from kpl_codec.report.summary import outcome, summary_text

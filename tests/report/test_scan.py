@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, deaggregate_batches
 from kpl_codec.findings import Finding
+from kpl_codec.findings.counters import MAX_EXAMPLES, Tally, drawn
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.report.counters import MAX_EXAMPLES, Tally, drawn
 from kpl_codec.report.model import About
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
 from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
@@ -337,7 +337,7 @@ def test_without_times_only_a_parent_explains() -> None:
 
 
 def test_tallies_stay_bounded_and_count_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kpl_codec.report import counters as module
+    from kpl_codec.findings import counters as module
 
     monkeypatch.setattr(module, "MAX_SHARDS", 5)
     monkeypatch.setattr(module, "MAX_CELLS", 20)

@@ -19,7 +19,7 @@ from heapq import nsmallest
 from operator import add, attrgetter
 from typing import Any, Literal
 
-from ..findings import Finding
+from . import Finding
 
 #: How many shard ids are counted separately.
 MAX_SHARDS = 10_000
@@ -91,11 +91,11 @@ class Tally:
     ``kinds``: kind -> findings, user records. ``examples``: kind -> findings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bucket_seconds: int = 1) -> None:
         self.records: Counter[str] = Counter()
         self.groups: dict[tuple[str | None, ...], list[Any]] = {}
         self.shards: dict[str | None, list[Any]] = {}
-        self.bucket_seconds = 1
+        self.bucket_seconds = bucket_seconds
         self.cells: dict[tuple[int, str | None], list[int]] = {}
         self.slots: dict[int, list[int]] = {}
         self.causes: dict[str, list[int]] = {}
