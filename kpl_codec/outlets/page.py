@@ -40,7 +40,7 @@ def report_of(watch: Watch, now: float) -> Report:
         )
     lost_all = last_hour.lost()
     what = "counts are of what was read" if lost_all.seen else "no loss was seen"
-    share = watch.cost().share
+    share = watch.share
     read = f"{share:.0%} of each shard's time" if share < 1 else "everything"
     return build_report(
         tally,

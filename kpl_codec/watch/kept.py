@@ -100,14 +100,14 @@ class KeptStateError(KplError, ValueError):
 class KeptShard(NamedTuple):
     """How far a shard was read. ``covered``: milliseconds since 1970 up to which it was looked at or missed;
     ``sequence_number``: of the last record read, if reading goes on behind it; ``looked_at``: seconds.
-    ``whole_until``: seconds since 1970 up to which it is read whole; None: it is sampled, 0: always whole.
+    ``until``: seconds since 1970 up to which it is read whole; None: it is sampled.
     ``read_to``: sequence number of the last record ever read."""
 
     starting_sequence_number: str | None
     covered: float
     looked_at: float
     sequence_number: str | None = None
-    whole_until: float | None = None
+    until: float | None = None
     read_to: str | None = None
 
 
