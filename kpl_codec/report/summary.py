@@ -123,9 +123,9 @@ def counts(report: Report) -> list[Count]:
 
 
 def _per_second(report: Report) -> str:
-    if report.rate.first_arrival is None or report.rate.last_arrival is None:
+    if report.first_arrival is None or report.last_arrival is None:
         return ""
-    seconds = (report.rate.last_arrival - report.rate.first_arrival).total_seconds()
+    seconds = (report.last_arrival - report.first_arrival).total_seconds()
     # What is read of a sample says nothing of the rate.
     rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.sample is None else 0
     return f"{rate:,.1f} a second" if rate >= 0.1 else ""
@@ -133,9 +133,9 @@ def _per_second(report: Report) -> str:
 
 def span_text(report: Report) -> str | None:
     """From the first arrival to the last, None where no time is known."""
-    if report.rate.first_arrival is None or report.rate.last_arrival is None:
+    if report.first_arrival is None or report.last_arrival is None:
         return None
-    first, last = report.rate.first_arrival, report.rate.last_arrival
+    first, last = report.first_arrival, report.last_arrival
     form = "%H:%M:%S" if first.date() == last.date() else "%Y-%m-%d %H:%M:%S"
     return f"{first:%Y-%m-%d %H:%M:%S} to {last.strftime(form)} UTC"
 
@@ -143,10 +143,6 @@ def span_text(report: Report) -> str | None:
 def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
     """Those of which the KCL loses most, then those with most misplaced, then those with most on them."""
     return sorted(shards, key=lambda s: (-s.dropped, -s.misplaced, -s.user_records))
-
-
-def state(shard: ShardFacts) -> str:
-    return "unknown" if shard.open is None else "open" if shard.open else "closed"
 
 
 def summary_text(report: Report, *, color: bool = False, width: int = 100) -> str:
@@ -229,7 +225,7 @@ def _shards(report: Report) -> Iterator[RenderableType]:
     rows = [
         [
             shard.shard_id if len(shard.shard_id) <= 30 else shard.shard_id[:29] + "…",
-            state(shard),
+            shard.state,
             number(shard.user_records),
             size(shard.bytes),
             number(shard.misplaced),
@@ -256,9 +252,8 @@ def _facts(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
     values = asdict(shard)
-    del values["open"]
     texts = {name: str(values[name]) for name in ("start", "end") if values[name] is not None}
-    return _facts({**values, "state": state(shard), **texts})
+    return _facts({**values, **texts})
 
 
 def report_facts(report: Report) -> dict[str, Any]:
@@ -276,7 +271,7 @@ def report_facts(report: Report) -> dict[str, Any]:
         "worst": report.worst,
         **dict(zip(("headline", "verdict"), outcome(report), strict=True)),
         "distribution": report.distribution,
-        **_facts({name: getattr(report.rate, name) for name in ("first_arrival", "last_arrival")}),
+        **_facts({name: getattr(report, name) for name in ("first_arrival", "last_arrival")}),
         "skew": report.skew,
         "totals": {**camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
         "kinds": [

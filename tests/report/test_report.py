@@ -178,7 +178,7 @@ def test_shards_have_times_generations_and_shares(reports: dict[str, Report]) ->
     assert merged.key_space == 0.5
     total = reports["full"].totals
     assert sum(shard.user_records for shard in shards.values()) == total.user_records
-    assert sum(cell.user_records for cell in reports["full"].rate.cells) == total.user_records
+    assert sum(cell.user_records for cell in reports["full"].cells) == total.user_records
 
 
 # -- the summary -----------------------------------------------------------------------------------
