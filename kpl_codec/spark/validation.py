@@ -22,7 +22,7 @@ import pyarrow as pa
 from ..captures import CAPTURE_SCHEMA, Location
 from ..captures.rows import capture_batch
 from ..report.build import findings_of_the_whole
-from ..report.counters import Tally
+from ..findings.counters import Tally
 from ..report.scan import findings_batch
 from ..shards.shard_map import ShardMap
 from ..validation.check import check

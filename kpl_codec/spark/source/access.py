@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
-from ...aws.stream_consumer import StreamConsumers
+from ...aws.subscription import StreamConsumers
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import Place
