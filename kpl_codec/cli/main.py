@@ -11,9 +11,8 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -44,37 +43,25 @@ COMMANDS = {
 class Parser(argparse.ArgumentParser):
     """argparse's parser with the error prefix of all commands, without the usage."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.suggest_on_error = True  # "maybe you meant": argparse has it from Python 3.14
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As argparse's, but paths may also stand behind options, and an unknown option is the error of its
-        command and names the nearest option."""
+        command."""
         known, unknown = super().parse_known_args(args, namespace)
         many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
         if many and not any(word.startswith("-") for word in unknown if word != "-"):
             getattr(known, many).extend(unknown)
             return known, []
         if unknown:
-            typed = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
-            self.error(
-                f"unrecognized arguments: {' '.join(unknown)}{_like(typed, self._option_string_actions)}"
-            )
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return known, unknown
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            error.message += _like(str(value), map(str, action.choices or ()))
-            raise
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for a command line that it cannot read."""
         sys.exit(_failed(f"{message} (see {self.prog} --help)"))
-
-
-def _like(typed: str, known: Iterable[str]) -> str:
-    """Which of the ``known`` may be meant, as the end of an error's text; empty if none is near."""
-    like = get_close_matches(typed, known, 1, 0.7)
-    return f"; did you mean {like[0]}?" if like else ""
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
