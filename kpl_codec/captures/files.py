@@ -50,8 +50,7 @@ class InputError(CaptureError):
 
 @contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Raises InputError (unreadable) in place of what pyarrow raises in the block, and for a column that is
-    missing."""
+    """Raises InputError (unreadable) for what pyarrow raises in the block, and for a missing column."""
     try:
         yield
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:

@@ -25,16 +25,12 @@ _ERROR_CLASS = re.compile(r"^class \w+\(\w*(Error|Full)\b", re.MULTILINE)
 
 
 class Requirement(NamedTuple):
-    """A requirement of spec/: its id, its sentence with its source, and its chapter."""
-
     id: str
     sentence: str
     chapter: str
 
 
 class Error(NamedTuple):
-    """A class of errors: the codes it can have, what it means, whom it concerns and what to do."""
-
     name: str
     codes: tuple[str, ...]
     meaning: str
@@ -113,7 +109,6 @@ def _list(kinds: list[Kind], errors: list[Error], found: dict[str, Requirement],
 
 
 def requirements() -> dict[str, Requirement]:
-    """Every requirement of spec/ by its id."""
     found = {}
     for chapter in sorted(files(__package__).joinpath("spec").iterdir(), key=lambda path: path.name):
         text = chapter.read_text(encoding="utf-8")

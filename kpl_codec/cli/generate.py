@@ -105,7 +105,6 @@ def _sequence_number(number: int) -> str:
 
 @lru_cache(maxsize=1)
 def _keys(recipe: Recipe) -> list[list[str]]:
-    """Partition keys of each shard, in the order of the shards."""
     shard_map = recipe.shard_map()
     keys: dict[str, list[str]] = {shard_id: [] for shard_id in shard_map}
     missing, number = recipe.shard_count, 0
@@ -120,8 +119,7 @@ def _keys(recipe: Recipe) -> list[list[str]]:
 
 
 def write_capture(recipe: Recipe, folder: Location) -> None:
-    """Writes files of about `_FILE_BYTES` to the folder, which exists, in columns that the Kinesis connectors
-    give."""
+    """Writes files in columns that the Kinesis connectors give to the folder, which exists."""
     import pyarrow as pa
 
     per_file = max(1, _FILE_BYTES // (recipe.per_aggregate * (recipe.data_size + 10)))

@@ -40,8 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 for a sound or plain record that a KCL consumer gets whole, else 1. Raises KplError for what cannot
-    be read."""
+    """0 for a sound or plain record that a KCL consumer gets whole, else 1."""
     if (args.data is None) == (args.stream is None):
         raise UsageError(reason="give either DATA or --stream NAME --shard-id ID --sequence-number N")
     record, keys = _from_stream(args) if args.stream else (_given(args), None)
@@ -108,7 +107,6 @@ def _data(args: argparse.Namespace) -> bytes:
 
 
 def _frame_in(text: bytes) -> bytes | None:
-    """The frame that is ``text`` decoded as base64 or hex, if it is one."""
     digits = b"".join(text.split())
     for decode in (partial(base64.b64decode, validate=True), unhexlify):
         with suppress(ValueError):
@@ -156,8 +154,7 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
 
 
 def _holds(node: Node, depth: int, offset: int) -> bool:
-    """Whether the byte at ``offset`` is the first of ``node`` (a field or a user record), or inside it
-    if it has no children."""
+    """Whether the byte at ``offset`` begins ``node``, or is inside it if it has no children."""
     if node.start == offset and depth >= 2:
         return True
     return not node.children and (node.start <= offset < node.end or node.start == node.end == offset)

@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]]:
-    """The ranges and names of the shards that are given."""
     if args.shard_count is not None:
         ranges = ALL_HASH_KEYS.split(args.shard_count)
         return ranges, [str(i) for i in range(len(ranges))]

@@ -48,8 +48,7 @@ class Parser(argparse.ArgumentParser):
         self.suggest_on_error = True  # "maybe you meant": argparse has it from Python 3.14
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As argparse's, but paths may also stand behind options, and an unknown option is the error of its
-        command."""
+        """Paths may also stand behind options; an unknown option is the error of its command."""
         known, unknown = super().parse_known_args(args, namespace)
         many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
         if many and not any(word.startswith("-") for word in unknown if word != "-"):
@@ -60,7 +59,6 @@ class Parser(argparse.ArgumentParser):
         return known, unknown
 
     def error(self, message: str) -> NoReturn:
-        """Called by argparse for a command line that it cannot read."""
         sys.exit(_failed(f"{message} (see {self.prog} --help)"))
 
 
@@ -89,7 +87,6 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     if "_ARGCOMPLETE" in os.environ:
@@ -145,15 +142,13 @@ def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
 
 
 def _open_closed_streams() -> None:
-    """Null devices for streams that were closed before the start (``>&-``): their numbers must not go to the
-    next file that is opened."""
+    """Null devices for streams that were closed before (``>&-``): no file must get their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays open
 
 
 def _complete() -> None:
-    """Complete the shell's line from the environment, and end."""
     import argcomplete
 
     typed = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0")) or None]
@@ -170,7 +165,6 @@ def _failed(reason: str) -> int:
 
 
 def entry() -> None:
-    """The console script."""
     try:
         status = main()
     except Exception:  # noqa: BLE001 - a bug: show the traceback, and never end with the status of findings

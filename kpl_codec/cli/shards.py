@@ -38,7 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 clean, 1 findings (history). Raises KplError."""
     return int(args.action(args))
 
 
@@ -75,7 +74,6 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
-    """The channels and queues of a live stream, where it has any."""
     if not args.stream:
         return {}
     from ..aws.channels import subscribers_of

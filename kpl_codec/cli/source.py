@@ -49,8 +49,7 @@ def places_of(path: str) -> list[Place]:
 
 
 def paths_or_stream(args: argparse.Namespace) -> None:
-    """Raises UsageError unless there are either paths, a stream or a queue, and for options that do not go
-    with them. ``args.only`` becomes the places in that file."""
+    """Raises UsageError for options that do not go together. ``args.only`` becomes the places in it."""
     if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
         queue = ", or --queue NAME" if hasattr(args, "queue") else ""
         raise UsageError(reason=f"give either PATH (- for standard input), or --stream NAME{queue}")
@@ -65,8 +64,7 @@ def paths_or_stream(args: argparse.Namespace) -> None:
 
 
 def connection(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `kpl_codec.aws.client.kinesis_client`; the region of an ARN counts. Raises UsageError,
-    StreamNameError."""
+    """The arguments of `kpl_codec.aws.client.kinesis_client`; the region of an ARN counts."""
     given = {name: getattr(args, name) for name in ("region", "endpoint_url", "profile", "role_arn")}
     region = stream_of(args.stream).region
     if given["region"] is not None and region not in (None, given["region"]):
@@ -75,8 +73,7 @@ def connection(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def client_of(args: argparse.Namespace) -> Any:
-    """The client the arguments ask for, once its server was reached. Raises StreamUnavailable, UsageError,
-    ModuleNotFoundError."""
+    """The client the arguments ask for, once its server was reached. Raises StreamUnavailable, UsageError."""
     from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client, reach
 
@@ -111,8 +108,7 @@ def glue_of(args: argparse.Namespace) -> Any:
 
 
 def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMap:
-    """The shard map of --shards, else of --stream. Raises StreamUnavailable, ShardMapError, InputError,
-    UsageError."""
+    """The shard map of --shards, else of --stream. Raises StreamUnavailable, ShardMapError, InputError."""
     if args.shards:
         distribution: Distribution = getattr(args, "distribution", "USER_PARTITION_KEY")
         return ShardMap.from_json(read_bytes(args.shards), distribution, source=args.shards)
@@ -171,8 +167,6 @@ def _each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]
 
 
 class Captured(NamedTuple):
-    """A Kinesis record and its stream."""
-
     stream: str | None
     record: KinesisRecord
 

@@ -120,7 +120,6 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece]) -> bool:
-    """Whether the local engine runs the tasks."""
     if args.engine != "auto":
         return bool(args.engine == "local")
     # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine, for a stream, and where
@@ -132,7 +131,6 @@ def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece]) -> bool:
 
 
 def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
-    """Runs tasks on a running Spark, or starts a local one."""
     from ..spark.session import local_session
     from ..spark.validation.engine import SparkEngine
 

@@ -184,7 +184,6 @@ def answer_of(lines: Iterable[str], op: str) -> dict[str, Any]:
 
 
 def _text(key: bytes | None) -> str | bytes | None:
-    """A key as text; as bytes where it is not UTF-8."""
     try:
         return None if key is None else key.decode()
     except UnicodeDecodeError:

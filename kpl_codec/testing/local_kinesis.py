@@ -291,7 +291,6 @@ def install(package: str, version: str) -> Path:
 
 
 def _npm(folder: Path, timeout: float, *arguments: str) -> None:
-    """Raises LocalKinesisError (install-failed)."""
     node = find_node()
     program = Path(node).parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
     try:

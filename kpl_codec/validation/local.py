@@ -122,7 +122,6 @@ class _Worker:
             raise error
 
     def kill(self) -> None:
-        """Ends the process; a task that is under way stays undone."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
