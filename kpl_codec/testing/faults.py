@@ -4,7 +4,7 @@
         client = kinesis.client(endpoint_url=proxy.endpoint_url)
         proxy.on("PutRecords", throttle(), times=2)               # the next two calls
         proxy.on("PutRecords", fail_records([0, 3]), times=1)     # then one partial failure
-        proxy.on("ListShards", expired_next_token(), when=has("NextToken"))
+        proxy.on("GetRecords", error("ExpiredIteratorException"), after=9)
         proxy.on("*", slow(0.2), rate=0.1)                        # one call in ten, seeded
         ...
         proxy.calls                                               # all calls and their results
@@ -34,8 +34,7 @@ from ..outlets.serving import ServerThread
 
 __all__ = [
     "Answer", "Call", "Cut", "Exchange", "Fault", "FaultProxy", "Rule", "cut_answer", "cut_before", "error",
-    "expired_iterator", "expired_next_token", "fail_records", "has", "lose_answer", "rewrite",
-    "server_error", "slow", "throttle",
+    "fail_records", "lose_answer", "rewrite", "slow", "throttle",
 ]  # fmt: skip
 
 _JSON_TYPE = "application/x-amz-json-1.1"
@@ -266,7 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def error(code: str, *, status: int = 400, message: str = "injected") -> Fault:
-    """Answer with an AWS error; the server never sees the call."""
+    """Answer with an AWS error, such as InternalFailure with status 500; the server never sees the call."""
 
     def fault(exchange: Exchange) -> Answer:
         return Answer(status, json.dumps({"__type": code, "message": message}).encode())
@@ -284,11 +283,6 @@ def throttle() -> Fault:
         return error(code, message="Rate exceeded")(exchange)
 
     return throttled
-
-
-def server_error(status: int = 500) -> Fault:
-    """A 500 (or 503 ...) without the server having seen the call."""
-    return error("InternalFailure", status=status)
 
 
 def slow(seconds: float) -> Fault:
@@ -360,16 +354,6 @@ def fail_records(
     return failed_records
 
 
-def expired_next_token() -> Fault:
-    """ListShards with a NextToken more than 300 s old."""
-    return error("ExpiredNextTokenException", message="NextToken expired")
-
-
-def expired_iterator() -> Fault:
-    """GetRecords with an iterator more than 300 s old."""
-    return error("ExpiredIteratorException", message="Iterator expired")
-
-
 def rewrite(change: Callable[[Any], Any]) -> Fault:
     """Send the call on and change the (JSON) answer."""
 
@@ -378,8 +362,3 @@ def rewrite(change: Callable[[Any], Any]) -> Fault:
         return answer.with_json(change(answer.json))
 
     return rewritten
-
-
-def has(name: str) -> Callable[[Mapping[str, Any]], bool]:
-    """A condition for ``when``: the request carries this argument."""
-    return lambda request: request.get(name) is not None
