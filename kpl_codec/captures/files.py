@@ -22,7 +22,6 @@ from ..errors import CaptureError
 
 #: Files above this size are cut into pieces of it.
 PIECE_BYTES = 64 * 1024 * 1024
-#: Schemes that name S3.
 _S3 = ("s3://", "s3a://", "s3n://")
 #: What files are called until they are complete: see `whole_file`.
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)

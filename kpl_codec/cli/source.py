@@ -21,7 +21,6 @@ from ..shards.stream import stream_of
 from .progress import waiting
 
 if TYPE_CHECKING:
-    from ..aws.only import Place
     from ..captures import Location
 
 
@@ -38,16 +37,6 @@ class UsageError(KplError):
 # -- streams --------------------------------------------------------------------------------------
 
 
-def places_of(path: str) -> list[Place]:
-    """The sequence numbers in the file of --only. Raises UsageError, InputError."""
-    from ..aws.only import sequence_numbers
-
-    places = sequence_numbers(read_bytes(path))
-    if not places:
-        raise UsageError(reason=f"{path} has no sequence number: a JSON member sequenceNumber, or one a line")
-    return places
-
-
 def paths_or_stream(args: argparse.Namespace) -> None:
     """Raises UsageError for options that do not go together. ``args.only`` becomes the places in it."""
     if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
@@ -60,7 +49,13 @@ def paths_or_stream(args: argparse.Namespace) -> None:
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
     if args.only:  # read before anything is asked for
-        args.only = places_of(args.only)
+        from ..aws.only import sequence_numbers
+
+        places = sequence_numbers(read_bytes(args.only))
+        if not places:
+            what = "a JSON member sequenceNumber, or one a line"
+            raise UsageError(reason=f"{args.only} has no sequence number: {what}")
+        args.only = places
 
 
 def connection(args: argparse.Namespace) -> dict[str, Any]:
@@ -127,15 +122,10 @@ def hashed_keys(args: argparse.Namespace) -> list[tuple[str, int]]:
     hashed = partial(hash_key_of, explicit=args.explicit)
     found = [(key, hashed(key)) for key in args.keys]
     if args.keys_from:
-        found += _each_line(args.keys_from, hashed)
+        found += each_line(args.keys_from, hashed)
     if not found:
         raise UsageError(reason="no keys given")
     return found
-
-
-def hash_keys_from(path: str) -> list[int]:
-    """Hash keys, one a line, - for standard input. Raises UsageError, which names the line."""
-    return [hash_key for _, hash_key in _each_line(path, parse_hash_key)]
 
 
 def hash_key_of(key: str, *, explicit: bool) -> int:
@@ -152,12 +142,16 @@ def hash_key_of(key: str, *, explicit: bool) -> int:
     return partition_key_hash(key)
 
 
-def _each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]:
+def each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]:
+    """The keys in a file, with their hash keys. Raises UsageError, which names the line."""
     found = []
-    for number, text in enumerate(_read_lines(path), 1):
+    for number, line in enumerate(read_bytes(path).splitlines(), 1):
         try:
-            if text:
+            if line:
+                text = line.decode()
                 found.append((text, hashed(text)))
+        except UnicodeDecodeError:
+            raise UsageError(reason=f"{path}, line {number}: not UTF-8") from None
         except KplError as error:
             raise UsageError(reason=f"{path}, line {number}: {error}") from None
     return found
@@ -205,12 +199,3 @@ def read_bytes(path: str) -> bytes:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UsageError(reason=f"cannot read {path}: {reason}") from None
-
-
-def _read_lines(path: str) -> list[str]:
-    data = read_bytes(path)
-    try:
-        return data.decode().splitlines()
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(reason=f"{path}, line {number}: not UTF-8") from None

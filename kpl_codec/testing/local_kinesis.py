@@ -21,7 +21,6 @@ a free port of 127.0.0.1 and report it, and end the server when its standard inp
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import importlib.util
@@ -31,7 +30,6 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from ..errors import KplError
@@ -119,7 +117,6 @@ class LocalKinesis:
                 start_new_session=True,  # Ctrl-C is ours to handle; the group is ours to end
             )
         self._owner = os.getpid()
-        atexit.register(self.stop)
         try:
             self._wait_ready(time.monotonic() + _READY_WITHIN)
         except BaseException:
@@ -132,7 +129,6 @@ class LocalKinesis:
         process, self._process = self._process, None
         if process is None or os.getpid() != self._owner:
             return
-        atexit.unregister(self.stop)
         # Killed, because there is nothing to save, and kinesis-local takes a second to end.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -145,9 +141,7 @@ class LocalKinesis:
     def __enter__(self) -> LocalKinesis:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.stop()
 
     @property
