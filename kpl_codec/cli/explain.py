@@ -55,7 +55,10 @@ def run(args: argparse.Namespace) -> int:
     raised = [error for error in errors if wanted in (error.name.lower(), *map(str.lower, error.codes))]
     required = found.get(args.code.upper())
     if not told and not raised and required is None:
-        raise _unknown(args.code, [*KINDS, *found, *(code for error in errors for code in error.codes)])
+        names = [*KINDS, *found, *(code for error in errors for code in error.codes)]
+        near = get_close_matches(args.code, names, 3) or get_close_matches(args.code.upper(), names, 3)
+        what = f"nearest: {', '.join(near)}" if near else "kpl-codec explain lists what there is"
+        raise UsageError(reason=f"nothing here is called {args.code}; {what}")
     if required is not None:
         told += [kind for kind in kinds if kind.requirement == required.id]
         raised += [error for error in errors if error.requirement == required.id]
@@ -78,12 +81,6 @@ def run(args: argparse.Namespace) -> int:
     for error in raised:
         _show(error.name, f"error, code {' | '.join(error.codes)}", error.meaning, error, found)
     return 0
-
-
-def _unknown(code: str, names: list[str]) -> UsageError:
-    near = get_close_matches(code, names, 3) or get_close_matches(code.upper(), names, 3)
-    what = f"nearest: {', '.join(near)}" if near else "kpl-codec explain lists what there is"
-    return UsageError(reason=f"nothing here is called {code}; {what}")
 
 
 def _show(name: str, what: str, meaning: str, told: Kind | Error, found: dict[str, Requirement]) -> None:

@@ -52,10 +52,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_aws(hot, kinesis=False)
 
 
-def run(args: argparse.Namespace) -> int:
-    return int(args.action(args))
-
-
 def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]]:
     if args.shard_count is not None:
         ranges = ALL_HASH_KEYS.split(args.shard_count)

@@ -1,8 +1,8 @@
 """`kpl-codec COMMAND ...`: finds the command's module and runs it.
 
-A command module has ``configure(parser) -> None``, ``run(args) -> int``, and an EPILOG if its help ends with
-more. Exit status: 0 clean, 1 findings, 2 failure (bad input, bad usage, something missing on the machine),
-130 interrupted.
+A command module has ``configure(parser) -> None``, ``run(args) -> int`` (or one for each action), and an
+EPILOG if its help ends with more. Exit status: 0 clean, 1 findings, 2 failure (bad input or usage, something
+missing on the machine), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         if name == wanted:
             module = import_module(f"{__package__}.{name}")
             command.epilog = getattr(module, "EPILOG", None)
+            command.set_defaults(run=getattr(module, "run", None))
             module.configure(command)
-            command.set_defaults(run=module.run)
     return parser
 
 

@@ -182,6 +182,6 @@ def add_action(
     added: argparse.ArgumentParser = commands.add_parser(
         name, help=what, description=f"{what[0].upper()}{what[1:]}."
     )
-    added.set_defaults(action=run)
+    added.set_defaults(run=run)
     add_shared(added, "--json")
     return added
