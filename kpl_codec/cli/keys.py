@@ -102,15 +102,11 @@ def _split(args: argparse.Namespace) -> int:
     ranges = ALL_HASH_KEYS.split(args.count)
     if args.json:
         names = ("startingHashKey", "endingHashKey")
-        show_json([{name: str(key) for name, key in zip(names, _ends(r), strict=True)} for r in ranges])
+        show_json([{name: str(key) for name, key in zip(names, r, strict=True)} for r in ranges])
     else:
-        rows = [[str(i), *map(str, _ends(r)), share(r)] for i, r in enumerate(ranges)]
+        rows = [[str(i), *map(str, r), share(r)] for i, r in enumerate(ranges)]
         show(table(["", "starting hash key", "ending hash key", "share"], rows, (0, 1, 2, 3)))
     return 0
-
-
-def _ends(keys: HashKeyRange) -> tuple[int, int]:
-    return keys.starting_hash_key, keys.ending_hash_key
 
 
 def _hot(args: argparse.Namespace) -> int:

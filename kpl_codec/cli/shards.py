@@ -92,8 +92,7 @@ def _show_shards(shards: list[Shard]) -> None:
     rows = []
     for shard in shards:
         keys = shard.hash_key_range
-        ends = keys.starting_hash_key, keys.ending_hash_key
-        shown = map(str, ends) if width() >= _WHOLE_KEYS else (f"{key:032x}"[:8] + "…" for key in ends)
+        shown = map(str, keys) if width() >= _WHOLE_KEYS else (f"{key:032x}"[:8] + "…" for key in keys)
         parents = " + ".join(map(short_id, shard.parent_shard_ids))
         rows.append([shard.shard_id, "open" if shard.open else "closed", *shown, share(keys), parents])
     show(table(heads, rows, (2, 3, 4)))

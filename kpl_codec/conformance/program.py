@@ -103,7 +103,8 @@ class Program:
             self.close()
             if late:
                 return {"failure": "hang", "detail": f"no answer in {self.timeout} s"}
-            return {"failure": "crash", "detail": self._last_words()}
+            self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 500))
+            return {"failure": "crash", "detail": self._errors.read().decode(errors="replace")}
         try:
             # CNF-6: "An answer in lines MUST be graded as the same answer in JSON."
             if self._in_lines:
@@ -115,11 +116,6 @@ class Program:
             return answer
         self.close()
         return {"failure": "nonsense", "detail": answered[:200]}
-
-    def _last_words(self) -> str:
-        """The end of what the process, which is gone, wrote to its standard error."""
-        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 500))
-        return self._errors.read().decode(errors="replace")
 
     def close(self) -> None:
         process, self._process = self._process, None

@@ -108,14 +108,15 @@ class Rule:
     matched: int = field(default=0, init=False)
     acted: int = field(default=0, init=False)
 
-    def applies(self, operation: str, request: Mapping[str, Any], chance: float) -> bool:
-        """Whether it acts on this call, which it counts. ``chance``: 0 to 1, against ``rate``."""
+    def applies(self, operation: str, request: Mapping[str, Any], chance: random.Random) -> bool:
+        """Whether it acts on this call, which it counts. ``chance`` decides where ``rate`` is below 1."""
         if self.operation not in ("*", operation) or (self.when and not self.when(request)):
             return False
         if self.times is not None and self.acted >= self.times:
             return False
         self.matched += 1
-        if self.matched <= self.after or chance >= self.rate:
+        unlucky = self.rate < 1 and chance.random() >= self.rate
+        if self.matched <= self.after or unlucky:
             return False
         self.acted += 1
         return True
@@ -175,14 +176,6 @@ class FaultProxy(ServerThread):
         """``http://127.0.0.1:<port>``."""
         return f"http://127.0.0.1:{self.port}"
 
-    def _choose(self, operation: str, request: Mapping[str, Any]) -> Rule | None:
-        with self._lock:
-            for rule in self._rules:
-                chance = self._random.random() if rule.rate < 1 else 0.0
-                if rule.applies(operation, request, chance):
-                    return rule
-        return None
-
     def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """The answer. Raises Cut."""
         request = json.loads(body or b"{}")
@@ -191,7 +184,11 @@ class FaultProxy(ServerThread):
             sent = body if changed == request else json.dumps(changed).encode()
             return self.forward(operation, sent, headers)
 
-        rule, status = self._choose(operation, request), None
+        with self._lock:
+            rule = next(
+                (rule for rule in self._rules if rule.applies(operation, request, self._random)), None
+            )
+        status = None
         exchange = Exchange(operation, dict(request), send)
         try:
             answer = rule.fault(exchange) if rule else exchange.forward()

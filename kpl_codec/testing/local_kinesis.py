@@ -105,7 +105,24 @@ class LocalKinesis:
         scratch = Path(self._scratch.name)
         (scratch / "preload.js").write_text(_PRELOAD)
         (scratch / "ports").touch()
-        command = [find_node(), "--require", str(scratch / "preload.js"), *self._arguments(package)]
+        command = [find_node(), "--require", str(scratch / "preload.js")]
+        settings = {"KPL_CODEC_PORTS": str(scratch / "ports")}
+        if self.kind == "kinesis-local":
+            command += [str(package / "main.js")]
+            settings |= {
+                "KINESIS_MOCK_PLAIN_PORT": str(_PLAIN),
+                "KINESIS_MOCK_TLS_PORT": str(_TLS),
+                "KINESIS_MOCK_CERT_PATH": str(package / "server.json"),
+                "SHARD_LIMIT": str(_SHARD_LIMIT),
+                "AWS_REGION": REGION,
+                "LOG_LEVEL": "ERROR",
+                "ROOT_LOG_LEVEL": "ERROR",
+                "SHOULD_PERSIST_DATA": "false",
+            }
+            settings |= {f"{name}_DURATION": "0ms" for name in _DURATIONS}
+        else:
+            spans = [f"--{what}StreamMs=0" for what in ("create", "delete", "update")]
+            command += [str(package / "cli.js"), f"--port={_PLAIN}", f"--shardLimit={_SHARD_LIMIT}", *spans]
         with open(scratch / "log", "wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -113,7 +130,7 @@ class LocalKinesis:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=scratch,
-                env={**os.environ, **self._settings(package, scratch)},
+                env={**os.environ, **settings},
                 start_new_session=True,  # Ctrl-C is ours to handle; the group is ours to end
             )
         self._owner = os.getpid()
@@ -192,28 +209,6 @@ class LocalKinesis:
         """Wait until the stream is ACTIVE: after every split, merge or UpdateShardCount. Raises botocore's
         WaiterError when it is not within some ten seconds."""
         self.client().get_waiter("stream_exists").wait(StreamName=name, WaiterConfig=_OFTEN)
-
-    def _arguments(self, package: Path) -> list[str]:
-        if self.kind == "kinesis-local":
-            return [str(package / "main.js")]
-        spans = [f"--{what}StreamMs=0" for what in ("create", "delete", "update")]
-        return [str(package / "cli.js"), f"--port={_PLAIN}", f"--shardLimit={_SHARD_LIMIT}", *spans]
-
-    def _settings(self, package: Path, scratch: Path) -> dict[str, str]:
-        settings = {"KPL_CODEC_PORTS": str(scratch / "ports")}
-        if self.kind == "kinesis-local":
-            settings |= {
-                "KINESIS_MOCK_PLAIN_PORT": str(_PLAIN),
-                "KINESIS_MOCK_TLS_PORT": str(_TLS),
-                "KINESIS_MOCK_CERT_PATH": str(package / "server.json"),
-                "SHARD_LIMIT": str(_SHARD_LIMIT),
-                "AWS_REGION": REGION,
-                "LOG_LEVEL": "ERROR",
-                "ROOT_LOG_LEVEL": "ERROR",
-                "SHOULD_PERSIST_DATA": "false",
-            }
-            settings |= {f"{name}_DURATION": "0ms" for name in _DURATIONS}
-        return settings
 
     def _wait_ready(self, end: float) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
