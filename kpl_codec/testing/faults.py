@@ -135,12 +135,7 @@ class FaultProxy(ServerThread):
         self._calls: list[Call] = []
         self._lock = threading.Lock()
         self._random = random.Random(seed)
-        proxy = self
-
-        class Handler(_Handler):
-            owner = proxy
-
-        super().__init__(Handler, "127.0.0.1", 0)
+        super().__init__(type("Handler", (_Handler,), {"owner": self}), "127.0.0.1", 0)
 
     def on(
         self,
