@@ -263,8 +263,7 @@ class StreamConsumers:
         ``stream``: name or ARN."""
         if not consumer.startswith("arn:"):
             if not stream.startswith("arn:"):
-                found = self._call("describe_stream_summary", **stream_of(stream).argument)
-                stream = str(found["StreamDescriptionSummary"]["StreamARN"])
+                stream = str(self.summary(stream)["StreamARN"])
             return self.register(stream, consumer)
         self.check(consumer)
         return consumer
@@ -283,6 +282,11 @@ class StreamConsumers:
 
     def deregister(self, consumer_arn: str) -> None:
         self._call("deregister_stream_consumer", ConsumerARN=consumer_arn)
+
+    def summary(self, stream: str) -> dict[str, Any]:
+        """What DescribeStreamSummary says of a stream."""
+        found: Any = self._call("describe_stream_summary", **stream_of(stream).argument)
+        return dict(found["StreamDescriptionSummary"])
 
     def _call(self, operation: str, **arguments: str) -> Any:
         """The answer; None where the consumer is not there, or is being registered or deregistered."""

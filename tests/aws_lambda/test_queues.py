@@ -345,15 +345,15 @@ def test_a_call_that_fails_is_repeated_or_raised(virtual: Virtual) -> None:
     service.rates = Rates(calls=1.0)
     began = clock.now()
     with pytest.raises(QueueUnavailable, match="ThrottlingException"):
-        consume(client, queue, print, clock, patience=20)
-    assert 10 < clock.now() - began <= 21
+        consume(client, queue, print, clock)
+    assert 50 < clock.now() - began <= 61
 
     class Cut:
         def receive_queue_records(self, **_: Any) -> dict[str, Any]:
             return {}
 
     with pytest.raises(QueueUnavailable, match="an answer without QueueRecords"):
-        consume(Cut(), queue, print, clock, patience=2)  # type: ignore[arg-type]
+        consume(Cut(), queue, print, clock)  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("QUE-9")
