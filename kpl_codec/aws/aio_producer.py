@@ -28,7 +28,7 @@ from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .producer_base import ProducerBase, client_config
-from .producer_log import log_failure, log_left_behind, log_user_records
+from .producer_log import log_failure, log_user_records
 from .producer_owner import Letters, Owner
 
 if TYPE_CHECKING:
@@ -322,4 +322,5 @@ def _session() -> Any:
 
 
 def _never_closed(letters: Letters) -> None:
-    log_left_behind(letters.records, "the producer was never closed")
+    text = "%d user records not delivered: the producer was never closed"
+    log_user_records(letters.records, text, outcome="closed")

@@ -56,7 +56,3 @@ def log_user_records(count: int, text: str, *facts: object, **extra: object) -> 
     """One line about so many user records, the first fact of ``text``, if there are any."""
     if count:
         logger.error(text, count, *facts, extra={"user_records": count, **extra})
-
-
-def log_left_behind(count: int, why: str) -> None:
-    log_user_records(count, "%d user records not delivered: %s", why, outcome="closed")
