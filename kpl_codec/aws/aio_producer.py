@@ -28,8 +28,8 @@ from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .producer_base import ProducerBase, client_config
-from .producer_log import log_failure, log_user_records
 from .producer_owner import Letters, Owner
+from .producer_tells import log_failure, log_user_records
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -21,8 +21,7 @@ from ..producer.results import undelivered
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
-from .producer_log import log_user_records
-from .undelivered import SLOW, OnUndelivered, Undelivered
+from .producer_tells import SLOW, OnUndelivered, Undelivered, log_user_records
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
