@@ -18,7 +18,6 @@ import weakref
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..format.records import Tag
@@ -91,9 +90,7 @@ class AsyncProducer(ProducerBase):
                     self._schedule()
         self._check_open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def put(
