@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .. import arrow
 from ..adapters.shapes import standard_name
-from ..arrow.layout import FIELDS, TYPES
+from ..arrow.layout import FIELDS
 from ..deaggregation.policies import Policy, check_policy
 
 if TYPE_CHECKING:
@@ -123,11 +123,3 @@ def arrow_schema_of(schema: StructType) -> pa.Schema:
     named: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     arrow: pa.Schema = to_arrow_schema(schema, **named)
     return arrow
-
-
-def without_others(df: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """``df`` without columns that are only copied, unless ``columns`` name them. `with_shard_column` needs
-    its two."""
-    used = TYPES.keys() - {"streamName", "approximateArrivalTimestamp"}
-    kept = [name for name in df.columns if name in {*used, "shardIdFrom", *columns}]
-    return df if len(kept) == len(df.columns) else df.select(*[f"`{name}`" for name in kept])
