@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from ..captures import CAPTURE_SCHEMA, Location
 from ..captures.rows import capture_batch
+from ..findings.counters import Tally
 from ..report.build import findings_of_the_whole
-from ..report.counters import Tally
 from ..report.scan import findings_batch
 from ..shards.shard_map import ShardMap
 from ..validation.check import check

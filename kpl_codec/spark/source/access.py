@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
-from ...aws.stream_consumer import StreamConsumers
+from ...aws.subscription import StreamConsumers, SubscriptionCursor
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import TRIM_HORIZON, Place, at_record
@@ -62,8 +62,6 @@ class Access:
         settings: dict[str, Any] = {"clock": self.clock, "now": self.now, "sleep": self.sleep}
         settings["patience"] = self.options.retry_timeout
         if consumer is not None:
-            from ...aws.subscription import SubscriptionCursor
-
             return SubscriptionCursor(self.client, consumer, shard_id, place, **settings)
         return ShardCursor(self.client, self.options.called, shard_id, place, pace=pace, **settings)
 

@@ -30,8 +30,7 @@ from pyspark.sql.types import StructType
 
 from ...arrow import FIELDS, coalesce
 from ...aws.shard_map import fetch_shard_map
-from ...aws.stream_consumer import StreamConsumers
-from ...aws.subscription import REFUSED_FOR
+from ...aws.subscription import REFUSED_FOR, StreamConsumers
 from ...shards.lineage import Lineage
 from ...shards.place import LATEST, TRIM_HORIZON, Place
 from ...shards.shard_map import ShardMap

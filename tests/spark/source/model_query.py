@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kpl_codec.aws.stream_consumer import StreamConsumers
+from kpl_codec.aws.subscription import StreamConsumers
 from kpl_codec.spark.source.access import Access, read_piece
 from kpl_codec.spark.source.offsets import DataLoss, Piece, StreamOffset, batch_pieces
 from kpl_codec.spark.source.options import parse_options
