@@ -42,13 +42,10 @@ def matched(df: DataFrame, schema_of: SchemaOf) -> DataFrame:
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
     # of one to be added MUST be refused, unless an earlier run added it."
     added = _added(schema_of)
-    fold = folding(df.sparkSession)
-    names: dict[str, list[str]] = {}
-    for name in df.columns:
-        names.setdefault(fold(name), []).append(name)
+    fold, names = folding(df.sparkSession), df.columns
     new: dict[str, str] = {}
     for field in (*FIELDS, *added):
-        same = names.get(fold(field.name), [])
+        same = [name for name in names if fold(name) == fold(field.name)]
         if len(same) > 1:
             raise ValueError(f"column {field.name} is there {len(same)} times: {', '.join(same)}")
         new |= {name: field.name for name in same}

@@ -30,7 +30,6 @@ _log = logging.getLogger("kpl_codec.spark")
 SHORTEST_RETENTION: Final = 24 * 3600 * 1000
 #: Codes of GetShardIterator for a sequence number or shard that no longer exists.
 GONE: Final = {"InvalidArgumentException": "trimmed", "ResourceNotFoundException": "shard-gone"}
-
 #: Seconds that a task waits for a record that the driver has seen.
 _CATCH_UP: Final = 30.0
 #: Seconds by which the clocks of two machines may differ.

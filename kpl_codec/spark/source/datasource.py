@@ -52,7 +52,6 @@ except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow 
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
-
 _FEW_RECORDS: Final = 1000
 _SHARED_TASKS: Final = 16
 _SHARDS_PER_TASK: Final = 5
@@ -73,8 +72,7 @@ def arrow_schema(options: Options) -> pa.Schema:
 @dataclass
 class KinesisPartition(InputPartition):
     """What one task reads. ``listing``: the shards for judging placement, if wanted; ``carried``: records
-    that the planner has read, as rows; ``consumer``: the ARN of the one that subscribes,
-    None to poll."""
+    that the planner has read; ``consumer``: the ARN of the one that subscribes, None to poll."""
 
     pieces: tuple[Piece, ...]
     listing: str | None = None
