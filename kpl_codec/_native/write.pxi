@@ -1,7 +1,7 @@
 # The data column of an Arrow batch -> columns of user records, without an object per user record.
 
 
-cdef class FrameColumns(JudgedFrames):
+cdef class FrameColumns(Frames):
     """The Kinesis records of one batch, and the columns of their user records.
 
     ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length (the last two for
