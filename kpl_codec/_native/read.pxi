@@ -14,6 +14,7 @@ cdef struct Data:
     const uint8_t *at  # NULL: there is none
     size_t size
     bint plain  # even if it looks like an aggregate
+    uint8_t digest[16]  # of its message, if it looks like one
 
 
 cdef inline size_t expected_shard(const uint8_t *key, const uint8_t *endings, size_t opens) noexcept nogil:
@@ -89,12 +90,9 @@ cdef class Frames:
     cdef Answer check_digests(self, size_t first, size_t last) noexcept nogil:
         """Sets the state of records `first` to before `last`, before any message is read."""
         cdef kpl_message *messages = <kpl_message *>malloc((last - first + 1) * sizeof(kpl_message))
-        cdef uint8_t *digests = <uint8_t *>malloc(16 * (last - first + 1))
         cdef size_t asked = 0, i
         cdef Data *data
-        if messages == NULL or digests == NULL:
-            free(messages)
-            free(digests)
+        if messages == NULL:
             return NO_MEMORY
         for i in range(first, last):
             data = &self.data[i]
@@ -102,17 +100,14 @@ cdef class Frames:
             if data.at != NULL and not data.plain and looks_aggregated(data.at, data.size):
                 self.state[i] = UNREAD
                 messages[asked].data, messages[asked].size = data.at + 4, data.size - FRAME_OVERHEAD
-                messages[asked].digest = digests + 16 * asked
+                messages[asked].digest = data.digest
                 asked += 1
         kpl_md5_many(messages, asked)
-        asked = 0
-        for i in range(first, last):
-            if self.state[i] == UNREAD:
-                if memcmp(digests + 16 * asked, self.data[i].at + self.data[i].size - 16, 16) != 0:
-                    self.state[i] = UNCERTAIN
-                asked += 1
         free(messages)
-        free(digests)
+        for i in range(first, last):
+            data = &self.data[i]
+            if self.state[i] == UNREAD and memcmp(data.digest, data.at + data.size - 16, 16) != 0:
+                self.state[i] = UNCERTAIN
         return SOUND
 
     cdef Answer read_one(self, size_t i) noexcept nogil:
