@@ -68,7 +68,8 @@ class LiveShardMap:
         refresh_interval: float | None = None,
         describe: bool = True,
     ) -> None:
-        self._stream = stream_of(stream).argument
+        self.stream = stream
+        self._argument = stream_of(stream).argument
         self._shard_filter = shard_filter
         self._interval = refresh_interval
         self._describe = describe
@@ -87,11 +88,6 @@ class LiveShardMap:
         self.error: StreamUnavailable | None = None
 
     # -- what is known ------------------------------------------------------------------------
-
-    @property
-    def stream(self) -> str:
-        """The name or ARN."""
-        return str(next(iter(self._stream.values())))
 
     @property
     def state(self) -> State:
@@ -117,8 +113,7 @@ class LiveShardMap:
     @property
     def permanent_error(self) -> StreamUnavailable | None:
         """The permanent error for which there is no map until somebody fixes it; None if there is none."""
-        waiting = self.state == "INVALID" and self.error is not None and self.error.permanent
-        return self.error if waiting else None
+        return self.error if self.state == "INVALID" and self._failed_for_good else None
 
     @property
     def map_may_come(self) -> bool:
@@ -211,7 +206,7 @@ class LiveShardMap:
 
     def _start(self, now: float) -> None:
         self._retry_at = None
-        self._refresh = Refresh(now, self._stream, self._shard_filter, describe=self._describe)
+        self._refresh = Refresh(now, self._argument, self._shard_filter, describe=self._describe)
 
     # -- requests and answers -----------------------------------------------------------------
 
