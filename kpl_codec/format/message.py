@@ -15,6 +15,7 @@ from typing import Any, overload
 
 from ..compiled import speedups
 from ..errors import EncodeError, HashKeyError, MalformedMessage
+from ..lazy import shown
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from .hash_keys import explicit_hash_key_value
 from .records import Tag, UserRecord
@@ -108,10 +109,7 @@ class AggregatedRecord(Sequence[UserRecord]):
             f"<AggregatedRecord of {len(self)} user records, {len(self.partition_key_table)} partition keys>"
         )
 
-    def _repr_html_(self) -> str:
-        from ..lazy import shown
-
-        return shown(self)
+    _repr_html_ = shown
 
 
 #: The parts of AggregatedRecord, in its order.
