@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from ..aws_errors import Backoff, is_permanent
 from ..errors import ShardMapError
-from .known_stream import Known, KnownShards, MapChanged, Refused, learn, shard_of_record
+from .known_stream import Known, MapChanged, Refused, learn, shard_of_record
 from .lineage import Lineage
 from .refresh import Failure, Listing, Refresh, RefreshFailed, Request, ShardFilterType, StreamUnavailable
 from .shard import Shard
@@ -33,13 +33,10 @@ from .trust import Trust
 
 __all__ = [
     "Failure",
-    "KnownShards",
     "LiveShardMap",
     "MapChanged",
     "RefreshFailed",
     "Request",
-    "ShardFilterType",
-    "State",
     "StreamUnavailable",
 ]
 
@@ -297,4 +294,4 @@ class LiveShardMap:
         if self._trust.listed(begun, changed=changed, now=now):
             self._start(now)
         self._reroute()
-        return MapChanged(outcome.shards, recreated)
+        return MapChanged(recreated)
