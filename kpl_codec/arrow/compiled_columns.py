@@ -48,7 +48,7 @@ class CompiledColumns:
             unframe=unframe,
         )
         frames = self._frames
-        makers = frames.partition_keys, frames.explicit_hash_keys, frames.user_data
+        makers = partial(frames.texts, False), partial(frames.texts, True), frames.user_data
         self._makers: dict[str, Callable[[int, int], Any]] = dict(zip(KEYS_AND_DATA, makers, strict=True))
         status = np.frombuffer(frames.status, np.uint8)
         self.certain: Numbers = (status == 1) | (status == 2)
