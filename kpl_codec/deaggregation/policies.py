@@ -286,7 +286,6 @@ class Opener:
         return kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
 
     def _unreadable(self, record: KinesisRecord, error: MalformedMessage) -> Iterable[DeaggregatedRecord]:
-        """The rows of a frame whose message is malformed."""
         outcome = self._outcome(record)
         # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
         # defect, sub-sequence number 0, and with what the KCL does with it: raw, or dropped where the KCL

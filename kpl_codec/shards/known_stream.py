@@ -152,7 +152,6 @@ def _begins_life(
 
 
 def _parents(listed: Mapping[str, Shard]) -> set[str]:
-    """The ids of the parents of the listed shards."""
     parents = {shard.parent_shard_id for shard in listed.values()}
     parents |= {shard.adjacent_parent_shard_id for shard in listed.values()}
     return {parent for parent in parents if parent is not None}

@@ -273,7 +273,6 @@ class LiveShardMap:
         return RefreshFailed(now, self.error, self._retry_at, learnt)
 
     def _listed(self, listing: Listing, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
-        """Ends the refresh."""
         before, outcome = self.known, learn(self.known, listing, now)
         begun = float("-inf") if refresh.outdated else listing.begun
         # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
