@@ -1,7 +1,5 @@
 """The results of deaggregation: user records, what the KCL dropped, and counts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import datetime
 from types import SimpleNamespace
@@ -80,7 +78,7 @@ class Counts(SimpleNamespace):
             defects=Counter(),
         )
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: "Counts") -> None:
         """Count what ``other`` has counted, too."""
         for name, count in vars(other).items():
             setattr(self, name, getattr(self, name) + count)
