@@ -71,11 +71,9 @@ class Row(NamedTuple):
 class Notes(Protocol):
     """Takes rows, such as `kpl_codec.audit.Writer`."""
 
-    def note(self, rows: Sequence[Row]) -> None:
-        """Rows that happened just now."""
+    def note(self, rows: Sequence[Row]) -> None: ...
 
-    def close(self) -> None:
-        """There will be no more."""
+    def close(self) -> None: ...
 
 
 class Ledger(Protocol):
@@ -151,7 +149,6 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes] | LedgerError]:
 
 
 def block(rows: Sequence[Row]) -> bytes:
-    """The payload of a block."""
     shards: list[str | None] = []
     steps, times, shard, value, now = [], [], None, 0, 0
     rows = sorted(rows, key=lambda row: (row.shard_id, len(row.sequence_number), row.sequence_number))
@@ -195,21 +192,6 @@ def rows_of(payload: bytes) -> list[Row]:
 
 #: The lowest and the highest sequence number of each shard.
 Ranges = Mapping[str, tuple[str, str]]
-
-
-def header(writer: str, segment: int, stream: str, side: str, before: Ranges) -> bytes:
-    """The first chunk of a segment. ``side``: produced or handled. ``before``: what the one before names."""
-    # AUD-4: "The header of a segment MUST say what the segment before names, its end mark what it names
-    # itself: so what was lost is known to lie there."
-    facts = {"writer": writer, "segment": segment, "stream": stream, "side": side, "before": before}
-    return chunk(b"H", 0, json.dumps(facts).encode())
-
-
-def end_mark(index: int, ranges: Ranges, *, last: bool, follows: bool = True, lost: int = 0) -> bytes:
-    """The last chunk of a segment. ``last``: of its writer. ``follows``: the next segment's header is stored
-    at once. ``lost``: rows that could not be written."""
-    facts = {"last": last, "next": follows and not last, "lost": lost, "ranges": ranges}
-    return chunk(b"E", index, json.dumps(facts).encode())
 
 
 def ranges_of(rows: Iterable[Row], known: Ranges) -> Ranges:

@@ -74,7 +74,6 @@ def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
 
 
 def mapping(source: Mapping[str, Any], key: str, prefix: str = "") -> Mapping[str, Any]:
-    """The mapping under ``key``."""
     value = source.get(key)
     if not isinstance(value, Mapping):
         code = "missing-field" if value is None else "wrong-type"

@@ -105,7 +105,6 @@ class Book:
 
     @property
     def streams(self) -> set[str]:
-        """The streams that the ledgers are of."""
         return {
             segment.header["stream"]
             for segments in self._writers.values()

@@ -159,7 +159,6 @@ def _columns(names: Iterable[str], wanted: tuple[str, ...], file: Location) -> d
 
 
 def _add(tally: Tally, columns: dict[str, Any]) -> None:
-    """Tally a batch of a table."""
     shard, number = (_coded(columns[name]) for name in (SHARD, NUMBER))
     home, code = (pc.fill_null(column.indices, -1).to_numpy().astype(np.int64) for column in (shard, number))
     shards, numbers = shard.dictionary.to_pylist(), number.dictionary.to_pylist()
@@ -190,7 +189,6 @@ def _add(tally: Tally, columns: dict[str, Any]) -> None:
 
 
 def _coded(column: Any) -> Any:
-    """A column of text as a dictionary array."""
     if pa.types.is_dictionary(column.type):
         return column.cast(pa.dictionary(column.type.index_type, pa.string()))
     return column.cast(pa.string()).dictionary_encode()

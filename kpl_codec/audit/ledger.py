@@ -27,7 +27,7 @@ from uuid import uuid4
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..format.records import KinesisRecord
-from ..ledger import Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of, runs
+from ..ledger import Ranges, Row, block, chunk, digest_of, ranges_of, runs
 from .book import LINE, SUFFIX
 
 _LOG = logging.getLogger("kpl_codec.audit")
@@ -232,9 +232,13 @@ class Writer:
 
     def _begin(self) -> None:
         self._index, self._bytes, self._begun_at = 0, 0, time.monotonic()
-        self._write(header(self.name, self._segment, self.stream, self._side, self._before), sync=self._wait)
+        # AUD-4: "The header of a segment MUST say what the segment before names, its end mark what it names
+        # itself: so what was lost is known to lie there."
+        facts = {"stream": self.stream, "side": self._side, "before": self._before}
+        self._write(b"H", json.dumps(facts).encode(), sync=self._wait)
 
-    def _write(self, data: bytes, *, sync: bool) -> None:
+    def _write(self, kind: bytes, payload: bytes, *, sync: bool) -> None:
+        data = chunk(kind, self._index, payload)
         self._sink.write(self._segment, data, sync=sync)
         self._index += 1
         self._bytes += len(data)
@@ -243,7 +247,7 @@ class Writer:
         with self._lock:
             self._writing, self._rows = self._rows, []
         if self._writing:
-            self._write(chunk(b"B", self._index, block(self._writing)), sync=sync)
+            self._write(b"B", block(self._writing), sync=sync)
             self._ranges = ranges_of(self._writing, self._ranges)
             self._writing = []
         old = time.monotonic() - self._begun_at >= self._sink.segment_seconds
@@ -256,7 +260,9 @@ class Writer:
         self._begin()
 
     def _end(self, *, last: bool) -> None:
-        mark = end_mark(self._index, self._ranges, last=last, follows=self._sink.at_once, lost=self._lost)
-        self._write(mark, sync=True)
+        # "next": whether the next segment's header is stored at once.
+        follows = self._sink.at_once and not last
+        facts = {"last": last, "next": follows, "lost": self._lost, "ranges": self._ranges}
+        self._write(b"E", json.dumps(facts).encode(), sync=True)
         self._sink.end(self._segment)
         self._before, self._ranges, self._lost = self._ranges, {}, 0

@@ -81,7 +81,6 @@ class Names:
         return int(self.starts[record]) + name[2] if known else None
 
     def record_of(self, user_records: Any) -> Any:
-        """The Kinesis records of user records."""
         return np.searchsorted(self.starts, user_records, side="right") - 1
 
 
@@ -100,7 +99,6 @@ class Run(NamedTuple):
     last: int
 
     def finding(self, kind: str, detail: str, cause: str | None = None) -> Finding:
-        """A finding about these."""
         count = self.last - self.first + 1
         return Finding(kind, *self[:3], user_records=count, cause=cause, detail=detail)
 
@@ -163,7 +161,6 @@ class Tally:
         self.queued: dict[tuple[str, str], bytes] = {}
 
     def add(self, batch: Batch) -> None:
-        """Count a batch."""
         last = batch.first if batch.last is None else batch.last
         # (A run from a file may claim any length.)
         good = (batch.first >= 0) & (last < _MOST_USER_RECORDS) & (last >= batch.first)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..adapters.reading import kinesis_records, read_record
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
@@ -137,15 +137,12 @@ def process_user_records(
     ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
     """
     batch = batch_of(event, after_failure=after_failure, **options)
-    for call in batch.calls():
-        if call is None or not batch.may_start(call):
-            continue
+
+    def handle(call: Call) -> None:
         run = partial(batch.run, handler, call.record)
-        try:
-            done(run() if once is None else once(call.key, run))
-            batch.handled.append(call)
-        except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-            batch.fail(call)
+        done(run() if once is None else once(call.key, run))
+
+    batch.each(handle)
     return batch.answer()
 
 
@@ -169,25 +166,28 @@ def process_window(
     `options.Options`. Raises what `process_user_records` raises, and CaptureError for a state that is no
     object.
     """
+    event_records(event, "Records")
     given = event.get("state")
     if not isinstance(given, Mapping | None):
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
     state: State = dict(given or {})
     copy, since, size = json.dumps(state), list[Call](), 0
     batch = batch_of(event, **options)
-    for call in batch.calls():
-        if call is None or not batch.may_start(call):
-            continue
+
+    def fold(call: Call) -> None:
+        nonlocal state
+        changed = batch.run(partial(handler, state), call.record)
+        state = state if changed is None else cast("State", changed)
+
+    def fold_next(call: Call) -> None:
+        nonlocal copy, since, size
         if since and since[-1].number < call.number and len(copy) <= size:
             copy, since, size = json.dumps(state), [], 0
         since.append(call)
         size += len(call.record.data)
-        try:
-            state = _folded(state, call, handler)
-            batch.handled.append(call)
-            batch.ran.add(id(call.record))
-        except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-            batch.fail(call)
+        fold(call)
+
+    batch.each(fold_next)
     first = batch.first_failed()
     if first is not None and since and since[-1].number >= first:
         # LMB-9: "The state answered MUST hold exactly the user records of the Kinesis records
@@ -196,8 +196,8 @@ def process_window(
         try:
             for call in since:
                 if call.number < first:
-                    state = _folded(state, call, handler)
-        except Exception:  # noqa: BLE001 - as above: then all of them come again
+                    fold(call)
+        except Exception:  # noqa: BLE001 - the caller's code: then all of them come again
             batch.fail(since[0])
             state = json.loads(copy)
     # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
@@ -206,10 +206,3 @@ def process_window(
     first = batch.first_failed()
     batch.handled = [call for call in batch.handled if first is None or call.number < first]
     return {**batch.answer(), "state": state}
-
-
-def _folded(state: State, call: Call, handler: _Fold) -> State:
-    """The state with one more user record. Where ``handler`` raises, ``state`` may have changed."""
-    changed = handler(state, call.record)
-    done(changed)
-    return state if changed is None else changed

@@ -135,7 +135,6 @@ class _Threads(QueueConsumer):
         with beating(lambda: finished(self.beat()), self.beat_seconds):
             for received in records:
                 await self.one(received)
-                await self.acknowledge()
 
     async def acknowledge(self, **how: Any) -> None:
         with self._lock:  # the other thread does it, too
