@@ -25,10 +25,10 @@ from ..captures import Location
 from ..captures.rows import Rows
 from ..errors import KplError
 from ..findings import KINDS, Finding
+from ..findings.counters import Tally as Counts
 from ..ledger import Row, digest_of
 from ..pictures.labels import camel_keys, plural
 from ..report.build import build_report
-from ..report.counters import Tally as Counts
 from ..report.model import About, AuditCell, Report
 from ..report.page import render_page
 from ..report.scan import findings_batch

@@ -22,8 +22,8 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from ..adapters.shapes import queue_record
-from ..aws.calls import settled
-from ..aws.queues import BACKOFF, DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
+from ..aws.calls import BACKOFF, settled
+from ..aws.queues import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
 from ..aws_errors import Backoff, is_permanent
 from ..deaggregation.policies import Policy, check_policy, deaggregate
 from ..deaggregation.records import Drop

@@ -119,13 +119,6 @@ def _client() -> Any:
     return kinesis_client(endpoint_url=os.environ.get("KPL_ENDPOINT_URL"))
 
 
-@lru_cache(maxsize=1)
-def _dynamodb() -> Any:
-    from ..aws.watch import dynamodb_client
-
-    return dynamodb_client()
-
-
 def _tried(what: str, call: Callable[[], Any]) -> tuple[Any, str | None]:
     """What ``call`` gives, or None and why the state was not loaded or saved. Never raises."""
     # WCH-30: "A state that cannot be loaded or saved MUST NOT fail a run, and the run's answer MUST say so."
@@ -157,7 +150,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     KPL_STATE_TABLE (see the module). Returns what was done; writes findings and metrics to the log. Raises
     StreamUnavailable if the stream's shards cannot be listed, ValueError for a setting that makes no sense.
     """
-    from ..aws.watch import StateTable, StreamWatcher
+    from ..aws.watch import StateTable, StreamWatcher, dynamodb_client
     from ..watch import Limits
 
     stream = os.environ["KPL_STREAM"]
@@ -174,7 +167,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     )
     name, table, state = os.environ.get("KPL_STATE_TABLE"), None, "off"
     if name:
-        table = StateTable(_dynamodb(), name, stream)
+        table = StateTable(dynamodb_client(), name, stream)
         kept, failed = _tried("loaded", partial(table.load, time.time()))
         state = failed or ("new" if kept is None else "resumed")
         if kept is not None:

@@ -7,7 +7,7 @@ files twice.
     WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
     WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for repeats
     WORK/copies/part-00007.json             copies that repair put (repaired.py)
-    WORK/tally/part-00007.json              counts (report/counters.py)
+    WORK/tally/part-00007.json              counts (findings/counters.py)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..captures import Location, Piece, read_piece
-from ..report.counters import Tally
+from ..findings.counters import Tally
 from ..report.scan import FINDINGS_SCHEMA, Scan
 from ..shards.shard_map import ShardMap
 from .check import check, checked_schema
@@ -91,8 +91,7 @@ class Job:
     user_records: bool = True
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The user records of a task, in batches of `check`; after the last one its findings and counts are
-        written."""
+        """The user records of a task, as `check` gives them; then its findings and counts are written."""
         captured = (
             batch
             for part in self.tasks[number]
@@ -132,8 +131,7 @@ def make_folders(work: Location) -> None:
 
 
 def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Location, name: str) -> int:
-    """Writes ``rows`` (batches of `check`) to a file in ``folder``, even if there are none; gives how many
-    there were."""
+    """Writes ``rows`` (batches of `check`), even if there are none; gives how many there were."""
     count = 0
     with _parquet(
         folder.make_folder() / f"{name}.parquet",
@@ -181,7 +179,6 @@ def judged(
 
 
 def discard(output: Location) -> None:
-    """Delete what tasks have written."""
     work_folder(output).delete()
     users_folder(output).delete()
 
