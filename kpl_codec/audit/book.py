@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from ..ledger import LedgerError, Ranges, Row, chunks, rows_of
+from ..ledger import Ranges, Row, chunks, rows_of
 
 #: How the name of a segment's file ends; before it its writer, a dash and its number.
 SUFFIX: Final = ".kpl-ledger"
@@ -92,10 +92,7 @@ class Book:
 
     def _add(self, writer: str, number: int, data: bytes) -> None:
         segment = self._writers[writer].setdefault(number, _Segment())
-        for item in chunks(data):
-            if isinstance(item, LedgerError):
-                continue  # (The end mark tells what the segment lacks.)
-            kind, index, payload = item
+        for kind, index, payload in chunks(data):
             if kind == b"H":
                 segment.header = _facts(payload, ("stream", "side", "before"))
             elif kind == b"E":
@@ -122,10 +119,11 @@ class Book:
         for writer, segments in self._of_side(side):
             for segment in segments.values():
                 for index, payload in sorted(segment.blocks.items()):
-                    try:
-                        yield writer, rows_of(payload)
-                    except LedgerError:
+                    rows = rows_of(payload)
+                    if rows is None:
                         del segment.blocks[index]
+                    else:
+                        yield writer, rows
 
     def holes(self, side: str) -> list[Hole]:
         """Where rows may be lacking. To be asked for when all rows were read."""

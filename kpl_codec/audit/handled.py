@@ -166,10 +166,8 @@ def _add(tally: Tally, columns: dict[str, Any]) -> None:
     canonical = [bool(text) and text.isdigit() and (text == "0" or text[0] != "0") for text in numbers]
     good = (home >= 0) & np.array([*canonical, False])[code]
     parts = [home, code, *(_whole(columns[name]) for name in (SUB, LAST) if name in columns)]
-    if not good.all():
-        tally.bad += int((~good).sum())
-        parts = [part[good] for part in parts]
-    home, code, *users = parts
+    tally.bad += int((~good).sum())
+    home, code, *users = (part[good] for part in parts)
     # A sequence number is of one shard, in all but made-up tables: then it names the Kinesis record alone.
     of, many = np.full(len(numbers), -1), len(numbers)
     of[code] = home

@@ -191,20 +191,11 @@ def once(
     def call_once(key: str, call: Callable[[], object]) -> None:
         done(call())
 
-    def run(key: str, call: Callable[[], object]) -> None:
-        call_once(key=key, call=call)
-
-    return run
+    return lambda key, call: call_once(key=key, call=call)
 
 
-def async_once(
-    persistence_store: BasePersistenceLayer,
-    config: IdempotencyConfig | None = None,
-    *,
-    key_prefix: str = "kpl_codec",
-) -> Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]:
-    """`once` for `aio.process_user_records`: asks the store in a thread, awaits the handler on the loop."""
-    blocking = once(persistence_store, config, key_prefix=key_prefix)
+def async_once(blocking: Once) -> Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]:
+    """A `once` for `aio.process_user_records`: asks the store in a thread, awaits the handler on the loop."""
 
     async def run(key: str, call: Callable[[], Awaitable[object]]) -> None:
         loop = asyncio.get_running_loop()
