@@ -32,8 +32,7 @@ _NEAR_END = 16
 
 _WHITE_SPACE = re.compile("[ \t\r\n]*")
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
-_BEFORE_START = "\n\x1e"
-_START = re.compile(f"(?<=[{_BEFORE_START}])[{{\\[]")
+_START = re.compile(r"(?<=[\n\x1e])[{\[]")
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # what the error handler surrogateescape makes of them
 _BEFORE_LONG_NUMBER = re.compile(".*?(?=[0-9]{4300})", re.DOTALL)

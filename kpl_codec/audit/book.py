@@ -40,12 +40,6 @@ class _Segment:
         self.end: dict[str, Any] | None = None
         self.last = 0  # the index of the end mark
 
-    @property
-    def whole(self) -> bool:
-        """Whether it has its end mark, and all that is before it."""
-        have = (self.header is not None) + sum(index < self.last for index in self.blocks)
-        return self.end is not None and have == self.last
-
 
 def _facts(payload: bytes, wanted: Collection[str]) -> dict[str, Any] | None:
     """What a header or an end mark says; None if that is something else."""
@@ -140,7 +134,8 @@ class Book:
             before, after, end = number, segments.get(number + 1), segment.end
             # AUD-5: "A segment without its end mark, a number that is left out, and a last segment whose end
             # mark does not say that it is the last MUST make the ledger incomplete."
-            if not segment.whole:
+            have = (segment.header is not None) + sum(index < segment.last for index in segment.blocks)
+            if end is None or have != segment.last:
                 ranges = end["ranges"] if end else after.header["before"] if after and after.header else None
                 why = "has no end mark" if end is None else "lacks blocks"
                 if number < last or end is not None or side == "produced":

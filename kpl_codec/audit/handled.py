@@ -165,7 +165,10 @@ def _add(tally: Tally, columns: dict[str, Any]) -> None:
     # LIN-1's form: digits, without zeros before them.
     canonical = [bool(text) and text.isdigit() and (text == "0" or text[0] != "0") for text in numbers]
     good = (home >= 0) & np.array([*canonical, False])[code]
-    parts = [home, code, *(_whole(columns[name]) for name in (SUB, LAST) if name in columns)]
+    users = [
+        pc.fill_null(columns[name].cast(pa.int64()), 0).to_numpy() for name in (SUB, LAST) if name in columns
+    ]
+    parts = [home, code, *users]
     tally.bad += int((~good).sum())
     home, code, *users = (part[good] for part in parts)
     # A sequence number is of one shard, in all but made-up tables: then it names the Kinesis record alone.
@@ -190,10 +193,6 @@ def _coded(column: Any) -> Any:
     if pa.types.is_dictionary(column.type):
         return column.cast(pa.dictionary(column.type.index_type, pa.string()))
     return column.cast(pa.string()).dictionary_encode()
-
-
-def _whole(column: Any) -> Any:
-    return pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
 
 
 def _add_rows(tally: Tally, rows: list[Row], *, before: bool) -> None:

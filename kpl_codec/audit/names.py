@@ -60,11 +60,6 @@ class Names:
         keys = _keys(self.shard, [row.sequence_number.encode() for row in self.rows])
         self._keys = np.append(keys, b"~")  # behind all others
 
-    @property
-    def user_records(self) -> int:
-        """How many names there are."""
-        return int(self.starts[-1])
-
     def find(self, shards: Sequence[str], numbers: Sequence[bytes]) -> tuple[Any, Any, Any]:
         """For each Kinesis record its place, -1 where no ledger has it; the place of the first known one of
         its shard that is not before it; and its shard, -1 for an unknown one. ``shards`` and ``numbers`` go
@@ -151,7 +146,7 @@ class Tally:
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        self.times = np.zeros(names.user_records, np.uint8)  # 255: that often or oftener
+        self.times = np.zeros(names.starts[-1], np.uint8)  # 255: that often or oftener
         self.rows = self.bad = self.unclaimed_rows = 0
         #: Of each shard one past the last known Kinesis record that is before the last handled one.
         self.passed = names.bounds[:-1].copy()

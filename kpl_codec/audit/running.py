@@ -45,6 +45,8 @@ from .why import Fetched, Why, fetch
 #: Columns of the picture.
 _COLUMNS: Final = 60
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+#: What makes an audit incomplete, and how it is told.
+_OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
 #: What is said of what no ledger names, by its origin.
 _UNCLAIMED: Final = {
@@ -123,13 +125,7 @@ class Audited:
         audit = self.audit
         if audit.complete:
             return f"Everything was handled: {plural(audit.total('delivered'), 'user record')}."
-        parts = [
-            f"{audit.total(name):,} {text}"
-            for name, text in (
-                ("missing", "missing"), ("unknown", "unknown"), ("too_early", "too early to say"),
-            )
-            if audit.total(name)
-        ]  # fmt: skip
+        parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
         if audit.holes or audit.conflicts:
             parts.append("a ledger is not whole, so nobody can say that this is all")
         return f"Of {plural(audit.total('delivered'), 'delivered user record')}: {'; '.join(parts)}."

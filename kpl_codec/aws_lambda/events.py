@@ -147,12 +147,11 @@ def process_user_records(
 
 
 State = dict[str, Any]
-_Fold = Callable[[State, DeaggregatedRecord], State | None]
 
 
 def process_window(
     event: Mapping[str, Any],
-    handler: _Fold,
+    handler: Callable[[State, DeaggregatedRecord], State | None],
     *,
     on_window_end: Callable[[State, Mapping[str, Any]], object] | None = None,
     **options: Unpack[Options],

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records"]
 
-#: Takes a user record; with ``batch`` a list of them.
-QueueHandler = Callable[[Any], object]
-
 
 class QueueOptions(TypedDict, total=False):
     """Options of both consumers.
@@ -72,7 +69,7 @@ class QueueOptions(TypedDict, total=False):
 def process_queue_records(
     client: Any,
     queue: str,
-    handle: QueueHandler,
+    handle: Callable[[Any], object],
     *,
     once: Once | None = None,
     stop: threading.Event | None = None,

@@ -69,7 +69,7 @@ class Memory(Sink):
 
 def written(rows: list[list[Row]], segment_bytes: int, *, closed: bool = True) -> list[bytes]:
     sink = Memory(segment_bytes)
-    writer = Writer(sink, "w", "orders", "produced", wait=True, seconds=1)
+    writer = Writer(sink, "w", "orders", "produced", wait=True)
     for some in rows:
         writer.note(some)
     if closed:
@@ -160,7 +160,7 @@ def test_log_lines_are_a_ledger(tmp_path: Path) -> None:
 def test_in_s3_a_segment_is_an_object_and_the_first_is_there_at_once() -> None:
     objects: dict[str, bytes] = {}
     sink = S3Sink("s3://bucket/ledger/", "w", objects.__setitem__)
-    writer = Writer(sink, "w", "orders", "produced", wait=False, seconds=1e9)
+    writer = Writer(sink, "w", "orders", "produced", wait=False)
     assert list(objects) == ["s3://bucket/ledger/w-000000.kpl-ledger"]
     book = Book()
     book.add_file(*next(iter(objects.items())))
@@ -185,7 +185,7 @@ def test_a_full_disk_costs_no_result_and_is_told(caplog: pytest.LogCaptureFixtur
             super().write(segment, chunk, sync=sync)
 
     sink = Full()
-    writer = Writer(sink, "w", "orders", "produced", wait=True, seconds=1)
+    writer = Writer(sink, "w", "orders", "produced", wait=True)
     sink.full = True
     writer.note([Row("delivered", "s", "7", 3, 5)])  # raises nothing
     sink.full = False
