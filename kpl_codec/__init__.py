@@ -10,7 +10,8 @@ boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.a
 kpl_codec.errors can be imported here, too.
 """
 
-from .deaggregation.explanation import Explanation, explain
+from typing import TYPE_CHECKING
+
 from .deaggregation.policies import Deaggregation, Policy, deaggregate
 from .deaggregation.records import Counts, DeaggregatedRecord, Drop
 from .errors import AggregateFull as AggregateFull
@@ -32,9 +33,17 @@ from .format.compression import DecompressionError as DecompressionError
 from .format.hash_keys import ALL_HASH_KEYS, HashKeyRange, effective_hash_key
 from .format.message import AggregatedRecord
 from .format.records import KinesisRecord, Tag, UserRecord
+from .lazy import lazy_names
 from .shards.placement import Placement, Verdict
 from .shards.shard import Shard
 from .shards.shard_map import ShardMap
+
+if TYPE_CHECKING:
+    from .deaggregation.explanation import Explanation as Explanation
+    from .deaggregation.explanation import explain as explain
+else:  # what a Lambda function does not need
+    _EXPLANATION = "deaggregation.explanation"
+    __getattr__, __dir__ = lazy_names(__name__, {"Explanation": _EXPLANATION, "explain": _EXPLANATION})
 
 __version__ = "1.0.0rc1"
 

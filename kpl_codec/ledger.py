@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 
 from .compiled import md5
-from .errors import KplError
 from .format.frame import looks_aggregated
 from .limits import DIGEST_SIZE
 
@@ -71,11 +70,9 @@ class Row(NamedTuple):
 class Notes(Protocol):
     """Takes rows, such as `kpl_codec.audit.Writer`."""
 
-    def note(self, rows: Sequence[Row]) -> None:
-        """Rows that happened just now."""
+    def note(self, rows: Sequence[Row]) -> None: ...
 
-    def close(self) -> None:
-        """There will be no more."""
+    def close(self) -> None: ...
 
 
 class Ledger(Protocol):
@@ -111,20 +108,6 @@ def runs(kind: Kind, names: Iterable[tuple[str, str, int]], at: int, digest: byt
     return rows
 
 
-class LedgerError(KplError, ValueError):
-    """A part of a ledger that is not whole. ``reason`` says how, ``offset`` where, in bytes."""
-
-    code = "ledger-damaged"
-    requirement = "AUD-3"
-    offset: int
-    reason: str
-    text = "a ledger is damaged at byte {offset}: {reason}"
-    concerns = "Whoever audits: what the part said is unknown."
-    todo = (
-        "Copy the file again from where it was written. If it is damaged there too, the audit says unknown."
-    )
-
-
 def chunk(kind: bytes, index: int, payload: bytes) -> bytes:
     """One chunk of a segment: the ``index``-th, from 0."""
     head = _HEAD.pack(_MAGIC, kind, index, len(payload))
@@ -133,25 +116,21 @@ def chunk(kind: bytes, index: int, payload: bytes) -> bytes:
     return b"".join((head, payload, _LENGTH.pack(zlib.crc32(payload, zlib.crc32(head)))))
 
 
-def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes] | LedgerError]:
-    """Kind, index and payload of each whole chunk; an error for each part between that is none."""
-    at = 0
-    while at < len(data):
-        if len(data) - at >= _HEAD.size and data.startswith(_MAGIC, at):
+def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    """Kind, index and payload of each whole chunk; an end mark tells which are lacking."""
+    at = data.find(_MAGIC)
+    while at >= 0:
+        if len(data) - at >= _HEAD.size:
             _, kind, index, length = _HEAD.unpack_from(data, at)
             end = at + _HEAD.size + length
             fits = length <= _LARGEST and end + _LENGTH.size <= len(data)
             if fits and _LENGTH.unpack_from(data, end)[0] == zlib.crc32(data[at:end]):
                 yield kind, index, data[at + _HEAD.size : end]
-                at = end + _LENGTH.size
-                continue
-        after = data.find(_MAGIC, at + 1)
-        yield LedgerError(offset=at, reason="cut off" if after < 0 else "a chunk that is not whole")
-        at = len(data) if after < 0 else after
+                at = end + _LENGTH.size - 1
+        at = data.find(_MAGIC, at + 1)
 
 
 def block(rows: Sequence[Row]) -> bytes:
-    """The payload of a block."""
     shards: list[str | None] = []
     steps, times, shard, value, now = [], [], None, 0, 0
     rows = sorted(rows, key=lambda row: (row.shard_id, len(row.sequence_number), row.sequence_number))
@@ -171,8 +150,8 @@ def block(rows: Sequence[Row]) -> bytes:
     return b"".join((_LENGTH.pack(len(packed)), packed, *[row.digest for row in rows]))
 
 
-def rows_of(payload: bytes) -> list[Row]:
-    """The rows of a block. Raises LedgerError for what is none."""
+def rows_of(payload: bytes) -> list[Row] | None:
+    """The rows of a block; None for what is none."""
     rows: list[Row] = []
     try:
         end = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
@@ -187,29 +166,14 @@ def rows_of(payload: bytes) -> list[Row]:
             rows.append(Row(KINDS[kind], shard, number, count, now, digests[at : at + 8], first))
             at += 8
         if at != len(digests):
-            raise ValueError("another number of digests")
-    except (ValueError, TypeError, LookupError, RecursionError, struct.error, zlib.error) as error:
-        raise LedgerError(offset=0, reason=f"a block that cannot be read ({type(error).__name__})") from None
+            return None  # another number of digests
+    except (ValueError, TypeError, LookupError, RecursionError, struct.error, zlib.error):
+        return None
     return rows
 
 
 #: The lowest and the highest sequence number of each shard.
 Ranges = Mapping[str, tuple[str, str]]
-
-
-def header(writer: str, segment: int, stream: str, side: str, before: Ranges) -> bytes:
-    """The first chunk of a segment. ``side``: produced or handled. ``before``: what the one before names."""
-    # AUD-4: "The header of a segment MUST say what the segment before names, its end mark what it names
-    # itself: so what was lost is known to lie there."
-    facts = {"writer": writer, "segment": segment, "stream": stream, "side": side, "before": before}
-    return chunk(b"H", 0, json.dumps(facts).encode())
-
-
-def end_mark(index: int, ranges: Ranges, *, last: bool, follows: bool = True, lost: int = 0) -> bytes:
-    """The last chunk of a segment. ``last``: of its writer. ``follows``: the next segment's header is stored
-    at once. ``lost``: rows that could not be written."""
-    facts = {"last": last, "next": follows and not last, "lost": lost, "ranges": ranges}
-    return chunk(b"E", index, json.dumps(facts).encode())
 
 
 def ranges_of(rows: Iterable[Row], known: Ranges) -> Ranges:

@@ -32,8 +32,7 @@ _NEAR_END = 16
 
 _WHITE_SPACE = re.compile("[ \t\r\n]*")
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
-_BEFORE_START = "\n\x1e"
-_START = re.compile(f"(?<=[{_BEFORE_START}])[{{\\[]")
+_START = re.compile(r"(?<=[\n\x1e])[{\[]")
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # what the error handler surrogateescape makes of them
 _BEFORE_LONG_NUMBER = re.compile(".*?(?=[0-9]{4300})", re.DOTALL)
@@ -88,15 +87,12 @@ class _Break(NamedTuple):
 
 class _Reading:
     """One reading. State: ``text`` is decoded, and not yet read from ``pos`` on; ``offset`` and ``line``
-    belong to ``pos``; ``_later`` holds the following texts, the next one last, with how much of each is
-    used."""
+    belong to ``pos``; ``_later`` holds the following texts that were put back, the next one last."""
 
     def __init__(self, source: str | Iterable[bytes], offset: int, max_size: int) -> None:
         self.text, self.pos, self.offset, self.line = "", 0, offset, 1
         self.ended = False
-        self._later = [(source, 0)] if isinstance(source, str) else []
-        self._blocks = iter(() if isinstance(source, str) else source)
-        self._utf_8 = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._texts, self._later = self._windows(source), list[str]()
         self._error: OSError | None = None
         self._max_size = max_size
         self._repeats = False
@@ -137,29 +133,26 @@ class _Reading:
         parts = [self.text[max(self.pos - 1, 0) :]]  # `_START` checks the character before
         self.pos = min(self.pos, 1)
         while lacking > 0 and not self.ended:
-            parts.append(self._more(max(lacking, _WINDOW)))
-            lacking -= len(parts[-1])
+            part = self._later.pop() if self._later else next(self._texts, "")
+            self.ended = not part
+            parts.append(part)
+            lacking -= len(part)
         self.text = "".join(parts)
 
-    def _more(self, size: int) -> str:
-        while not self._later:
-            try:
-                block = next(self._blocks, None)
-            except OSError as error:
-                block, self._error = None, error
-            text = self._utf_8.decode(block or b"", block is None)
-            if text:
-                self._later.append((text, 0))
-            elif block is None:
-                self.ended = True
-                return ""
-        text, taken = self._later.pop()
-        if len(text) - taken > size:
-            self._later.append((text, taken + size))
-        return text[taken : taken + size]
+    def _windows(self, source: str | Iterable[bytes]) -> Iterator[str]:
+        for text in [source] if isinstance(source, str) else self._decoded(source):
+            for at in range(0, len(text), _WINDOW):
+                yield text[at : at + _WINDOW]
+
+    def _decoded(self, blocks: Iterable[bytes]) -> Iterator[str]:
+        utf_8 = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        try:
+            yield from map(utf_8.decode, blocks)
+        except OSError as error:
+            self._error = error
+        yield utf_8.decode(b"", True)
 
     def _advance(self, pos: int) -> None:
-        """Move to ``pos``."""
         self.offset += self._size(pos)
         self.line += self.text.count("\n", self.pos, pos)
         self.pos = pos
@@ -178,7 +171,8 @@ class _Reading:
         if len(self.text) > 2 * _WINDOW:
             self.text, self.pos = self.text[max(self.pos - 1, 0) :], min(self.pos, 1)
         if len(self.text) > 2 * _WINDOW:
-            self._later.append((self.text, _WINDOW))
+            later = range(_WINDOW, len(self.text), _WINDOW)
+            self._later += [self.text[at : at + _WINDOW] for at in reversed(later)]
             self.text, self.ended = self.text[:_WINDOW], False
         while (found := _START.search(self.text, self.pos)) is None and not self.ended:
             self._advance(len(self.text))

@@ -74,20 +74,16 @@ def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
 
 
 def mapping(source: Mapping[str, Any], key: str, prefix: str = "") -> Mapping[str, Any]:
-    """The mapping under ``key``."""
-    value = source.get(key)
+    value = _present(source, key, prefix)
     if not isinstance(value, Mapping):
-        code = "missing-field" if value is None else "wrong-type"
-        raise CaptureError(code=code, field=prefix + key, requirement="CAP-4")
+        raise CaptureError(code="wrong-type", field=prefix + key, requirement="CAP-4")
     return value
 
 
 def text(source: Mapping[str, Any], key: str, prefix: str = "") -> str:
     """The text under ``key``, which must be there."""
-    value = optional_text(source, key, prefix)
-    if value is None:
-        raise CaptureError(code="missing-field", field=prefix + key, requirement="CAP-4")
-    return value
+    _present(source, key, prefix)
+    return optional_text(source, key, prefix) or ""
 
 
 def optional_text(source: Mapping[str, Any], key: str, prefix: str = "") -> str | None:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from ..ledger import LedgerError, Ranges, Row, chunks, rows_of
+from ..ledger import Ranges, Row, chunks, rows_of
 
 #: How the name of a segment's file ends; before it its writer, a dash and its number.
 SUFFIX: Final = ".kpl-ledger"
@@ -39,12 +39,6 @@ class _Segment:
         self.header: dict[str, Any] | None = None
         self.end: dict[str, Any] | None = None
         self.last = 0  # the index of the end mark
-
-    @property
-    def whole(self) -> bool:
-        """Whether it has its end mark, and all that is before it."""
-        have = (self.header is not None) + sum(index < self.last for index in self.blocks)
-        return self.end is not None and have == self.last
 
 
 def _facts(payload: bytes, wanted: Collection[str]) -> dict[str, Any] | None:
@@ -92,10 +86,7 @@ class Book:
 
     def _add(self, writer: str, number: int, data: bytes) -> None:
         segment = self._writers[writer].setdefault(number, _Segment())
-        for item in chunks(data):
-            if isinstance(item, LedgerError):
-                continue  # (The end mark tells what the segment lacks.)
-            kind, index, payload = item
+        for kind, index, payload in chunks(data):
             if kind == b"H":
                 segment.header = _facts(payload, ("stream", "side", "before"))
             elif kind == b"E":
@@ -105,7 +96,6 @@ class Book:
 
     @property
     def streams(self) -> set[str]:
-        """The streams that the ledgers are of."""
         return {
             segment.header["stream"]
             for segments in self._writers.values()
@@ -123,10 +113,11 @@ class Book:
         for writer, segments in self._of_side(side):
             for segment in segments.values():
                 for index, payload in sorted(segment.blocks.items()):
-                    try:
-                        yield writer, rows_of(payload)
-                    except LedgerError:
+                    rows = rows_of(payload)
+                    if rows is None:
                         del segment.blocks[index]
+                    else:
+                        yield writer, rows
 
     def holes(self, side: str) -> list[Hole]:
         """Where rows may be lacking. To be asked for when all rows were read."""
@@ -143,7 +134,8 @@ class Book:
             before, after, end = number, segments.get(number + 1), segment.end
             # AUD-5: "A segment without its end mark, a number that is left out, and a last segment whose end
             # mark does not say that it is the last MUST make the ledger incomplete."
-            if not segment.whole:
+            have = (segment.header is not None) + sum(index < segment.last for index in segment.blocks)
+            if end is None or have != segment.last:
                 ranges = end["ranges"] if end else after.header["before"] if after and after.header else None
                 why = "has no end mark" if end is None else "lacks blocks"
                 if number < last or end is not None or side == "produced":

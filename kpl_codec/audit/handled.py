@@ -159,18 +159,18 @@ def _columns(names: Iterable[str], wanted: tuple[str, ...], file: Location) -> d
 
 
 def _add(tally: Tally, columns: dict[str, Any]) -> None:
-    """Tally a batch of a table."""
     shard, number = (_coded(columns[name]) for name in (SHARD, NUMBER))
     home, code = (pc.fill_null(column.indices, -1).to_numpy().astype(np.int64) for column in (shard, number))
     shards, numbers = shard.dictionary.to_pylist(), number.dictionary.to_pylist()
     # LIN-1's form: digits, without zeros before them.
     canonical = [bool(text) and text.isdigit() and (text == "0" or text[0] != "0") for text in numbers]
     good = (home >= 0) & np.array([*canonical, False])[code]
-    parts = [home, code, *(_whole(columns[name]) for name in (SUB, LAST) if name in columns)]
-    if not good.all():
-        tally.bad += int((~good).sum())
-        parts = [part[good] for part in parts]
-    home, code, *users = parts
+    users = [
+        pc.fill_null(columns[name].cast(pa.int64()), 0).to_numpy() for name in (SUB, LAST) if name in columns
+    ]
+    parts = [home, code, *users]
+    tally.bad += int((~good).sum())
+    home, code, *users = (part[good] for part in parts)
     # A sequence number is of one shard, in all but made-up tables: then it names the Kinesis record alone.
     of, many = np.full(len(numbers), -1), len(numbers)
     of[code] = home
@@ -190,14 +190,9 @@ def _add(tally: Tally, columns: dict[str, Any]) -> None:
 
 
 def _coded(column: Any) -> Any:
-    """A column of text as a dictionary array."""
     if pa.types.is_dictionary(column.type):
         return column.cast(pa.dictionary(column.type.index_type, pa.string()))
     return column.cast(pa.string()).dictionary_encode()
-
-
-def _whole(column: Any) -> Any:
-    return pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
 
 
 def _add_rows(tally: Tally, rows: list[Row], *, before: bool) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,6 @@ from ..ledger import CODES, Row
 from .book import Hole
 from .names import Name, Names, Run, Tally, Unclaimed, runs_of
 
-#: What is looked at at a time while the last handled user record of a shard is searched.
-_SLICE: Final = 1 << 20
 #: Who has put what no ledger has: the producer of an attempt without an answer, a foreign writer, or either.
 Origin = Literal["unanswered", "either", "foreign"]
 
@@ -60,7 +58,6 @@ class Audit:
     handled_holes: Sequence[Hole]
 
     def total(self, name: str) -> int:
-        """The sum over all shards."""
         return sum(sums[name] for sums in self.shards.values())
 
     @property
@@ -95,7 +92,6 @@ def judge(
         until = 0
 
     def due(users: Any) -> Any:
-        """Which user records the consumer is past."""
         records = names.record_of(users)
         # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its
         # shard was handled, a child of its shard was begun, or the caller says that it must be handled by
@@ -142,11 +138,9 @@ def _ends(names: Names, tally: Tally, finished: set[str]) -> Any:
         low, high = names.starts[names.bounds[code : code + 2]]
         if shard in finished:
             ends[code] = high
-        for at in range(high, max(low, ends[code]), -_SLICE):
-            handled = np.flatnonzero(tally.times[max(low, at - _SLICE) : at])
-            if len(handled):
-                ends[code] = max(ends[code], max(low, at - _SLICE) + handled[-1])
-                break
+        handled = tally.times[low:high] > 0
+        if handled.any():
+            ends[code] = max(ends[code], high - 1 - np.argmax(handled[::-1]))
     return ends
 
 

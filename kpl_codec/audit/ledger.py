@@ -22,14 +22,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..format.records import KinesisRecord
-from ..ledger import Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of, runs
+from ..ledger import Ranges, Row, block, chunk, digest_of, ranges_of, runs
 from .book import LINE, SUFFIX
 
+#: Seconds after which rows are written.
+_SECONDS: Final = 5.0
 _LOG = logging.getLogger("kpl_codec.audit")
 
 
@@ -96,19 +99,14 @@ class LineSink(Sink):
 class Ledger:
     """``place``: a folder, an ``s3://`` URI, or a function that takes a line of text.
 
-    ``wait``: a producer's result waits until its row is on disk; else rows are written every ``seconds``.
+    ``wait``: a producer's result waits until its row is on disk; else rows are written every 5 seconds.
     S3 takes a whole segment a minute, so a result cannot wait for it: ValueError.
     """
 
     def __init__(
-        self,
-        place: str | os.PathLike[str] | Callable[[str], object],
-        *,
-        wait: bool = False,
-        seconds: float = 5.0,
+        self, place: str | os.PathLike[str] | Callable[[str], object], *, wait: bool = False
     ) -> None:
-        self.place = place
-        self.wait, self.seconds = wait, seconds
+        self.place, self.wait = place, wait
         self._consumers: dict[tuple[int, str], Writer] = {}
         self._in_s3 = isinstance(place, str) and place.startswith("s3://")
         if wait and self._in_s3:
@@ -126,7 +124,7 @@ class Ledger:
             sink = S3Sink(str(self.place), name, put_object)
         else:
             sink = FolderSink(Path(self.place), name)
-        return Writer(sink, name, stream, side, wait=self.wait or side == "handled", seconds=self.seconds)
+        return Writer(sink, name, stream, side, wait=self.wait or side == "handled")
 
     def handled(self, stream: str, records: Iterable[DeaggregatedRecord], *, before: bool = False) -> None:
         """Note that this process, a consumer of ``stream``, has handled user records.
@@ -157,9 +155,9 @@ class Writer:
     writer raises OSError instead. Methods are thread-safe.
     """
 
-    def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool, seconds: float) -> None:
+    def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool) -> None:
         self.name, self.stream = name, stream
-        self._sink, self._side, self._wait, self._seconds = sink, side, wait, seconds
+        self._sink, self._side, self._wait = sink, side, wait
         self._lock = threading.Lock()  # of the rows that are kept: never held while something is written
         self._io = threading.RLock()
         self._rows: list[Row] = []
@@ -211,7 +209,7 @@ class Writer:
     # -- chunks -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._closed.wait(self._seconds):
+        while not self._closed.wait(_SECONDS):
             with self._io:
                 if not self._closed.is_set():
                     self._careful(lambda: self._flush(sync=False))
@@ -232,9 +230,13 @@ class Writer:
 
     def _begin(self) -> None:
         self._index, self._bytes, self._begun_at = 0, 0, time.monotonic()
-        self._write(header(self.name, self._segment, self.stream, self._side, self._before), sync=self._wait)
+        # AUD-4: "The header of a segment MUST say what the segment before names, its end mark what it names
+        # itself: so what was lost is known to lie there."
+        facts = {"stream": self.stream, "side": self._side, "before": self._before}
+        self._write(b"H", json.dumps(facts).encode(), sync=self._wait)
 
-    def _write(self, data: bytes, *, sync: bool) -> None:
+    def _write(self, kind: bytes, payload: bytes, *, sync: bool) -> None:
+        data = chunk(kind, self._index, payload)
         self._sink.write(self._segment, data, sync=sync)
         self._index += 1
         self._bytes += len(data)
@@ -243,7 +245,7 @@ class Writer:
         with self._lock:
             self._writing, self._rows = self._rows, []
         if self._writing:
-            self._write(chunk(b"B", self._index, block(self._writing)), sync=sync)
+            self._write(b"B", block(self._writing), sync=sync)
             self._ranges = ranges_of(self._writing, self._ranges)
             self._writing = []
         old = time.monotonic() - self._begun_at >= self._sink.segment_seconds
@@ -256,7 +258,9 @@ class Writer:
         self._begin()
 
     def _end(self, *, last: bool) -> None:
-        mark = end_mark(self._index, self._ranges, last=last, follows=self._sink.at_once, lost=self._lost)
-        self._write(mark, sync=True)
+        # "next": whether the next segment's header is stored at once.
+        follows = self._sink.at_once and not last
+        facts = {"last": last, "next": follows, "lost": self._lost, "ranges": self._ranges}
+        self._write(b"E", json.dumps(facts).encode(), sync=True)
         self._sink.end(self._segment)
         self._before, self._ranges, self._lost = self._ranges, {}, 0

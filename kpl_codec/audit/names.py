@@ -60,11 +60,6 @@ class Names:
         keys = _keys(self.shard, [row.sequence_number.encode() for row in self.rows])
         self._keys = np.append(keys, b"~")  # behind all others
 
-    @property
-    def user_records(self) -> int:
-        """How many names there are."""
-        return int(self.starts[-1])
-
     def find(self, shards: Sequence[str], numbers: Sequence[bytes]) -> tuple[Any, Any, Any]:
         """For each Kinesis record its place, -1 where no ledger has it; the place of the first known one of
         its shard that is not before it; and its shard, -1 for an unknown one. ``shards`` and ``numbers`` go
@@ -81,7 +76,6 @@ class Names:
         return int(self.starts[record]) + name[2] if known else None
 
     def record_of(self, user_records: Any) -> Any:
-        """The Kinesis records of user records."""
         return np.searchsorted(self.starts, user_records, side="right") - 1
 
 
@@ -100,7 +94,6 @@ class Run(NamedTuple):
     last: int
 
     def finding(self, kind: str, detail: str, cause: str | None = None) -> Finding:
-        """A finding about these."""
         count = self.last - self.first + 1
         return Finding(kind, *self[:3], user_records=count, cause=cause, detail=detail)
 
@@ -153,7 +146,7 @@ class Tally:
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        self.times = np.zeros(names.user_records, np.uint8)  # 255: that often or oftener
+        self.times = np.zeros(names.starts[-1], np.uint8)  # 255: that often or oftener
         self.rows = self.bad = self.unclaimed_rows = 0
         #: Of each shard one past the last known Kinesis record that is before the last handled one.
         self.passed = names.bounds[:-1].copy()
@@ -163,7 +156,6 @@ class Tally:
         self.queued: dict[tuple[str, str], bytes] = {}
 
     def add(self, batch: Batch) -> None:
-        """Count a batch."""
         last = batch.first if batch.last is None else batch.last
         # (A run from a file may claim any length.)
         good = (batch.first >= 0) & (last < _MOST_USER_RECORDS) & (last >= batch.first)
@@ -189,7 +181,9 @@ class Tally:
         if not claimed.all():
             self._not_claimed(batch, places, record[~claimed], sub[~claimed])
             record, sub = record[claimed], sub[claimed]
-        at, times = np.unique(self.names.starts[places][record] + sub, return_counts=True)
+        at, times = self.names.starts[places][record] + sub, np.ones(1, np.int64)
+        if not _distinct(at):
+            at, times = np.unique(at, return_counts=True)
         known = self.times[at]
         self.times[at] = np.maximum(known, 1) if batch.before else np.minimum(known + times, 255)
 
@@ -207,3 +201,11 @@ class Tally:
             if known.rows or len(self.unclaimed) < _MOST_UNCLAIMED:
                 first, last = min(int(low[at]), known.first), max(int(high[at]), known.last)
                 self.unclaimed[name] = Unclaimed(*name, first, last, int(rows[at]) + known.rows)
+
+
+def _distinct(at: Any) -> bool:
+    """Whether no user record is there twice: by its runs, of which there are few in most tables."""
+    breaks = np.flatnonzero(np.diff(at) != 1)
+    firsts, lasts = np.append(at[:1], at[breaks + 1]), np.append(at[breaks], at[-1:])
+    order = np.argsort(firsts)
+    return bool((firsts[order][1:] > lasts[order][:-1]).all())

@@ -45,6 +45,8 @@ from .why import Fetched, Why, fetch
 #: Columns of the picture.
 _COLUMNS: Final = 60
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+#: What makes an audit incomplete, and how it is told.
+_OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
 #: What is said of what no ledger names, by its origin.
 _UNCLAIMED: Final = {
@@ -64,7 +66,6 @@ class AuditError(KplError, ValueError):
     todo = "Name the ledgers of the producers of one stream with --produced."
 
     def describe(self) -> str:
-        """What is wrong."""
         if self.code == "several-streams":
             return f"ledgers of several streams: {', '.join(self.streams)}"
         return "there is no ledger and no row in what was produced"
@@ -121,17 +122,10 @@ class Audited:
 
     @property
     def headline(self) -> str:
-        """One sentence."""
         audit = self.audit
         if audit.complete:
             return f"Everything was handled: {plural(audit.total('delivered'), 'user record')}."
-        parts = [
-            f"{audit.total(name):,} {text}"
-            for name, text in (
-                ("missing", "missing"), ("unknown", "unknown"), ("too_early", "too early to say"),
-            )
-            if audit.total(name)
-        ]  # fmt: skip
+        parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
         if audit.holes or audit.conflicts:
             parts.append("a ledger is not whole, so nobody can say that this is all")
         return f"Of {plural(audit.total('delivered'), 'delivered user record')}: {'; '.join(parts)}."
@@ -265,17 +259,10 @@ def audit(
     tally = Tally(names)
     consumers = read_handled(handled, tally)
 
-    def fetched(places: Iterable[tuple[str, str]]) -> Fetched:
-        if shard_map is None or stream is None:
-            return Fetched()
-        return fetch(client, stream, shard_map, places)
-
     attempts = any(row.kind == "unanswered" for row in unnamed)
     unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
-    digests = {
-        place: digest_of(record.partition_key or "", record.data)
-        for place, record in fetched(unclaimed).records.items()
-    }
+    found = fetch(client, stream, shard_map, unclaimed).records
+    digests = {place: digest_of(record.partition_key or "", record.data) for place, record in found.items()}
     judged = judge(
         names,
         tally,
@@ -293,10 +280,10 @@ def audit(
         repaired=copies,
         digests=digests,
     )
-    held = fetched(run[:2] for run in runs_of(names, judged.missing))
+    held = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, judged.missing)))
     missing = Why(names, tally, shard_map, held).findings(judged.missing)
-    found = list(findings_of(judged, names, missing))
-    return Audited(judged, names, tally, found, next(iter(streams), None), shard_map, held)
+    findings = list(findings_of(judged, names, missing))
+    return Audited(judged, names, tally, findings, next(iter(streams), None), shard_map, held)
 
 
 def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:

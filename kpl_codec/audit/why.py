@@ -34,10 +34,14 @@ class Fetched(NamedTuple):
     gone: frozenset[tuple[str, str]] = frozenset()
 
 
-def fetch(client: Any, stream: str, shard_map: ShardMap, places: Iterable[tuple[str, str]]) -> Fetched:
-    """Fetch Kinesis records, as many as `_MOST_BYTES` hold. Raises StreamUnavailable."""
+def fetch(
+    client: Any, stream: str | None, shard_map: ShardMap | None, places: Iterable[tuple[str, str]]
+) -> Fetched:
+    """Fetch Kinesis records, as many as `_MOST_BYTES` hold; none without a map. Raises StreamUnavailable."""
     from ..aws.only import Gone, Place, read_only
 
+    if shard_map is None or stream is None:
+        return Fetched()
     ordered = sorted({Place(*place) for place in places}, key=lambda place: (place[0], int(place[1])))
     held = [place for place in ordered if place.shard_id in shard_map]
     records: dict[Any, KinesisRecord] = {}
@@ -76,7 +80,6 @@ class Why:
     def _of(
         self, run: Run, record: KinesisRecord | None, users: Mapping[int, DeaggregatedRecord]
     ) -> tuple[str, str | None, str]:
-        """Kind, cause and detail."""
         # AUD-16: "The cause of a missing user record MUST be one of these, by what the stream still holds:
         # dropped by the KCL's rule, broken, past retention, on a shard of which nothing was ever handled, or
         # sound and never handled."
@@ -105,7 +108,6 @@ class Why:
         return cause, f"the KCL drops its aggregate; {which}{CAUSES[cause]}"
 
     def _neighbours(self, run: Run) -> str:
-        """The handled user records around it."""
         names, at = self._names, self._names.user_record(run[:3])
         assert at is not None
         code = names.shard[names.record_of(at)]

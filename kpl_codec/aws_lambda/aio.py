@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.records import DeaggregatedRecord
 from .batch import AfterFailure, Batch, Call
-from .events import Options, batch_of
+from .events import batch_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from .options import Options
 
 __all__ = ["process_user_records", "run"]
 

@@ -25,14 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["process_queue_records"]
 
-#: Takes a user record; with ``batch`` a list of them. A plain function may be given, too.
-AsyncQueueHandler = Callable[[Any], Awaitable[object]]
-
 
 async def process_queue_records(
     client: Any,
     queue: str,
-    handle: AsyncQueueHandler,
+    handle: Callable[[Any], Awaitable[object]],
     *,
     concurrency: int = 10,
     once: AsyncOnce | None = None,

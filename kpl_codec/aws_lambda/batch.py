@@ -1,8 +1,6 @@
 """Which user records of some Kinesis records may be handled, which of them failed, and which are poison: for
 Lambda events and for queues."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -148,24 +146,16 @@ class Call(NamedTuple):
 
 class Batch:
     """One invocation: which user records may be handled, which of them failed, and the answer.
-
-    for call in batch.calls():                      # None: first wait for all calls so far
-        if call is not None and batch.may_start(call):
-            ...                                     # on an exception: batch.fail(call)
-    return batch.answer()
-
-    ``after_failure``: see `process_user_records`.
-    """
+    ``after_failure``: see `process_user_records`."""
 
     def __init__(
         self,
         units: Iterable[Unit],
-        *,
         after_failure: AfterFailure = "stop",
         on_poison: Callable[[Poison], object] | None = None,
         context: Any = None,
         reserve_ms: int = 0,
-        ledger: Ledger | None = None,
+        ledger: "Ledger | None" = None,
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")
@@ -178,6 +168,17 @@ class Batch:
         #: The sequence numbers of the Kinesis records that failed, by `Call.number`.
         self._failed: dict[int, str] = {}
         self._failed_keys: set[str | None] = set()
+
+    def each(self, handle: Callable[[Call], object]) -> None:
+        """Call ``handle`` with each user record that may be handled."""
+        for call in self.calls():
+            if call is None or not self.may_start(call):
+                continue
+            try:
+                handle(call)
+                self.handled.append(call)
+            except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+                self.fail(call)
 
     def calls(self) -> Iterator[Call | None]:
         """The user records in event order; None before a record that cannot be opened: whether its hook is
@@ -226,7 +227,6 @@ class Batch:
         return result
 
     def first_failed(self) -> int | None:
-        """The first Kinesis record that failed (`Call.number`)."""
         return min(self._failed, default=None)
 
     def answer(self) -> dict[str, Any]:
@@ -240,7 +240,6 @@ class Batch:
         return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
 
     def _note(self) -> None:
-        """Give the ledger what was handled."""
         if self._ledger is None or not self.handled:
             return
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."

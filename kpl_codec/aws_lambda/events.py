@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..adapters.reading import kinesis_records, read_record
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
@@ -29,44 +29,9 @@ if TYPE_CHECKING:
 
     from ..ledger import Ledger
     from ..shards.shard_map import ShardMap
+    from .options import Opening, Options
     from .shard_map_cache import ShardMapCache
     from .watch import ConsumerWatch
-
-
-class Opening(TypedDict, total=False):
-    """How Kinesis records are opened: options of all functions that take a Lambda event.
-
-    * ``policy``: "strict" (the default), "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user
-      records of defective aggregates too: look at ``record.defects``);
-    * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
-    * ``on_drop``: called with what the KCL drops;
-    * ``watch``: a `watch.ConsumerWatch`, which checks the event first;
-    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A Kinesis record with data that
-      cannot be decompressed, or whose frame is broken, counts as one that cannot be opened.
-    """
-
-    policy: Policy
-    shard_map: ShardMap | ShardMapCache | None
-    on_drop: Callable[[Drop], None] | None
-    watch: ConsumerWatch | None
-    max_decompressed_size: int | None
-    unframe: bool
-
-
-class Options(Opening, total=False):
-    """`Opening`, and what happens to Kinesis records that cannot be opened, or for which no time is left.
-
-    * ``on_poison``: takes Kinesis records that cannot be opened (for a dead-letter queue). If it does not
-      raise, the record counts as handled; without it such records are reported as failed;
-    * ``context``, ``reserve_ms``: Lambda's; if less time is left, the rest is not started but reported;
-    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before Lambda gets its answer. What
-      it raises fails the invocation: the records come again.
-    """
-
-    on_poison: Callable[[Poison], object] | None
-    context: Any
-    reserve_ms: int
-    ledger: Ledger | None
 
 
 def user_records(
@@ -140,12 +105,17 @@ def units(
 
 
 def batch_of(
-    event: Mapping[str, Any], *, after_failure: AfterFailure = "stop", **options: Unpack[Options]
+    event: Mapping[str, Any],
+    *,
+    after_failure: AfterFailure = "stop",
+    on_poison: Callable[[Poison], object] | None = None,
+    context: Any = None,
+    reserve_ms: int = 0,
+    ledger: Ledger | None = None,
+    **opening: Unpack[Opening],
 ) -> Batch:
     """The batch of a Lambda event. Raises what `units` raises, once it is used."""
-    rest: dict[str, Any] = {**options}
-    opening = {name: rest.pop(name) for name in Opening.__annotations__ if name in rest}
-    return Batch(units(event, **opening), after_failure=after_failure, **rest)
+    return Batch(units(event, **opening), after_failure, on_poison, context, reserve_ms, ledger)
 
 
 def process_user_records(
@@ -161,31 +131,27 @@ def process_user_records(
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
     * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before
       (`powertools.once` does it with the Powertools idempotency utility);
-    * the others: see `Options` and `Opening`.
+    * the others: see `options`.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
     """
     batch = batch_of(event, after_failure=after_failure, **options)
-    for call in batch.calls():
-        if call is None or not batch.may_start(call):
-            continue
+
+    def handle(call: Call) -> None:
         run = partial(batch.run, handler, call.record)
-        try:
-            done(run() if once is None else once(call.key, run))
-            batch.handled.append(call)
-        except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-            batch.fail(call)
+        done(run() if once is None else once(call.key, run))
+
+    batch.each(handle)
     return batch.answer()
 
 
 State = dict[str, Any]
-_Fold = Callable[[State, DeaggregatedRecord], State | None]
 
 
 def process_window(
     event: Mapping[str, Any],
-    handler: _Fold,
+    handler: Callable[[State, DeaggregatedRecord], State | None],
     *,
     on_window_end: Callable[[State, Mapping[str, Any]], object] | None = None,
     **options: Unpack[Options],
@@ -196,28 +162,31 @@ def process_window(
     is JSON (Lambda keeps at most 1 MB of it). After a failure it may be called again for records before the
     one that failed. ``on_window_end(state, event)`` is called after the window's last batch is folded without
     failure; an exception in it fails the whole batch. The first failure ends the invocation. ``options``: see
-    `events.Options`. Raises what `process_user_records` raises, and CaptureError for a state that is no
+    `options.Options`. Raises what `process_user_records` raises, and CaptureError for a state that is no
     object.
     """
+    event_records(event, "Records")
     given = event.get("state")
     if not isinstance(given, Mapping | None):
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
     state: State = dict(given or {})
     copy, since, size = json.dumps(state), list[Call](), 0
     batch = batch_of(event, **options)
-    for call in batch.calls():
-        if call is None or not batch.may_start(call):
-            continue
+
+    def fold(call: Call) -> None:
+        nonlocal state
+        changed = batch.run(partial(handler, state), call.record)
+        state = state if changed is None else cast("State", changed)
+
+    def fold_next(call: Call) -> None:
+        nonlocal copy, since, size
         if since and since[-1].number < call.number and len(copy) <= size:
             copy, since, size = json.dumps(state), [], 0
         since.append(call)
         size += len(call.record.data)
-        try:
-            state = _folded(state, call, handler)
-            batch.handled.append(call)
-            batch.ran.add(id(call.record))
-        except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-            batch.fail(call)
+        fold(call)
+
+    batch.each(fold_next)
     first = batch.first_failed()
     if first is not None and since and since[-1].number >= first:
         # LMB-9: "The state answered MUST hold exactly the user records of the Kinesis records
@@ -226,8 +195,8 @@ def process_window(
         try:
             for call in since:
                 if call.number < first:
-                    state = _folded(state, call, handler)
-        except Exception:  # noqa: BLE001 - as above: then all of them come again
+                    fold(call)
+        except Exception:  # noqa: BLE001 - the caller's code: then all of them come again
             batch.fail(since[0])
             state = json.loads(copy)
     # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
@@ -236,10 +205,3 @@ def process_window(
     first = batch.first_failed()
     batch.handled = [call for call in batch.handled if first is None or call.number < first]
     return {**batch.answer(), "state": state}
-
-
-def _folded(state: State, call: Call, handler: _Fold) -> State:
-    """The state with one more user record. Where ``handler`` raises, ``state`` may have changed."""
-    changed = handler(state, call.record)
-    done(changed)
-    return state if changed is None else changed

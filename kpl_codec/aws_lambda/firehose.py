@@ -44,12 +44,9 @@ class Transformed(NamedTuple):
         return short_fields(self)
 
 
-Handler = Callable[[DeaggregatedRecord], "bytes | Transformed | None"]
-
-
 def transform_user_records(
     event: Mapping[str, Any],
-    handler: Handler,
+    handler: Callable[[DeaggregatedRecord], bytes | Transformed | None],
     *,
     delimiter: bytes = b"",
     on_poison: Callable[[Poison], object] | None = None,

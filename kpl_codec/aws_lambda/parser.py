@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from aws_lambda_powertools.utilities.parser.envelopes.kinesis import KinesisDataStreamEnvelope
@@ -43,4 +42,4 @@ class KinesisUserRecordEnvelope(KinesisDataStreamEnvelope):
 
     def parse(self, data: dict[str, Any] | Any | None, model: Any) -> Any:
         """The user records of a Lambda event, each as ``model``."""
-        return super().parse(user_record_event(data) if isinstance(data, Mapping) else data, model)
+        return super().parse(user_record_event(data or {}), model)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
@@ -28,11 +28,14 @@ from ..adapters.shapes import encode_base64
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from .batch import Once, UserRecordFailed, done
-from .events import Opening, units
+from .events import units
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
+    from typing_extensions import Unpack
+
+    from .options import Opening
 
 __all__ = [
     "KinesisUserRecord",
@@ -123,10 +126,16 @@ class UserRecordBatchProcessor(BatchProcessor):
     `process_user_records`.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        given = {name: settings.pop(name) for name in Opening.__annotations__ if name in settings}
-        self._opening = cast("Opening", given)
-        super().__init__(EventType.KinesisDataStreams, **settings)
+    def __init__(
+        self,
+        *,
+        model: Any = None,
+        raise_on_entire_batch_failure: bool = True,
+        logger: Any = None,
+        **opening: Unpack[Opening],
+    ) -> None:
+        self._opening = opening
+        super().__init__(EventType.KinesisDataStreams, model, raise_on_entire_batch_failure, logger)
 
     def __call__(
         self, records: list[dict[str, Any]], handler: Callable[..., Any], lambda_context: Any = None
@@ -182,20 +191,11 @@ def once(
     def call_once(key: str, call: Callable[[], object]) -> None:
         done(call())
 
-    def run(key: str, call: Callable[[], object]) -> None:
-        call_once(key=key, call=call)
-
-    return run
+    return lambda key, call: call_once(key=key, call=call)
 
 
-def async_once(
-    persistence_store: BasePersistenceLayer,
-    config: IdempotencyConfig | None = None,
-    *,
-    key_prefix: str = "kpl_codec",
-) -> Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]:
-    """`once` for `aio.process_user_records`: asks the store in a thread, awaits the handler on the loop."""
-    blocking = once(persistence_store, config, key_prefix=key_prefix)
+def async_once(blocking: Once) -> Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]:
+    """A `once` for `aio.process_user_records`: asks the store in a thread, awaits the handler on the loop."""
 
     async def run(key: str, call: Callable[[], Awaitable[object]]) -> None:
         loop = asyncio.get_running_loop()

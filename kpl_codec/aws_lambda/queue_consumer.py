@@ -32,8 +32,8 @@ from .batch import LOG, AfterFailure, Batch, Call, Poison, Unit, UserRecordFaile
 
 #: After how many seconds a record that failed comes again, by its deliveries.
 _AGAIN: Final = Backoff(5.0, 900.0)
-#: Seconds that a handled record waits at most for others that are acknowledged in the same call.
-_LINGER: Final = 1.0
+#: Seconds between two beats, at most: so long a handled record waits for others to be acknowledged with.
+_BEAT: Final = 1.0
 #: How often an acknowledgement is tried that the service may still take.
 _TRIES: Final = 5
 
@@ -82,7 +82,6 @@ class Received:
     skipped: list[int] = field(default_factory=list)
 
     def entry(self, **more: Any) -> dict[str, Any]:
-        """Its entry in a call."""
         return {"ReceiptHandle": self.raw["ReceiptHandle"], **more}
 
 
@@ -119,14 +118,8 @@ class QueueConsumer(ABC):
         # LMB-12, as for Lambda
         if policy == "kcl" and on_drop is None:
             raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
-        for name, value, least, at_most in (
-            ("batch", 1 if batch is None else batch, 1, 10**9),
-            ("visibility", visibility, 1, 43_200),
-            ("wait", wait, 1, 20),
-            ("poison_after", poison_after, 1, 1000),
-        ):
-            if not least <= value <= at_most:
-                raise ValueError(f"{name} {value}: {least} to {at_most}")
+        if min(1 if batch is None else batch, visibility, wait, poison_after) < 1:
+            raise ValueError("batch, visibility, wait and poison_after: 1 or more")
         self.client, self._queue, self._handle, self._once = client, queue, handle, once
         self.stop, self._clock, self._sleep = stop, clock, sleep
         self._calls = DEAD_LETTERS if dead_letters else RECORDS
@@ -140,11 +133,10 @@ class QueueConsumer(ABC):
         self._visibility = {"VisibilityTimeoutSeconds": visibility}
         self._receive = {"Limit": MOST_RECORDS, "WaitTimeSeconds": wait, **self._visibility}
         #: Seconds between two beats while something is handled.
-        self.beat_seconds = min(_LINGER, visibility / 3)
+        self.beat_seconds = min(_BEAT, visibility / 3)
         self.counts, self._told = QueueCounts(), QueueCounts()
         self._taken: list[Received] = []
         self._handled: deque[Received] = deque()  # to be acknowledged; a thread may append, another take
-        self._lingering_since = 0.0
 
     async def run(self) -> QueueCounts:
         """Until ``stop`` is set, or with ``drain`` until an answer is empty."""
@@ -220,8 +212,6 @@ class QueueConsumer(ABC):
         # that."
         if received.batch.first_failed() is None:
             received.state = "handled"
-            if not self._handled:
-                self._lingering_since = self._clock()
             self._handled.append(received)
         else:
             received.state = "failed"
@@ -299,14 +289,10 @@ class QueueConsumer(ABC):
             LOG.error("%s", error)
 
     async def acknowledge(self, *, all_of_them: bool = False, **how: Any) -> None:
-        """Acknowledge what was handled, if it is time; ``all_of_them`` in any case."""
+        """Acknowledge what was handled; with ``all_of_them`` again and again, until each is settled."""
         failures = 0
-        while self._handled and (
-            all_of_them
-            or len(self._handled) >= MOST_RECORDS
-            or self._clock() - self._lingering_since >= _LINGER
-        ):
-            chosen = [self._handled.popleft() for _ in range(min(len(self._handled), MOST_RECORDS))]
+        while self._handled:
+            chosen = [self._handled.popleft() for _ in range(len(self._handled))]
             try:
                 self._note(chosen)
                 answers = await self._refused(self._calls.acknowledge, chosen, {}, **how)
@@ -322,7 +308,6 @@ class QueueConsumer(ABC):
                 failures += 1
 
     def _note(self, records: list[Received]) -> None:
-        """Give the ledger what was handled."""
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
         if self._notes is None:
             return

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records"]
 
-#: Takes a user record; with ``batch`` a list of them.
-QueueHandler = Callable[[Any], object]
-
 
 class QueueOptions(TypedDict, total=False):
     """Options of both consumers.
@@ -72,7 +69,7 @@ class QueueOptions(TypedDict, total=False):
 def process_queue_records(
     client: Any,
     queue: str,
-    handle: QueueHandler,
+    handle: Callable[[Any], object],
     *,
     once: Once | None = None,
     stop: threading.Event | None = None,
@@ -135,7 +132,6 @@ class _Threads(QueueConsumer):
         with beating(lambda: finished(self.beat()), self.beat_seconds):
             for received in records:
                 await self.one(received)
-                await self.acknowledge()
 
     async def acknowledge(self, **how: Any) -> None:
         with self._lock:  # the other thread does it, too

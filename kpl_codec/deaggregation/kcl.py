@@ -6,8 +6,6 @@ the whole aggregate without a log line. spec/deviations.json lists the differenc
 Specification: spec/03-deaggregation.md, KCL-1 to KCL-7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from typing import Literal, NamedTuple

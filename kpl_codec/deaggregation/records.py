@@ -1,7 +1,5 @@
 """The results of deaggregation: user records, what the KCL dropped, and counts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import datetime
 from types import SimpleNamespace
@@ -74,7 +72,7 @@ class Counts(SimpleNamespace):
         numbers = dict.fromkeys(("kinesis_records", "aggregated_records", "user_records", "empty_records"), 0)
         super().__init__(**numbers, dropped=Counter(), defects=Counter())
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: "Counts") -> None:
         """Count what ``other`` has counted, too."""
         for name, count in vars(other).items():
             setattr(self, name, getattr(self, name) + count)

@@ -5,8 +5,6 @@ columns. Only this module converts between them.
 Specification: spec/02-hash-keys.md, KEY-1 to KEY-7.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,7 +24,6 @@ __all__ = [
     "partition_key_hash",
 ]
 
-_CANONICAL = re.compile(r"(?:0|[1-9][0-9]{0,38})\Z")
 # What Java's BigInteger(String) reads: one optional ASCII sign, then decimal digits of any script
 # in the basic plane (it looks at UTF-16 units, so no digit beyond U+FFFF).
 _BIG_INTEGER = r"[+-]?(?:(?![\U00010000-\U0010FFFF])\d)+\Z"  # compiled at its first use
@@ -108,6 +105,13 @@ def effective_hash_key(partition_key: str, explicit_hash_key: str | int | None =
     return partition_key_hash(partition_key)
 
 
+def is_canonical(text: object, digits: int) -> bool:
+    """Whether this is a number as AWS writes them: at most so many digits, without a sign or zeros before."""
+    if not isinstance(text, str) or len(text) > digits or not (text.isascii() and text.isdigit()):
+        return False
+    return text == "0" or text[0] != "0"
+
+
 def parse_hash_key(text: str) -> int:
     """Read a hash key as AWS writes it: canonical decimal, 0 to 2^128 - 1.
 
@@ -115,7 +119,7 @@ def parse_hash_key(text: str) -> int:
     """
     # KEY-5: "A hash key in an AWS request or answer MUST match ^(0|([1-9]\d{0,38}))$ and be at most
     # 2^128 - 1; nothing else may be written."
-    if not isinstance(text, str) or not _CANONICAL.match(text):
+    if not is_canonical(text, 39):
         raise HashKeyError(reason="not a canonical decimal number")
     value = int(text)
     if value > MAX_HASH_KEY:
@@ -161,10 +165,11 @@ class HashKeyRange(_Ends):
     """
 
     # The core uses no dataclasses: importing `dataclasses` would take a quarter of the import time of a
-    # Lambda function (tests/benchmarks/lambda_import.py).
+    # Lambda function (tests/benchmarks/lambda_import.py). For the same reason modules with a NamedTuple have
+    # annotations, not texts of them, which NamedTuple would compile.
     __slots__ = ()
 
-    def __new__(cls, starting_hash_key: int, ending_hash_key: int) -> Self:
+    def __new__(cls, starting_hash_key: int, ending_hash_key: int) -> "Self":
         # KEY-7: "A hash key range includes both its ends; its start MUST NOT be above its end."
         if not 0 <= starting_hash_key <= ending_hash_key <= MAX_HASH_KEY:
             raise HashKeyError(reason="a range must run upwards within 0 to 2^128 - 1")
@@ -178,14 +183,14 @@ class HashKeyRange(_Ends):
         """How many hash keys the range holds: 1 to 2^128."""
         return self.ending_hash_key - self.starting_hash_key + 1
 
-    def overlaps(self, other: HashKeyRange) -> bool:
+    def overlaps(self, other: "HashKeyRange") -> bool:
         """Whether any hash key is in both."""
         return (
             self.starting_hash_key <= other.ending_hash_key
             and other.starting_hash_key <= self.ending_hash_key
         )
 
-    def split(self, n: int) -> list[HashKeyRange]:
+    def split(self, n: int) -> "list[HashKeyRange]":
         """``n`` ranges that cover this one without overlap, each floor(size / n) keys; the last takes the
         rest.
 

@@ -8,8 +8,6 @@ Memory is linear in the input: user records are read one at a time, never collec
 Specification: spec/01-aggregated-record.md, MSG-1 to MSG-10.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -14,8 +14,6 @@
 Specification: spec/04-shards-and-placement.md, PLC-1 to PLC-5.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -105,7 +103,7 @@ class Judge:
         """``endings``, 16 bytes each."""
         return b"".join(map(hash_key_to_bytes, self.endings))
 
-    def on(self, shard_id: str | None) -> ShardJudge:
+    def on(self, shard_id: str | None) -> "ShardJudge":
         """The judge of hash keys on ``shard_id``."""
         judge = self._shards.get(shard_id)
         if judge is None:

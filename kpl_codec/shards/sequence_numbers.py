@@ -14,15 +14,12 @@ routed because of a hint.
 Specification: spec/08-live-shard-map.md, LIN-1 and LIN-3.
 """
 
-from __future__ import annotations
-
-import re
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from ..errors import KplError
+from ..format.hash_keys import is_canonical
 
-_CANONICAL = re.compile(r"(?:0|[1-9][0-9]{0,128})\Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -39,7 +36,7 @@ class SequenceNumberError(KplError, ValueError):
 def parse_sequence_number(text: str) -> int:
     """The sequence number as an int. Raises SequenceNumberError."""
     # LIN-1: "A sequence number MUST match ^(0|([1-9]\d{0,128}))$."
-    if not isinstance(text, str) or not _CANONICAL.match(text):
+    if not is_canonical(text, 129):
         raise SequenceNumberError(reason="not a canonical decimal number of at most 129 digits")
     return int(text)
 

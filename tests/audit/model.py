@@ -84,7 +84,7 @@ class Producer:
 
     def __init__(self, world: World, name: str) -> None:
         self.sink = MemorySink(world.rng.choice((1, 400, 1 << 20)))
-        self.writer = Writer(self.sink, name, "orders", "produced", wait=True, seconds=1)
+        self.writer = Writer(self.sink, name, "orders", "produced", wait=True)
         self.kept: list[Row] = []
         self.skew = world.rng.randint(-world.odds.clocks, world.odds.clocks)
 
@@ -102,7 +102,7 @@ class World:
         self.producers = [Producer(self, "p-0"), Producer(self, "p-1")]
         self.gone: list[Producer] = []
         self.consumer = MemorySink(self.rng.choice((1, 300)))
-        self.consumer_writer = Writer(self.consumer, "c-0", "orders", "handled", wait=True, seconds=1)
+        self.consumer_writer = Writer(self.consumer, "c-0", "orders", "handled", wait=True)
         self.ledger_notes: list[list[Name]] = []
         self.position = dict.fromkeys(self.shards, 0)
         self.checkpoint = dict.fromkeys(self.shards, 0)

@@ -185,6 +185,8 @@ def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None
     for no_event in ({}, {"Records": None}, {"records": []}, [], "{}"):
         with pytest.raises(kpl.CaptureError):
             process_user_records(no_event, Handler())  # type: ignore[arg-type]
+        with pytest.raises(kpl.CaptureError):
+            process_window(no_event, lambda state, record: None)  # type: ignore[arg-type]
 
 
 def test_the_report_policy_hands_out_defects(poisoned: Any) -> None:

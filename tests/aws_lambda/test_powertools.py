@@ -200,10 +200,10 @@ def test_good_siblings_are_not_handled_twice(event: Any, dynamodb: Any, mode: An
 @pytest.mark.requirement("LMB-8", "LMB-14")
 def test_the_same_async(event: Any, dynamodb: Any) -> None:
     handler = Handler(FAILING)
-    guard = async_once(store(dynamodb), IdempotencyConfig(expires_after_seconds=600), key_prefix="async")
+    guard = once(store(dynamodb), IdempotencyConfig(expires_after_seconds=600), key_prefix="async")
 
     def function(sent: Any) -> Any:
-        return aio.run(aio.process_user_records(sent, handler.run, once=guard, concurrency=4))
+        return aio.run(aio.process_user_records(sent, handler.run, once=async_once(guard), concurrency=4))
 
     deliver(event, function)
     assert set(Counter(identity(row) for row in handler.done).values()) == {1}

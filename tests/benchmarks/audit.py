@@ -51,7 +51,7 @@ def make(folder: Path, kinesis_records: int, *, runs: bool = False) -> None:
     its last user record."""
     rng, index, now = np.random.default_rng(1), [0] * SHARDS, 1_700_000_000_000
     names, rows = [], []
-    writer = Ledger(folder / "produced", seconds=1e9).writer("orders")
+    writer = Ledger(folder / "produced").writer("orders")
     for number in range(kinesis_records):
         shard = number % SHARDS
         index[shard] += int(rng.integers(1, 4))

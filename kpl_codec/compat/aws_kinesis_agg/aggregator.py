@@ -31,11 +31,9 @@ class AggRecord:
         self._first: UserRecord | None = None
 
     def get_num_user_records(self) -> int:
-        """How many user records were added."""
         return len(self._builder)
 
     def get_size_bytes(self) -> int:
-        """Bytes of the aggregated record as it is now: exactly those that `get_contents` gives."""
         # CMP-8: "The size claimed MUST be the size written."
         return self._builder.size or FRAME_OVERHEAD
 
@@ -50,15 +48,12 @@ class AggRecord:
         return self._first.partition_key, self._first.explicit_hash_key, data
 
     def get_partition_key(self) -> str | None:
-        """The first user record's partition key; None if there is none."""
         return self._first.partition_key if self._first is not None else None
 
     def get_explicit_hash_key(self) -> str | None:
-        """The first user record's explicit hash key; None if there is none."""
         return self._first.explicit_hash_key if self._first is not None else None
 
     def clear(self) -> None:
-        """Start afresh."""
         self._builder.clear()
         self._first = None
 
@@ -105,19 +100,15 @@ class RecordAggregator:
             self.callbacks.append((callback, execute_on_new_thread))
 
     def get_num_user_records(self) -> int:
-        """How many user records the current aggregated record holds."""
         return self.current_record.get_num_user_records()
 
     def get_size_bytes(self) -> int:
-        """Bytes of the current aggregated record."""
         return self.current_record.get_size_bytes()
 
     def clear_record(self) -> None:
-        """Throw away what was added since the last full record."""
         self.current_record = AggRecord(self.max_size)
 
     def clear_callbacks(self) -> None:
-        """Forget all callbacks."""
         self.callbacks.clear()
 
     def clear_and_get(self) -> AggRecord | None:

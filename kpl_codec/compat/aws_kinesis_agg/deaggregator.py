@@ -37,7 +37,7 @@ def iter_deaggregate_records(
     if isinstance(records, Mapping):
         records = next((records[key] for key in ("Records", "records") if key in records), [records])
     for record in records:
-        shaped, data = _lambda_shape(record, data_format)
+        shaped, data = _lambda_shape(record)
         # CMP-3: "An aggregated record that is not sound MUST raise, or come out whole where the caller
         # asks for that; no user record of it may be left out."
         if looks_aggregated(data):
@@ -82,10 +82,10 @@ def _user_record(record: dict[str, Any], user_record: UserRecord, index: int) ->
     }
 
 
-def _lambda_shape(record: _Record, data_format: str | None) -> tuple[dict[str, Any], bytes]:
+def _lambda_shape(record: _Record) -> tuple[dict[str, Any], bytes]:
     """``record`` in Lambda's shape, and its data."""
     # CMP-5: "boto3's records MUST be recognised without being told."
-    shape = "boto3" if data_format == "Boto3" and "kinesis" not in record else shape_of(record)
+    shape = shape_of(record)
     if shape == "lambda":
         text = record["kinesis"]["data"]
         # CMP-4: "Text that is not base64 MUST be refused."
