@@ -6,7 +6,9 @@ import argparse
 import base64
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from ..adapters.shapes import queue_record
@@ -68,35 +70,34 @@ def run(args: argparse.Namespace) -> int:
     paths_or_stream(args)
     items = _items(args)
     decode = _decoder(args) if args.decode else None
-    records = unreadable = shown = defective = 0
+    counts: Counter[str] = Counter()
+
+    def rows() -> Iterator[tuple[dict[str, Any], bytes]]:
+        for item in items:
+            if isinstance(item, Unreadable):
+                counts["unreadable"] += 1
+                note(f"{item}")
+            else:
+                counts["records"] += 1
+                yield from _user_records(args, item, decode)
+
     read = args.stream or args.queue or ", ".join("standard input" if p == "-" else p for p in args.paths)
     what = f"following {read}" if args.follow else f"reading {read}"
     with waiting(f"{what}, nothing to show yet") as something:
         try:
-            for item in items:
-                if isinstance(item, Unreadable):
-                    unreadable += 1
-                    note(f"{item}")
-                    continue
-                records += 1
-                for told, data in _user_records(args, item, decode):
-                    if shown == args.limit:
-                        break
-                    something()
-                    defective += "defects" in told
-                    _write(args, told, data)
-                    shown += 1
-                if shown == args.limit:
-                    break
+            for told, data in islice(rows(), args.limit):
+                something()
+                counts["defective"] += "defects" in told
+                _write(args, told, data)
         except KeyboardInterrupt:
             if not args.follow:
                 raise
         except BrokenPipeError:  # the reader closed our output; what was found counts
             drop_output()
-    if args.paths and not records and not unreadable:
-        unreadable = 1
+    if args.paths and not counts["records"] and not counts["unreadable"]:
+        counts["unreadable"] = 1
         note(f"there is no Kinesis record in {read}")
-    return FINDINGS if defective or unreadable else CLEAN
+    return FINDINGS if counts["defective"] or counts["unreadable"] else CLEAN
 
 
 def _user_records(
