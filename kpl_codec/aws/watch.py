@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import lru_cache
 from typing import Any, Final
 
 import boto3
@@ -37,7 +38,8 @@ _GONE: Final = 5.0
 _CLOCK_WAS_SET: Final = 1.0
 #: Seconds after which `run` looks whether it is to stop.
 _LONGEST_PAUSE: Final = 0.5
-_METHODS: Final = {"GetShardIterator": "get_shard_iterator", "GetRecords": "get_records"}
+#: Calls under way at once.
+_WORKERS: Final = 4
 
 #: Seconds after which a kept state is not used: what Kinesis keeps at least.
 _OLDEST: Final = 86_400
@@ -52,9 +54,7 @@ _MOST: Final = 400_000
 class StreamWatcher:
     """See the module. ``stream``: its name or ARN. ``on_finding`` is called with every finding that is new,
     has doubled or is over; ``on_measures`` with all numbers every ``measure_every`` seconds and at the end.
-    Both in the thread that runs.
-
-    ``watch_settings`` are those of `kpl_codec.watch.Watch`. ``names``: name hot partition keys.
+    Both in the thread that runs. ``names``, ``quiet``: as for `LastHour`; ``watch_settings``: as for `Watch`.
     """
 
     def __init__(
@@ -67,7 +67,6 @@ class StreamWatcher:
         measure_every: float = 10.0,
         names: bool = False,
         quiet: float = 600.0,
-        workers: int = 4,
         **watch_settings: Any,
     ) -> None:
         self._client = client
@@ -76,7 +75,6 @@ class StreamWatcher:
         self.watch = Watch(LastHour(self._stream.name, names=names, quiet=quiet), **watch_settings)
         self._on_finding, self._on_measures = on_finding, on_measures
         self._every = Every(measure_every)
-        self._workers = workers
         self._asked_at = float("-inf")
         self._stopped = False
         self._offset = time.time() - time.monotonic()
@@ -105,11 +103,11 @@ class StreamWatcher:
         end = float("inf") if seconds is None else began + seconds
         self._live.refresh(began)
         calls: dict[Future[Any], Call | Request] = {}
-        with ThreadPoolExecutor(self._workers, "kpl-codec watch") as pool:
+        with ThreadPoolExecutor(_WORKERS, "kpl-codec watch") as pool:
             while not self._stopped and time.monotonic() < end and not (once and self._over(began)):
                 self._refresh_if_old()
                 call: Call | Request | None = None
-                if len(calls) < self._workers:
+                if len(calls) < _WORKERS:
                     call = self._live.next_request(time.monotonic()) or self.watch.next_call(self._now())
                 if call is not None:
                     calls[pool.submit(self._make, call)] = call
@@ -119,7 +117,11 @@ class StreamWatcher:
                     time.sleep(pause)
                 for done in wait(calls, pause, FIRST_COMPLETED).done:
                     self._take(calls.pop(done), done)
-                self._tick()
+                now = self._now()
+                if now >= self.watch.next_tick:
+                    self._tell(self.watch.tick(now))
+                if self._every.due(now):
+                    self._measure(now)
         now = self._now()
         self._tell(self.watch.tick(now))
         self._measure(now)
@@ -146,9 +148,9 @@ class StreamWatcher:
     def _make(self, call: Call | Request) -> Any:
         if isinstance(call, Request):
             return send(self._client, call)
-        begins = call.operation == "GetShardIterator"
-        stream = self._stream.argument if begins else self._stream.argument_of_get_records
-        return getattr(self._client, _METHODS[call.operation])(**stream, **call.arguments)
+        if call.operation == "GetShardIterator":
+            return self._client.get_shard_iterator(**self._stream.argument, **call.arguments)
+        return self._client.get_records(**self._stream.argument_of_get_records, **call.arguments)
 
     def _take(self, call: Call | Request, done: Future[Any]) -> None:
         now, clock = self._now(), time.monotonic()
@@ -188,8 +190,8 @@ class StreamWatcher:
         found = subscribers_of(self._client, self._stream.arn or self._stream.name)
         for one in channel_findings(found, aggregated):
             about: dict[str, Any] = {"kind": one.kind, "aggregates": one.aggregates, "detail": one.detail}
-            when: dict[str, Any] = {"state": "open", "first_seen": now, "last_seen": now}
-            self._tell([WatchFinding(stream=self._stream.name, **when, **about)])
+            about |= {"stream": self._stream.name, "first_seen": now, "last_seen": now}
+            self._tell([WatchFinding(state="open", **about)])
 
     def _refresh_if_old(self) -> None:
         clock, gone = time.monotonic(), self._live.permanent_error is not None
@@ -204,13 +206,6 @@ class StreamWatcher:
         wakes = (end, clock + self.watch.timer() - now, timer if timer is not None else end)
         return max(0.001, min(*wakes, clock + _LONGEST_PAUSE) - clock)
 
-    def _tick(self) -> None:
-        now = self._now()
-        if now >= self.watch.next_tick:
-            self._tell(self.watch.tick(now))
-        if self._every.due(now):
-            self._measure(now)
-
     def _measure(self, now: float) -> None:
         self._on_measures(measures(self.watch, now), now)
 
@@ -221,6 +216,7 @@ class StreamWatcher:
             self._on_finding(finding)
 
 
+@lru_cache(maxsize=1)
 def dynamodb_client() -> Any:
     """A DynamoDB client for a function: it waits 7 s at most for one call, tries included."""
     quick = Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 2})

@@ -31,12 +31,12 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from ..adapters.reading import captured
+from ..adapters.reading import read_record
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..watch import LastHour, Look, WatchFinding
 from ..watch.measures import Emf, Every, measures, measures_of_records
-from .batch import log, stream_of
+from .batch import LOG, stream_of
 from .shard_map_cache import ShardMapCache
 
 __all__ = ["ConsumerWatch", "lambda_handler"]
@@ -80,13 +80,14 @@ class ConsumerWatch:
         try:
             self._see(event)
         except Exception:  # noqa: BLE001 - the consumer must go on
-            log().exception("the watch could not look at an event")
+            LOG.exception("the watch could not look at an event")
 
     def _see(self, event: Mapping[str, Any]) -> None:
         now = self._clock()
         self._events += 1
         by_shard: dict[tuple[str, str | None], list[KinesisRecord]] = {}
-        for raw, item in zip(event["Records"], captured(event, shape="lambda"), strict=True):
+        for raw in event["Records"]:
+            item = read_record(raw, "Records")
             if not isinstance(item, CaptureError):
                 by_shard.setdefault((stream_of(raw), item.shard_id), []).append(item)
         for (arn, shard_id), records in by_shard.items():
@@ -118,20 +119,13 @@ def _client() -> Any:
     return kinesis_client(endpoint_url=os.environ.get("KPL_ENDPOINT_URL"))
 
 
-@lru_cache(maxsize=1)
-def _dynamodb() -> Any:
-    from ..aws.watch import dynamodb_client
-
-    return dynamodb_client()
-
-
 def _tried(what: str, call: Callable[[], Any]) -> tuple[Any, str | None]:
     """What ``call`` gives, or None and why the state was not loaded or saved. Never raises."""
     # WCH-30: "A state that cannot be loaded or saved MUST NOT fail a run, and the run's answer MUST say so."
     try:
         return call(), None
     except Exception as error:  # noqa: BLE001 - whatever it is, the stream is looked at
-        log().exception(f"the watch's state was not {what}")
+        LOG.exception(f"the watch's state was not {what}")
         code = getattr(error, "response", {}).get("Error", {}).get("Code") or type(error).__name__
         return None, f"not {what}: {code}"
 
@@ -156,7 +150,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     KPL_STATE_TABLE (see the module). Returns what was done; writes findings and metrics to the log. Raises
     StreamUnavailable if the stream's shards cannot be listed, ValueError for a setting that makes no sense.
     """
-    from ..aws.watch import StateTable, StreamWatcher
+    from ..aws.watch import StateTable, StreamWatcher, dynamodb_client
     from ..watch import Limits
 
     stream = os.environ["KPL_STREAM"]
@@ -173,7 +167,7 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     )
     name, table, state = os.environ.get("KPL_STATE_TABLE"), None, "off"
     if name:
-        table = StateTable(_dynamodb(), name, stream)
+        table = StateTable(dynamodb_client(), name, stream)
         kept, failed = _tried("loaded", partial(table.load, time.time()))
         state = failed or ("new" if kept is None else "resumed")
         if kept is not None:

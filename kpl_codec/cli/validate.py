@@ -132,7 +132,7 @@ def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece]) -> bool:
 
 def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
     from ..spark.session import local_session
-    from ..spark.validation.engine import SparkEngine
+    from ..spark.validation import SparkEngine
 
     if not args.quiet:
         note("starting Spark ...")
@@ -181,7 +181,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
-    from ..spark.validation.stream import follow, in_one_go, state
+    from ..spark.validation import follow, in_one_go, state
 
     batches: list[int] = []
 

@@ -16,6 +16,7 @@ from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggrega
 from ..format import frame, wire
 from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
+from ..lazy import shown
 from ..limits import DIGEST_SIZE
 from . import kcl
 from .kcl import RAW, Outcome
@@ -78,8 +79,6 @@ class Explanation(NamedTuple):
         return f"<Explanation of {self.size} bytes: {self.kind}, {len(self.defects)} defects>"
 
     def _repr_html_(self) -> str:
-        from ..lazy import shown
-
         return shown(self)
 
     @property

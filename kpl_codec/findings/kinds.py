@@ -8,6 +8,8 @@ Do: what to do, unless that is the text's
 
 from __future__ import annotations
 
+from typing import get_args
+
 from ..errors import MalformedCode, MalformedMessage
 
 _ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can say."
@@ -102,17 +104,6 @@ _ALL_WHO_OPEN = (
     "Everybody who deaggregates. Some hand the frame on as one record, some deliver a part of it; few say "
     "so. Plain readers get the bytes as they are."
 )
-_MALFORMED: dict[MalformedCode, str] = {
-    "truncated": "The message ends in the middle of a field",
-    "varint-too-long": "A number of more than ten bytes",
-    "varint-overflow": "A number above 64 bits",
-    "field-number": "Field number 0, or one too large",
-    "wire-type": "A wire type that does not exist",
-    "stray-end-group": "A group that ends before it began",
-    "unterminated-group": "A group that never ends",
-    "too-deep": "Groups nested too deeply: made to crash a consumer",
-}
-
 #: About broken bytes of Kinesis records.
 _BYTES = f"""
 checksum-mismatch: error, FRM-3: The digest is not that of the message
@@ -150,10 +141,10 @@ The captured record has no data at all, not even of length zero.
 Do: {_CORRUPT}
 """ + "".join(
     f"""
-{code}: error, {MalformedMessage(code=code).requirement}: {title}
-The message is no protobuf. Its digest is right, so it was written like this.
+{code}: error, {MalformedMessage(code=code).requirement}: No protobuf: {code.replace("-", " ")}
+Its digest is right, so it was written like this. A message nested too deeply is made to crash a consumer.
 """
-    for code, title in _MALFORMED.items()
+    for code in get_args(MalformedCode)
 )
 
 #: About bytes that every consumer, or most, reads.

@@ -12,13 +12,12 @@ from http.server import BaseHTTPRequestHandler
 from typing import Final
 
 from .. import __version__
+from ..findings.counters import Tally
 from ..report.build import build_report
-from ..report.counters import Tally
 from ..report.model import About, Report, Sample
 from ..report.page import render_page
-from ..report.summary import REASONS
 from ..watch import Watch
-from ..watch.kept import MINUTE, Minute
+from ..watch.kept import MINUTE
 from ..watch.measures import Measure
 from . import Outlet
 from .serving import ServerThread
@@ -30,23 +29,18 @@ RENEW: Final = 10
 def report_of(watch: Watch, now: float) -> Report:
     """The report on the last hour of ``watch``. Call it in the thread that owns the watch."""
     last_hour = watch.last_hour
-    tally = Tally()
-    tally.bucket_seconds = MINUTE
-    for shard_id, minutes in last_hour.by_shard.items():
-        for number, minute in sorted(minutes.items()):
-            _add_minute(tally, shard_id, number, minute, now)
+    tally = Tally.merged(last_hour.tallies.values())
+    # A minute that is not over would look like traffic that stops.
+    tally.cells = {key: cell for key, cell in tally.cells.items() if key[0] + MINUTE <= now}
     for finding in last_hour.findings():
         seen = finding.lost.seen if finding.lost is not None else None
-        if seen:
-            reason = finding.kind if finding.kind in REASONS else "out-of-range"
-            tally.add("losses", reason, finding.kinesis_records, seen)
         aggregates = finding.kinesis_records or None
         tally.add_finding(
             replace(finding, user_records=seen, dropped=seen, aggregates=aggregates, detail=finding.text)
         )
     lost_all = last_hour.lost()
     what = "counts are of what was read" if lost_all.seen else "no loss was seen"
-    share = watch.cost().share
+    share = watch.share
     read = f"{share:.0%} of each shard's time" if share < 1 else "everything"
     return build_report(
         tally,
@@ -60,26 +54,6 @@ def report_of(watch: Watch, now: float) -> Report:
             sample=Sample(share, str(lost_all) if lost_all.seen else None) if share < 1 else None,
         ),
     )
-
-
-def _add_minute(tally: Tally, shard_id: str | None, number: int, minute: Minute, now: float) -> None:
-    # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
-    plain, broken = minute.writers["plain"], minute.broken_frames
-    aggregated = minute.kinesis_records - plain - broken
-    tally.records.update(kinesis=minute.kinesis_records, plain=plain, broken=broken, aggregated=aggregated)
-    tally.records += minute.aggregates
-    for (verdict, fate), count in minute.fates.items():
-        home = shard_id if verdict == "expected" else None
-        size = minute.fate_bytes[verdict, fate]
-        tally.add("groups", (shard_id, home, verdict, fate), count, size, None)
-    if not minute.kinesis_records:
-        return
-    last = round(minute.newest) or number * MINUTE
-    tally.add("shards", shard_id, minute.kinesis_records, aggregated, min(number * MINUTE, last), last)
-    if (number + 1) * MINUTE <= now:  # a minute that is not over would look like traffic that stops
-        lost = sum(count for (_, fate), count in minute.fates.items() if fate == "dropped")
-        size = minute.fate_bytes.total()
-        tally.add("cells", (number * MINUTE, shard_id), minute.fates.total(), size, lost)
 
 
 class PageServer(ServerThread, Outlet):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from ..deaggregation.explanation import Explanation
 from ..format.message import AggregatedRecord
 from ..format.records import short
 from ..shards.lineage import Lineage
@@ -17,23 +16,25 @@ from .diagrams import key_space, timeline
 from .drawing import Svg, element
 from .labels import plural, safe_lines
 
-#: How many shards and user records are shown one by one, and lines from the beginning and from the end.
-_MOST_SHARDS, _MOST_RECORDS, _MOST_LINES = 40, 20, 100
+#: How many shards have a timeline, and lines that are shown from the beginning and from the end.
+_MOST_SHARDS, _MOST_LINES = 40, 100
 _WIDTH = 96
 _PRE = "line-height:1.25;overflow-x:auto;background:none;color:inherit"
 
 
 def html(value: Any) -> str:
     """HTML of ``value``: a shard map or lineage, an explanation, or an aggregated record."""
-    if isinstance(value, Lineage):
-        title, lines = _lineage(value)
-    else:
-        title, lines = _explanation(value) if isinstance(value, Explanation) else _aggregate(value)
+    text = _lineage(value) if isinstance(value, Lineage) else str(value)
+    if isinstance(value, AggregatedRecord):
+        text = _aggregate(value)
+    title, *lines = text.split("\n")
+    if len(lines) > 2 * _MOST_LINES:
+        lines[_MOST_LINES:-_MOST_LINES] = [f"... {len(lines) - 2 * _MOST_LINES:,} more, then ..."]
     pre = element("pre", {"style": _PRE}, Svg(escape(safe_lines("\n".join(lines)))))
     return element("div", {}, element("strong", {}, title), pre)
 
 
-def _lineage(lineage: Lineage) -> tuple[str, list[str]]:
+def _lineage(lineage: Lineage) -> str:
     shards = list(lineage.values())
     opened = sum(shard.open for shard in shards)
     title = f"{type(lineage).__name__}: {plural(len(shards), 'shard')}, {opened} open"
@@ -42,25 +43,15 @@ def _lineage(lineage: Lineage) -> tuple[str, list[str]]:
     pictures = [key_space(shards, _WIDTH)] if isinstance(lineage, ShardMap) else []
     if opened < len(shards) <= _MOST_SHARDS:
         pictures += ["", timeline(lineage, _WIDTH)]
-    return title, pictures
+    return "\n".join([title, *pictures])
 
 
-def _explanation(explanation: Explanation) -> tuple[str, list[str]]:
-    title, *lines = str(explanation).split("\n")
-    if len(lines) > 2 * _MOST_LINES:
-        lines[_MOST_LINES:-_MOST_LINES] = [f"... {len(lines) - 2 * _MOST_LINES:,} more, then ..."]
-    kcl = explanation.kcl
-    fate = "hands it on unopened" if kcl.raw else f"delivers {kcl.delivered} of {kcl.total} user records"
-    return title, [*lines, f"the KCL {fate}" + (f" ({kcl.reason})" if kcl.reason else "")]
-
-
-def _aggregate(aggregate: AggregatedRecord) -> tuple[str, list[str]]:
+def _aggregate(aggregate: AggregatedRecord) -> str:
     keys_of_all = plural(len(aggregate.partition_key_table), "partition key")
-    title = f"AggregatedRecord: {plural(len(aggregate), 'user record')}, {keys_of_all}"
     row = "{:>6}  {:<34} {:<34} {:>7} {:>4}"
-    lines = [row.format("number", "partition key", "explicit hash key", "bytes", "tags")]
-    for number, record in enumerate(aggregate[:_MOST_RECORDS]):
+    lines = [f"AggregatedRecord: {plural(len(aggregate), 'user record')}, {keys_of_all}"]
+    lines.append(row.format("number", "partition key", "explicit hash key", "bytes", "tags"))
+    for number, record in enumerate(aggregate):
         keys = short(record.partition_key), short(record.explicit_hash_key or "")
         lines.append(row.format(number, *keys, len(record.data), len(record.tags)))
-    rest = len(aggregate) - _MOST_RECORDS
-    return title, lines + ([f"... and {rest:,} more"] if rest > 0 else [])
+    return "\n".join(lines)

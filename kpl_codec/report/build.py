@@ -7,22 +7,31 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import reduce
 from typing import Any, get_args
 
 from ..findings import Finding, kind_of, order_of
+from ..findings.counters import (
+    FIRST_SECOND,
+    LAST_SECOND,
+    MAX_EXAMPLES,
+    OTHERS,
+    SLOTS,
+    Tally,
+    drawn,
+    least,
+    most,
+)
 from ..pictures.labels import plural
 from ..shards.lineage import Lineage
 from ..shards.placement import ACROSS_SHARDS, Verdict
 from ..shards.shard_map import ShardMap
 from ..shards.skew import skewed
-from .counters import FIRST_SECOND, LAST_SECOND, MAX_EXAMPLES, OTHERS, SLOTS, Tally, drawn, least
 from .model import (
     NO_SHARD,
     About,
     CauseCount,
-    KclLoss,
     KindCount,
-    Rate,
     RateCell,
     Report,
     ShardFacts,
@@ -93,7 +102,6 @@ def build_report(
         "shards": len(shards) - MAX_SHOWN_SHARDS,
         "inputs": len(about.inputs) - MAX_SHOWN_INPUTS,
     }
-    losses = [KclLoss(reason, *counts) for reason, counts in tally.losses.items()]
     causes = [CauseCount(cause, *counts) for cause, counts in tally.causes.items()]
     return Report(
         about=replace(
@@ -117,10 +125,12 @@ def build_report(
         distribution=shard_map.distribution if shard_map is not None else None,
         kinds=kinds,
         findings=shown,
-        kcl_losses=tuple(sorted(losses, key=lambda loss: (-loss.user_records, loss.reason))),
         causes=tuple(sorted(causes, key=lambda count: (-count.user_records, count.cause))),
         shards=tuple(shard for shard in shards if shard.shard_id in most_telling),
-        rate=_rate(tally),
+        bucket_seconds=tally.bucket_seconds,
+        cells=tuple(_cells(tally)),
+        first_arrival=_time(reduce(least, (first for _, _, first, _ in tally.shards.values()), None)),
+        last_arrival=_time(reduce(most, (last for *_, last in tally.shards.values()), None)),
         key_space=tuple((*tally.slots.get(slot, (0, 0)),) for slot in range(SLOTS)),
         skew=_skew(loads, shard_map),
         omitted={name: count for name, count in omitted.items() if count > 0},
@@ -156,7 +166,7 @@ def _shard_facts(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> lis
                 start=known.hash_key_range.starting_hash_key,
                 end=known.hash_key_range.ending_hash_key,
                 parents=known.parent_shard_ids,
-                open=known.open,
+                state="open" if known.open else "closed",
                 opened=lineage.created(known.shard_id),
                 closed=lineage.closed_at(known.shard_id),
                 generation=lineage.generation(known.shard_id),
@@ -167,15 +177,11 @@ def _shard_facts(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> lis
     return facts
 
 
-def _rate(tally: Tally) -> Rate:
-    in_order = sorted(tally.cells, key=lambda key: (key[0], key[1] is None, key[1]))
-    cells = [
-        RateCell(start, key[1], *tally.cells[key]) for key in in_order if (start := _time(key[0])) is not None
-    ]
-    arrivals = [shard for shard in tally.shards.values() if shard[2] is not None]
-    first = _time(min((shard[2] for shard in arrivals), default=None))
-    last = _time(max((shard[3] for shard in arrivals), default=None))
-    return Rate(tally.bucket_seconds, tuple(cells), first, last)
+def _cells(tally: Tally) -> Iterator[RateCell]:
+    for seconds, shard_id in sorted(tally.cells, key=lambda key: (key[0], key[1] is None, key[1])):
+        start = _time(seconds)
+        if start is not None:
+            yield RateCell(start, shard_id, *tally.cells[seconds, shard_id])
 
 
 def _shown_findings(tally: Tally) -> tuple[tuple[KindCount, ...], tuple[Finding, ...]]:

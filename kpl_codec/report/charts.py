@@ -108,12 +108,12 @@ class Axis:
 
 def time_axis(report: Report, columns: int) -> Axis | None:
     """From the first to the last bucket, in at most ``columns`` columns; None if no time is known."""
-    if not report.rate.cells:
+    if not report.cells:
         return None
-    first, last = report.rate.cells[0].start, report.rate.cells[-1].start
-    buckets = int((last - first).total_seconds()) // report.rate.bucket_seconds + 1
-    last += timedelta(seconds=report.rate.bucket_seconds)
-    return Axis(first, last, report.rate.bucket_seconds * ceil(buckets / columns))
+    first, last = report.cells[0].start, report.cells[-1].start
+    buckets = int((last - first).total_seconds()) // report.bucket_seconds + 1
+    last += timedelta(seconds=report.bucket_seconds)
+    return Axis(first, last, report.bucket_seconds * ceil(buckets / columns))
 
 
 class Cell:
@@ -141,7 +141,7 @@ def rate(report: Report) -> Svg | None:
     if axis is None:
         return None
     columns: dict[int, Cell] = defaultdict(Cell)
-    for cell in report.rate.cells:
+    for cell in report.cells:
         columns[axis.column_of(cell.start)].add(cell)
     most = max(cell.user_records for cell in columns.values()) / axis.column
     ceiling, marks = round_scale(most)
@@ -172,7 +172,7 @@ def key_space(report: Report) -> Svg | None:
     top, height = 8.0, 160.0
     slot = INNER / len(report.key_space)
     mean = total / len(report.key_space)
-    opened = [shard for shard in report.shards if shard.open]
+    opened = [shard for shard in report.shards if shard.state == "open"]
     below = top + height + 6
     drawn: list[Child] = [_open_shards(opened, below)]
     for index, (count, misplaced) in enumerate(report.key_space):
@@ -258,7 +258,7 @@ def shard_map(report: Report) -> Svg | None:
     axis = time_axis(report, max(8, min(96, _MAX_CELLS // max(1, min(len(shards), _ROWS)))))
     if not shards or axis is None:
         return None
-    opened = sum(1 for shard in shards if shard.open) or len(shards)
+    opened = sum(1 for shard in shards if shard.state == "open") or len(shards)
     height = float(min(620, max(180, 26 * opened)))
     few = len(shards) <= MOST_BOXES
     if few:
@@ -266,7 +266,7 @@ def shard_map(report: Report) -> Svg | None:
     else:
         places = _rows(shards, height)
     summed: dict[tuple[_Place, int], Cell] = defaultdict(Cell)
-    for arrived in report.rate.cells:
+    for arrived in report.cells:
         for place, part in places.get(arrived.shard_id or "", ()):
             summed[place, axis.column_of(arrived.start)].add(arrived, part)
     most = max((cell.user_records for cell in summed.values()), default=0)
@@ -322,7 +322,7 @@ def _boxes(shards: Sequence[ShardFacts], axis: Axis, height: float, cells: list[
 def _span(shard: ShardFacts, axis: Axis) -> tuple[float, float]:
     """Where the box of a shard begins and ends: when it was open, widened to what arrived on it."""
     begin = shard.opened or (axis.first if shard.generation == 0 else shard.first_arrival or axis.first)
-    end = axis.last if shard.open else shard.closed or shard.last_arrival or axis.last
+    end = axis.last if shard.state == "open" else shard.closed or shard.last_arrival or axis.last
     if shard.first_arrival is not None and shard.last_arrival is not None:
         begin = min(begin, shard.first_arrival)
         end = max(end, shard.last_arrival)

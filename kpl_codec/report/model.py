@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..findings import SEVERITIES, Finding, Kind, Severity, worst
 
@@ -47,14 +47,6 @@ class Totals:
         return self.kcl.get("dropped", 0)
 
 
-class KclLoss(NamedTuple):
-    """User records that the KCL drops for one reason (see `kcl.Outcome`), in how many aggregates."""
-
-    reason: str
-    aggregates: int
-    user_records: int
-
-
 class CauseCount(NamedTuple):
     """Aggregates with user records outside their shard's range that have one cause, a key of
     `shards.placement.CAUSES`, all user records in them, and those that the KCL drops."""
@@ -78,7 +70,7 @@ class ShardFacts:
     start: int | None = None
     end: int | None = None
     parents: tuple[str, ...] = ()
-    open: bool | None = None
+    state: Literal["open", "closed", "unknown"] = "unknown"
     opened: datetime | None = None
     closed: datetime | None = None
     generation: int = 0
@@ -132,16 +124,6 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """What arrived when: ``cells`` by time and shard, of ``bucket_seconds`` each."""
-
-    bucket_seconds: int = 1
-    cells: tuple[RateCell, ...] = ()
-    first_arrival: datetime | None = None
-    last_arrival: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class About:
     """``generated``: when it was made, with a time zone; ``version``: kpl_codec's. ``source``: one line on
     where the records came from; ``inputs``: files or shards read. ``complete``: False while a job is still
@@ -159,9 +141,10 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``distribution``: that of the shard map, None without one. ``key_space``: user records, and of them
-    misplaced, per 1/256 of the hash key space. ``skew``: see `build`. ``omitted``: what was left out to
-    keep this bounded, by name ("shards", "findings", "inputs", ...).
+    """``distribution``: that of the shard map, None without one. ``cells``: what arrived, by shard and time,
+    of ``bucket_seconds`` each. ``key_space``: user records, and of them misplaced, per 1/256 of the hash key
+    space. ``skew``: see `build`. ``omitted``: what was left out to keep this bounded, by name ("shards",
+    "findings", "inputs", ...).
     """
 
     about: About
@@ -169,10 +152,12 @@ class Report:
     distribution: str | None = None
     kinds: tuple[KindCount, ...] = ()
     findings: tuple[Finding, ...] = ()
-    kcl_losses: tuple[KclLoss, ...] = ()
     causes: tuple[CauseCount, ...] = ()
     shards: tuple[ShardFacts, ...] = ()
-    rate: Rate = Rate()
+    bucket_seconds: int = 1
+    cells: tuple[RateCell, ...] = ()
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
     key_space: tuple[tuple[int, int], ...] = ()
     skew: float | None = None
     omitted: Mapping[str, int] = field(default_factory=dict)

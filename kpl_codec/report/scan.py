@@ -4,31 +4,33 @@
     for batch in checked:              # what `kpl_codec.arrow` gives under the report policy
         found = scan.process(batch)    # a batch of FINDINGS_SCHEMA
     found = scan.finish()
-    scan.tally                         # see counters.py
+    scan.tally                         # see findings/counters.py
 
 There is one finding for every row with a defect, and one for every aggregate with user records outside its
 shard's range. Facts about a whole shard are counted here and become findings in `build_report`.
 
 The rows of one Kinesis record must be neighbours; where one is cut between two scans it still counts once,
 but its finding has the counts of its first part (a row about a frame as a whole, sub-sequence number -1, must
-be in one scan with what follows it). Memory: one batch.
+be in one scan with what follows it). Memory: `AT_ONCE`
+rows without their data, and one Kinesis record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ..findings import KINDS, Finding
+from ..findings.counters import MAX_STREAMS, Tally
 from ..format.hash_keys import hash_key_from_bytes
 from ..pictures.labels import camel
 from ..shards.placement import CAUSES, Cause, Causes, aggregate_kind, hinted_time
 from ..shards.shard_map import ShardMap
-from .counters import MAX_STREAMS, Tally
-from .rows import EVIDENCE, PLACE, Array, Rows, Run, Sums
+from .rows import EVIDENCE, PLACE, Rows, first_rows, slim
 
 _TYPES = {
     "str | None": pa.string(),
@@ -37,6 +39,8 @@ _TYPES = {
     "datetime | None": pa.timestamp("us", "UTC"),
 }
 
+#: Rows that are counted together at least: less, and most of the time goes into the single steps.
+AT_ONCE = 200_000
 
 #: The columns of a batch of findings: the severity, and every field of `Finding`.
 FINDINGS_SCHEMA = pa.schema(
@@ -62,85 +66,80 @@ class Scan:
 
     def __init__(self, shard_map: ShardMap | None = None) -> None:
         self.tally = Tally()
-        self._map = shard_map
-        self._causes = Causes(shard_map) if shard_map is not None else None
-        self._open: Run | None = None
+        # Where distribution is AUTO, the service chose the shard.
+        self._causes = None if shard_map is None or shard_map.distribution == "AUTO" else Causes(shard_map)
+        self._held: list[pa.RecordBatch] = []
+        self._rows = 0
 
     def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The findings in ``batch``. The last Kinesis record in it is held until its end is seen."""
-        found: list[Finding] = []
-        if batch.num_rows:
-            rows = Rows(batch)
-            self._count(rows)
-            found += self._defects(rows)
-            found += self._runs(rows)
-        return self._told(found)
+        """Takes ``batch``; gives findings. The last Kinesis record is held until its end is seen, and small
+        batches until there are enough of them."""
+        firsts = first_rows(batch)
+        batch = slim(batch)
+        self._rows += batch.num_rows
+        if not len(firsts) or self._rows < AT_ONCE:
+            self._held.append(batch)
+            return findings_batch([])
+        ended = [*self._held, batch.slice(0, firsts[-1])]
+        self._held = [batch.slice(firsts[-1])]
+        self._rows = 0
+        return self._scan(ended)
 
     def finish(self) -> pa.RecordBatch:
-        last, self._open = self._open, None
-        return self._told(list(self._judge(last)) if last is not None else [])
+        """The findings in what is held."""
+        held, self._held = self._held, []
+        return self._scan(held)
 
-    def _told(self, found: list[Finding]) -> pa.RecordBatch:
+    def _scan(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        found: list[Finding] = []
+        if any(batch.num_rows for batch in batches):
+            (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+            rows = Rows(batch)
+            self._count(rows)
+            found = [*self._defects(rows), *self._strays(rows), *self._records(rows)]
         for finding in found:
             self.tally.add_finding(finding)
         return findings_batch(found)
 
     def _count(self, rows: Rows) -> None:
-        counted = rows.sub >= 0
+        at = rows.stretches()
+        columns: dict[str, Any] = {name: codes[at] for name, codes in rows.codes.items()}
+        seconds, rows_of = rows.seconds[at], np.diff(at, append=len(rows.sub))
+        columns |= {
+            "rows": rows_of,
+            "size": np.add.reduceat(rows.size, at),
+            "number": rows.sequence_numbers.take(pa.array(at)),
+            "start": seconds - seconds % self.tally.bucket_seconds,
+            "second": seconds,
+            "dropped": rows_of * rows.dropped[at],
+            "timed": rows.timed[at],
+        }
+        table = pa.table(columns).filter(pa.array(rows.sub[at] >= 0))
         keys = ["shardId", "expectedShardId", "placement", "kcl"]
-        table = pa.table(
-            {
-                **{name: rows.codes[name] for name in keys},
-                "rows": rows.counts,
-                "size": rows.size,
-                "number": rows.sequence_numbers,
-            }
-        )
-        sums = (
-            table.filter(pa.array(counted))
-            .group_by(keys, use_threads=False)
-            .aggregate([("rows", "sum"), ("size", "sum"), ("number", "min")])
-        )
-        for row in sums.to_pylist():
+        for row in _summed(table, keys, [("rows", "sum"), ("size", "sum"), ("number", "min")]):
             key = tuple(rows.texts[name][row[name]] for name in keys)
             self.tally.add("groups", key, row["rows_sum"], row["size_sum"], row["number_min"])
-        streams = {rows.texts["streamName"][code] for code in np.unique(rows.codes["streamName"])}
+        streams = {rows.texts["streamName"][code] for code in np.unique(columns["streamName"])}
         self.tally.streams = set(sorted(self.tally.streams | (streams - {None}))[:MAX_STREAMS])
-        self._count_times(rows, counted)
-        valid = counted & rows.known
-        if valid.any():
-            astray = rows.slots(valid & rows.where("placement", "stray"))
-            for slot, counts in enumerate(zip(rows.slots(valid), astray, strict=True)):
-                if any(counts):
-                    self.tally.add("slots", slot, *counts)
-
-    def _count_times(self, rows: Rows, counted: Array) -> None:
-        timed = np.flatnonzero(counted & rows.timed)
-        seconds, counts = rows.seconds[timed], rows.counts[timed]
-        table = pa.table(
-            {
-                "start": seconds - seconds % self.tally.bucket_seconds,
-                "shard": rows.codes["shardId"][timed],
-                "second": seconds,
-                "rows": counts,
-                "size": rows.size[timed],
-                "dropped": counts * rows.dropped[timed],
-            }
-        )
         sums = [
             *((name, "sum") for name in ("rows", "size", "dropped")),
             ("second", "min"),
             ("second", "max"),
         ]
-        for row in table.group_by(["start", "shard"], use_threads=False).aggregate(sums).to_pylist():
-            shard_id = rows.texts["shardId"][row["shard"]]
+        for row in _summed(table.filter(table["timed"]), ["start", "shardId"], sums):
+            shard_id = rows.texts["shardId"][row["shardId"]]
             cell = row["rows_sum"], row["size_sum"], row["dropped_sum"]
             self.tally.add("cells", (row["start"], shard_id), *cell)
             self.tally.add("shards", shard_id, 0, 0, row["second_min"], row["second_max"])
+        known = rows.known & (rows.sub >= 0)
+        slots = zip(rows.slots(known), rows.slots(known & rows.where("placement", "stray")), strict=True)
+        for slot, (count, astray) in enumerate(slots):
+            if count:
+                self.tally.add("slots", slot, int(count), int(astray))
 
     def _defects(self, rows: Rows) -> Iterator[Finding]:
-        defective = np.flatnonzero(rows.defective)
-        for row, evidence in zip(defective.tolist(), rows.evidence(defective, EVIDENCE), strict=True):
+        at = np.flatnonzero(rows.defective)
+        for row, evidence in zip(at.tolist(), rows.evidence(at, EVIDENCE), strict=True):
             captured = rows.sub[row] < -1
             code = rows.text("error", row) or ""
             of_capture = captured and not code.startswith("capture") and code not in KINDS
@@ -150,114 +149,79 @@ class Scan:
                 user_records=1 if rows.sub[row] >= 0 else 0,
                 **evidence,
             )
-        # A plain record whose explicit hash key is in the capture; those of aggregates count as a whole.
-        astray = np.flatnonzero(rows.where("placement", "stray") & ~rows.aggregated)
+
+    def _strays(self, rows: Rows) -> Iterator[Finding]:
+        """Plain records whose explicit hash key is in the capture; those of aggregates count as a whole."""
+        at = np.flatnonzero(rows.where("placement", "stray") & ~rows.aggregated)
         fields = (*PLACE, "expected_shard_id", "kcl")
-        for row, evidence in zip(astray.tolist(), rows.evidence(astray, fields), strict=True):
+        for row, evidence in zip(at.tolist(), rows.evidence(at, fields), strict=True):
             yield Finding("stray", sub_sequence_number=int(rows.sub[row]), user_records=1, **evidence)
 
-    def _runs(self, rows: Rows) -> Iterator[Finding]:
-        starts = rows.starts()
-        continued = self._open is not None and not starts[0]
-        starts[0] = not continued
-        if not continued and self._open is not None:
-            before, self._open = self._open, None
-            yield from self._judge(before)
-        firsts = np.union1d([0], np.flatnonzero(starts))
-        runs = Sums(rows, firsts)
-        # Sound records that end in this batch are only counted; all others are looked at one by one.
-        usual = runs.usual & (rows.sub[firsts] >= -1)
-        usual[-1] = False
-        usual[0] &= not continued
-        whole = usual & (rows.sub[firsts] <= 0)
-        shards = rows.codes["shardId"][firsts]
-        for code in np.unique(shards[whole]).tolist():
-            of_shard = whole & (shards == code)
-            kinesis_records = int(of_shard.sum())
-            aggregated = int((of_shard & (runs.of["aggregated"] > 0)).sum())
-            plain = kinesis_records - aggregated
-            self.tally.records.update(kinesis=kinesis_records, plain=plain, aggregated=aggregated)
-            self.tally.add("shards", rows.texts["shardId"][code], kinesis_records, aggregated, None, None)
-        ends = np.append(firsts[1:], len(rows.sub))
-        unusual = np.flatnonzero(~usual & (rows.sub[firsts] >= -1))
-        places = rows.evidence(firsts[unusual], PLACE)
-        for number, place in zip(unusual.tolist(), places, strict=True):
-            first, end = int(firsts[number]), int(ends[number])
-            run = self._open if number == 0 and continued else None
-            if run is None:
-                run = Run(place, started=bool(rows.sub[first] <= 0))
-            self._extend(run, rows, first, end, runs)
-            self._open = run if number == len(firsts) - 1 else None
-            if self._open is None:
-                yield from self._judge(run)
+    def _records(self, rows: Rows) -> Iterator[Finding]:
+        sums = rows.sums()
+        aggregated, broken = sums["aggregated"] > 0, sums["defective"] > 0
+        # One that was cut between two scans counts where it began; what is about the capture is none.
+        first_subs = rows.sub[rows.firsts]
+        begun = (first_subs == 0) | (first_subs == -1)
+        table = pa.table({"shard": rows.codes["shardId"][rows.firsts], "begun": begun, "opened": aggregated})
+        for row in _summed(table.filter(table["begun"]), ["shard"], [("begun", "sum"), ("opened", "sum")]):
+            shard_id = rows.texts["shardId"][row["shard"]]
+            self.tally.add("shards", shard_id, row["begun_sum"], row["opened_sum"], None, None)
+        self.tally.records.update(
+            kinesis=int(begun.sum()),
+            aggregated=int((begun & aggregated).sum()),
+            broken=int((begun & ~aggregated & broken).sum()),
+            plain=int((begun & ~aggregated & ~broken).sum()),
+        )
+        # What the KCL does not open it cannot drop.
+        astray = (sums["outside"] > 0) & ((sums["raw"] == 0) | (sums["dropped"] > 0))
+        at = np.flatnonzero(aggregated & (astray | (sums["repaired"] > 0)))
+        ends = np.append(rows.firsts[1:], len(rows.sub))
+        for record, place in zip(at.tolist(), rows.evidence(rows.firsts[at], PLACE), strict=True):
+            counts = {name: int(of_all[record]) for name, of_all in sums.items()}
+            keys = rows.hash_keys[rows.firsts[record] : ends[record]]
+            yield from self._judge(counts, keys, place, begun=bool(begun[record]))
 
-    def _extend(self, run: Run, rows: Rows, first: int, end: int, runs: Sums) -> None:
-        at = int(np.searchsorted(runs.firsts, first))
-        run.empty = run.empty or rows.text("error", first) == "no-user-records"
-        if runs.of["dropped"][at] and not run.counts["dropped"]:
-            run.drop_error = rows.text("error", first + int(np.argmax(rows.dropped[first:end])))
-        run.counts.update({name: int(sums[at]) for name, sums in runs.of.items()})
-        if self._map is not None and run.counts["aggregated"]:
-            keys = rows.keys(first, end)
-            run.lowest = min(keys if run.lowest is None else [run.lowest, *keys], default=None)
-            run.highest = max(keys if run.highest is None else [run.highest, *keys], default=None)
-
-    def _judge(self, run: Run) -> Iterator[Finding]:
-        tally, counts = self.tally, run.counts
-        aggregated, broken = counts["aggregated"] > 0, counts["defective"] > 0
-        if run.started:
-            tally.records.update(["kinesis", "aggregated" if aggregated else "broken" if broken else "plain"])
-            tally.add("shards", run.place["shard_id"], 1, int(aggregated), None, None)
-        if not aggregated:
-            return
-        inside, outside = counts["known"] - counts["outside"], counts["outside"]
-        raw = counts["raw"] and not counts["dropped"]  # the KCL does not open it, so it cannot drop it
-        if counts["dropped"] or run.empty:
-            tally.add("losses", _reason(run), 1, counts["dropped"])
+    def _judge(
+        self, counts: dict[str, int], keys: pa.Array, place: dict[str, Any], *, begun: bool
+    ) -> Iterator[Finding]:
+        """The finding about one aggregated record with these hash keys."""
+        dropped, outside, user_records = counts["dropped"], counts["outside"], counts["user_records"]
         repaired = counts["repaired"]
-        if repaired and not counts["dropped"]:
+        if repaired and not dropped:
             detail = f"copies of {repaired} user records that the KCL drops were put and are delivered"
-            yield Finding("repaired", user_records=repaired, **run.place, detail=detail)
+            yield Finding("repaired", user_records=repaired, **place, detail=detail)
             return
+        inside = counts["known"] - outside
         kind = aggregate_kind(inside, outside)
-        if raw or (kind != "mixed" and kind != "foreign"):
+        if kind not in ("mixed", "foreign"):
             return
-        if run.started:
-            tally.records[kind] += 1
-        cause = self._cause(run)
+        self.tally.records[kind] += begun
+        cause = self._cause(keys, place)
         if cause is not None:
-            tally.add("causes", cause.name, 1, counts["user_records"], counts["dropped"])
+            self.tally.add("causes", cause.name, 1, user_records, dropped)
         held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
         are = "is" if outside == 1 else "are"
         yield Finding(
             f"{kind}-aggregate",
-            **run.place,
-            user_records=counts["user_records"],
+            **place,
+            user_records=user_records,
             inside=inside,
             outside=outside,
-            dropped=counts["dropped"],
+            dropped=dropped,
             cause=cause.name if cause else None,
-            detail=f"{outside} of {counts['user_records']} user records {are} outside the shard's range"
+            detail=f"{outside} of {user_records} user records {are} outside the shard's range"
             + (f"; {CAUSES[cause.name]}{held}" if cause else ""),
         )
 
-    def _cause(self, run: Run) -> Cause | None:
-        shard_id = run.place["shard_id"]
-        if self._causes is None or shard_id is None or run.lowest is None or run.highest is None:
+    def _cause(self, keys: pa.Array, place: dict[str, Any]) -> Cause | None:
+        if self._causes is None or place["shard_id"] is None:
             return None
-        if self._map is not None and self._map.distribution == "AUTO":
-            return None  # the service chose the shard
-        lowest, highest = (hash_key_from_bytes(key) for key in (run.lowest, run.highest))
-        at = run.place["approximate_arrival_timestamp"] or hinted_time(run.place["sequence_number"])
-        return self._causes.of(shard_id, lowest, highest, at)
+        hash_keys = [hash_key_from_bytes(key) for key in keys.drop_null().to_pylist()]
+        at = place["approximate_arrival_timestamp"] or hinted_time(place["sequence_number"])
+        return self._causes.of(place["shard_id"], min(hash_keys), max(hash_keys), at)
 
 
-def _reason(run: Run) -> str:
-    """Why the KCL drops user records of this Kinesis record (the names of `kcl.Outcome.reason`)."""
-    if run.empty:
-        return "no-user-records"
-    if run.drop_error == "index-out-of-table":
-        return run.drop_error
-    if run.counts["delivered"] or (run.drop_error and not run.counts["outside"]):
-        return "hash-key"
-    return "out-of-range"
+def _summed(table: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.group_by(keys, use_threads=False).aggregate(sums).to_pylist()
+    return rows

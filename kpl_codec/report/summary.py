@@ -9,23 +9,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..findings import Finding
+from ..findings.counters import finding_row
 from ..pictures.labels import camel, camel_keys, number, percent, plural, size
 from ..pictures.terminal import line, render, table, wrapped
 from ..shards.placement import CAUSES
-from .counters import finding_row
-from .model import CauseCount, KclLoss, Report, ShardFacts
+from .model import Report, ShardFacts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.text import Text
 
-#: What the KCL's reasons for dropping user records mean.
-REASONS = {
-    "out-of-range": "a user record of the aggregate belongs to another shard: all of it is dropped",
-    "index-out-of-table": "a user record without a key: it and all after it are dropped",
-    "hash-key": "an explicit hash key that is no number: it and all after it are dropped",
-    "no-user-records": "an aggregate of nothing",
-}
 _HEADLINES = {"critical": "Misplaced aggregates", "error": "Broken records", "warning": "Needs a look"}
 _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 #: How many shards are shown; the rest is only counted.
@@ -131,9 +123,9 @@ def counts(report: Report) -> list[Count]:
 
 
 def _per_second(report: Report) -> str:
-    if report.rate.first_arrival is None or report.rate.last_arrival is None:
+    if report.first_arrival is None or report.last_arrival is None:
         return ""
-    seconds = (report.rate.last_arrival - report.rate.first_arrival).total_seconds()
+    seconds = (report.last_arrival - report.first_arrival).total_seconds()
     # What is read of a sample says nothing of the rate.
     rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.sample is None else 0
     return f"{rate:,.1f} a second" if rate >= 0.1 else ""
@@ -141,9 +133,9 @@ def _per_second(report: Report) -> str:
 
 def span_text(report: Report) -> str | None:
     """From the first arrival to the last, None where no time is known."""
-    if report.rate.first_arrival is None or report.rate.last_arrival is None:
+    if report.first_arrival is None or report.last_arrival is None:
         return None
-    first, last = report.rate.first_arrival, report.rate.last_arrival
+    first, last = report.first_arrival, report.last_arrival
     form = "%H:%M:%S" if first.date() == last.date() else "%Y-%m-%d %H:%M:%S"
     return f"{first:%Y-%m-%d %H:%M:%S} to {last.strftime(form)} UTC"
 
@@ -151,10 +143,6 @@ def span_text(report: Report) -> str | None:
 def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
     """Those of which the KCL loses most, then those with most misplaced, then those with most on them."""
     return sorted(shards, key=lambda s: (-s.dropped, -s.misplaced, -s.user_records))
-
-
-def state(shard: ShardFacts) -> str:
-    return "unknown" if shard.open is None else "open" if shard.open else "closed"
 
 
 def summary_text(report: Report, *, color: bool = False, width: int = 100) -> str:
@@ -178,25 +166,16 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
         line(f"{'  ' if 'part' in c.how else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))
         for c in counts(report)
     ]
-    if report.kcl_losses:
-        made += [line(""), line(("What a KCL consumer would not get", "bold"))]
-        for loss in report.kcl_losses:
-            made += wrapped(_loss(loss, REASONS.get(loss.reason, loss.reason)), width, 2)
-        if report.causes:
-            made.append(line(("Where aggregates of other shards come from", "bold")))
-        for count in report.causes:
-            made += wrapped(_loss(count, CAUSES.get(count.cause, count.cause)), width, 2)
+    if report.causes:
+        made += [line(""), line(("Where aggregates of other shards come from", "bold"))]
+    for cause, aggregates, user_records, _ in report.causes:
+        held = f"{plural(user_records, 'user record')} in {plural(aggregates, 'aggregate')}"
+        made += wrapped(line(f"{held}: {CAUSES.get(cause, cause)}"), width, 2)
     if report.shards:
         made += [line(""), *_shards(report)]
     if report.kinds:
         made += [line(""), line(("Findings, worst first", "bold")), *_findings(report, width)]
     return made
-
-
-def _loss(count: KclLoss | CauseCount, why: str) -> Text:
-    return line(
-        f"{plural(count.user_records, 'user record')} in {plural(count.aggregates, 'aggregate')}: {why}"
-    )
 
 
 def _findings(report: Report, width: int) -> Iterator[RenderableType]:
@@ -246,7 +225,7 @@ def _shards(report: Report) -> Iterator[RenderableType]:
     rows = [
         [
             shard.shard_id if len(shard.shard_id) <= 30 else shard.shard_id[:29] + "…",
-            state(shard),
+            shard.state,
             number(shard.user_records),
             size(shard.bytes),
             number(shard.misplaced),
@@ -273,9 +252,8 @@ def _facts(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shard_facts(shard: ShardFacts) -> dict[str, Any]:
     values = asdict(shard)
-    del values["open"]
     texts = {name: str(values[name]) for name in ("start", "end") if values[name] is not None}
-    return _facts({**values, "state": state(shard), **texts})
+    return _facts({**values, **texts})
 
 
 def report_facts(report: Report) -> dict[str, Any]:
@@ -293,7 +271,7 @@ def report_facts(report: Report) -> dict[str, Any]:
         "worst": report.worst,
         **dict(zip(("headline", "verdict"), outcome(report), strict=True)),
         "distribution": report.distribution,
-        **_facts({name: getattr(report.rate, name) for name in ("first_arrival", "last_arrival")}),
+        **_facts({name: getattr(report, name) for name in ("first_arrival", "last_arrival")}),
         "skew": report.skew,
         "totals": {**camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
         "kinds": [
@@ -304,7 +282,6 @@ def report_facts(report: Report) -> dict[str, Any]:
             }
             for count in report.kinds
         ],
-        "kclLosses": [camel_keys(loss._asdict()) for loss in report.kcl_losses],
         "causes": [camel_keys(count._asdict()) for count in report.causes],
         "shards": [_shard_facts(shard) for shard in report.shards],
         "omitted": dict(report.omitted),

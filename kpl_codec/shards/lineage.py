@@ -17,6 +17,7 @@ from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
+from ..lazy import shown
 from ..limits import MAX_HASH_KEY
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
@@ -84,10 +85,7 @@ class Lineage(Mapping[str, Shard]):
     def __repr__(self) -> str:
         return f"<Lineage of {len(self)} shards>"
 
-    def _repr_html_(self) -> str:
-        from ..lazy import shown
-
-        return shown(self)
+    _repr_html_ = shown
 
     def parents(self, shard_id: str) -> tuple[Shard, ...]:
         """The known parents. Raises UnknownShard."""

@@ -25,8 +25,8 @@ from .. import __version__
 from ..captures import Location, plan
 from ..errors import KplError
 from ..findings import Finding
+from ..findings.counters import Tally
 from ..report.build import build_report, findings_of_the_whole
-from ..report.counters import Tally
 from ..report.model import About, Report
 from ..report.page import render_page
 from ..report.scan import findings_batch

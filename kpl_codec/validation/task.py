@@ -7,7 +7,7 @@ files twice.
     WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
     WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for repeats
     WORK/copies/part-00007.json             copies that repair put (repaired.py)
-    WORK/tally/part-00007.json              counts (report/counters.py)
+    WORK/tally/part-00007.json              counts (findings/counters.py)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..captures import Location, Piece, read_piece
-from ..report.counters import Tally
+from ..findings.counters import Tally
 from ..report.scan import FINDINGS_SCHEMA, Scan
 from ..shards.shard_map import ShardMap
 from .check import check, checked_schema

@@ -14,12 +14,11 @@ from .estimates import Estimate
 from .judging import Look
 from .kept import Kept, KeptStateError
 from .last_hour import LastHour, WatchFinding
-from .reading import Call, Cost, Limits
+from .reading import Call, Limits
 from .watch import Watch
 
 __all__ = [
     "Call",
-    "Cost",
     "Estimate",
     "Kept",
     "KeptStateError",

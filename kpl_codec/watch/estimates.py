@@ -20,7 +20,9 @@ from collections.abc import Collection, Iterable
 from statistics import NormalDist
 from typing import NamedTuple
 
+#: Of an interval, and its end in standard deviations of a normal distribution.
 CONFIDENCE = 0.95
+_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 class Sample(NamedTuple):
@@ -36,18 +38,17 @@ class Sample(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """``seen`` for certain; ``estimate`` in all, with ``confidence`` from ``low`` to ``high`` (inclusive)."""
+    """``seen`` for certain; ``estimate`` in all, in 95 of 100 cases ``low`` to ``high`` (inclusive)."""
 
     seen: int
     estimate: int
     low: int
     high: int
-    confidence: float = CONFIDENCE
 
     def __str__(self) -> str:
         if self.low == self.high:
             return f"{self.estimate:,}"
-        return f"about {self.estimate:,} ({self.confidence:.0%}: {self.low:,} to {self.high:,})"
+        return f"about {self.estimate:,} ({CONFIDENCE:.0%}: {self.low:,} to {self.high:,})"
 
 
 def _gamma_quantile(shape: float, z: float) -> float:
@@ -56,8 +57,8 @@ def _gamma_quantile(shape: float, z: float) -> float:
     return shape * max(0.0, root) ** 3
 
 
-def estimate(samples: Iterable[Sample], confidence: float = CONFIDENCE) -> Estimate:
-    """The estimated total from ``samples`` of different shards. ``confidence``: 0 to 1."""
+def estimate(samples: Iterable[Sample]) -> Estimate:
+    """The estimated total from ``samples`` of different shards."""
     mean = variance = heaviest = 0.0
     seen = certain = 0
     for sample in samples:
@@ -73,17 +74,15 @@ def estimate(samples: Iterable[Sample], confidence: float = CONFIDENCE) -> Estim
             # interval."
             certain += total
     if not mean:
-        return Estimate(seen, certain, certain, certain, confidence)
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    low = variance / mean * _gamma_quantile(mean**2 / variance, -z)
+        return Estimate(seen, certain, certain, certain)
+    low = variance / mean * _gamma_quantile(mean**2 / variance, -_Z)
     # WCH-15: "The interval MUST cover the truth at least as often as it says."
     upper_mean, upper_variance = mean + heaviest, variance + heaviest**2
-    high = upper_variance / upper_mean * _gamma_quantile(upper_mean**2 / upper_variance, z)
+    high = upper_variance / upper_mean * _gamma_quantile(upper_mean**2 / upper_variance, _Z)
     # WCH-14: "The lower end of an interval MUST NOT be below what was seen."
     return Estimate(
         seen,
         max(seen, round(certain + mean)),
         max(seen, math.floor(certain + low)),
         max(seen, math.ceil(certain + high)),
-        confidence,
     )

@@ -13,6 +13,7 @@ from ..deaggregation.fingerprints import SIGNS, Sign, fingerprint
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import UnusedHashKey
+from ..findings.counters import Tally
 from ..format.frame import disguise_of
 from ..format.records import KinesisRecord
 from ..shards.placement import ACROSS_SHARDS, Cause, Causes, hinted_time
@@ -98,13 +99,13 @@ class Judge:
         """``read_to``: by shard the sequence number up to which an earlier run read."""
         self._read_before = {shard_id: int(number) for shard_id, number in read_to.items() if number}
 
-    def judge(self, records: Sequence[KinesisRecord], look: Look, minute: Minute) -> Judged:
+    def judge(self, records: Sequence[KinesisRecord], look: Look, minute: Minute, tally: Tally) -> Judged:
+        """Judges what was not judged before, and counts it in ``minute`` and ``tally``."""
         judged = Judged()
         for record in self._fresh(records, judged, look):
-            self._one(record, judged, look, minute)
-        minute.kinesis_records += judged.read["kinesis_records"]
-        minute.newest = max(minute.newest, judged.newest)
-        minute.writers.update(judged.writers)
+            rows = list(deaggregate([record], "report", shard_map=self.shard_map))
+            self._one(record, rows, judged, look, minute)
+            _count(record, rows, tally)
         return judged
 
     def _fresh(self, records: Iterable[KinesisRecord], judged: Judged, look: Look) -> Iterator[KinesisRecord]:
@@ -130,8 +131,14 @@ class Judge:
                 self._seen.popitem(last=False)
             yield record
 
-    def _one(self, record: KinesisRecord, judged: Judged, look: Look, minute: Minute) -> None:
-        rows = list(deaggregate([record], "report", shard_map=self.shard_map))
+    def _one(
+        self,
+        record: KinesisRecord,
+        rows: Sequence[DeaggregatedRecord],
+        judged: Judged,
+        look: Look,
+        minute: Minute,
+    ) -> None:
         arrival = record.approximate_arrival_timestamp
         seconds = arrival.timestamp() if arrival is not None else 0.0
         inside = seconds * 1000 < look.end_ms
@@ -141,7 +148,6 @@ class Judge:
         judged.newest = max(judged.newest, seconds)
         judged.read.update(kinesis_records=1, user_records=user_records, bytes=len(record.data))
         judged.writers[writer] += 1
-        _count_fates(rows, minute)
         if inside:
             minute.slot_records += 1
             minute.slot_user_records += user_records
@@ -186,18 +192,26 @@ class Judge:
         return f"{placements[0].aggregate}-aggregate", cause
 
 
-def _count_fates(rows: Sequence[DeaggregatedRecord], minute: Minute) -> None:
-    broken = any(row.defects for row in rows)
-    minute.broken_frames += bool(rows) and broken and not rows[0].aggregated
+def _count(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tally) -> None:
+    # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
+    opened = bool(rows) and rows[0].aggregated
+    sort = "aggregated" if opened else "broken" if any(row.defects for row in rows) else "plain"
+    tally.records.update(["kinesis", sort])
+    arrival = record.approximate_arrival_timestamp
+    second = int(arrival.timestamp()) if arrival is not None else None
+    tally.add("shards", record.shard_id, 1, int(opened), second, second)
     users = [row for row in rows if row.sub_sequence_number >= 0]
     kinds = {row.placement.aggregate for row in users if row.placement is not None}
-    unopened = any(row.kcl == "raw" for row in rows) and not any(row.kcl == "dropped" for row in rows)
-    if not unopened:
-        minute.aggregates.update(kind for kind in kinds if kind in ("mixed", "foreign"))
+    fates = Counter(row.kcl for row in users)
+    if fates["dropped"] or not fates["raw"]:
+        tally.records.update(kind for kind in kinds if kind in ("mixed", "foreign"))
     for row in users:
-        fate = str(row.placement.verdict) if row.placement is not None else None, row.kcl
-        minute.fates[fate] += 1
-        minute.fate_bytes[fate] += len(row.data)
+        place = row.placement
+        of_place = (place.expected_shard_id, str(place.verdict)) if place is not None else (None, None)
+        tally.add("groups", (record.shard_id, *of_place, row.kcl), 1, len(row.data), None)
+    if second is not None:
+        size = sum(len(row.data) for row in users)
+        tally.add("cells", (second, record.shard_id), len(users), size, fates["dropped"])
 
 
 def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:

@@ -50,10 +50,7 @@ class Minute:
     ``slot_records``, ``slot_user_records``, ``slot_bytes``: in the slots looked at. ``looks``: how often;
     ``read_ms``: how much of its time. ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they
     were drawn from, also those that were missed. ``losses``: user records lost of one `Wrong` in one look, by
-    its number; None: certain, not to be scaled up. What follows is not kept, and of all that was read, also
-    past the slots, as validation counts it. ``newest``: the last arrival (seconds). ``aggregates``: "mixed"
-    and "foreign"; ``fates``, ``fate_bytes``: user records, and bytes of their data, by placement verdict and
-    what the KCL does.
+    its number; None: certain, not to be scaled up.
     """
 
     slot_records: int = 0
@@ -64,13 +61,6 @@ class Minute:
     looked_ms: int = 0
     stands_for_ms: int = 0
     losses: Counter[tuple[Wrong, int | None]] = field(default_factory=Counter)
-    kinesis_records: int = 0
-    broken_frames: int = 0
-    newest: float = 0.0
-    writers: Counter[str] = field(default_factory=Counter)
-    aggregates: Counter[str] = field(default_factory=Counter)
-    fates: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
-    fate_bytes: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -110,14 +100,14 @@ class KeptStateError(KplError, ValueError):
 class KeptShard(NamedTuple):
     """How far a shard was read. ``covered``: milliseconds since 1970 up to which it was looked at or missed;
     ``sequence_number``: of the last record read, if reading goes on behind it; ``looked_at``: seconds.
-    ``whole_until``: seconds since 1970 up to which it is read whole; None: it is sampled, 0: always whole.
+    ``until``: seconds since 1970 up to which it is read whole; None: it is sampled.
     ``read_to``: sequence number of the last record ever read."""
 
     starting_sequence_number: str | None
     covered: float
     looked_at: float
     sequence_number: str | None = None
-    whole_until: float | None = None
+    until: float | None = None
     read_to: str | None = None
 
 

@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, Literal
 
 from ..findings import SEVERITIES, Finding
+from ..findings.counters import Tally
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES
 from ..shards.shard_map import ShardMap
@@ -107,6 +108,8 @@ class LastHour:
         #: What was read in the last hour of each shard, by minute since 1970, and what is open. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
         self.open_findings: dict[FindingKey, OpenFinding] = {}
+        #: By minute what was read, as validation counts it. Not kept between runs.
+        self.tallies: dict[int, Tally] = {}
         self._keys = HotKeys(names=names)
         self._scale = 1.0
         #: Over the whole life: Kinesis records, user records, bytes, reread, lost; Kinesis records by writer.
@@ -132,7 +135,7 @@ class LastHour:
     def forget(self) -> list[WatchFinding]:
         """Begin anew; gives the open findings, which are over."""
         over = [self._over(key) for key in list(self.open_findings)]
-        for known in (self.by_shard, self.lags, self._keys):
+        for known in (self.by_shard, self.tallies, self.lags, self._keys):
             known.clear()
         return over
 
@@ -145,7 +148,8 @@ class LastHour:
     def observe(self, look: Look, records: Sequence[KinesisRecord], now: float) -> list[WatchFinding]:
         """Judge ``records``, all of one shard; gives the findings to tell of now."""
         minute = self._minute(look.shard_id, now)
-        judged = self._judge.judge(records, look, minute)
+        tally = self.tallies.setdefault(int(now // MINUTE), Tally(MINUTE))
+        judged = self._judge.judge(records, look, minute, tally)
         self.totals.update(judged.read)
         self.writers.update(judged.writers)
         self._keys.count(look.shard_id, judged.keys, now, stands_for=look.scale)
@@ -207,6 +211,7 @@ class LastHour:
             elif self._late is not None and max(minutes) < int(now // MINUTE) - 1:
                 # In a consumer a shard may be silent, or read by another execution environment.
                 self.lags.pop(shard_id, None)
+        self.tallies = {number: tally for number, tally in self.tallies.items() if number >= first}
         findings = list(self._uneven(now))
         over = [key for key, known in self.open_findings.items() if now - known.last_seen > self._quiet]
         return findings + [self._over(key) for key in over]

@@ -22,7 +22,7 @@ _MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
 _MOST_CALLS: Final = 8
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
 _SETTLE: Final = 2.0
-_NEVER: Final = float("inf")
+NEVER: Final = float("inf")
 #: Seconds between two calls for a shard that is read whole and has nothing more.
 _POLL = 1.0
 #: Calls that one look is planned with: GetShardIterator, and GetRecords until the slot is read.
@@ -74,24 +74,6 @@ class Limits(NamedTuple):
         """Seconds between two looks at a shard: ``wanted``, or more if ``shards`` need it."""
         # WCH-6: "A period too short for the calls allowed MUST be lengthened, and the length told."
         return max(wanted, shards * CALLS_A_LOOK / (self.calls * _PLANNED))
-
-
-class Cost(NamedTuple):
-    """What watching ``shards`` open shards costs. ``period``: seconds between two looks at a shard;
-    ``calls``: a second on each, of the 5 it allows; ``share``: of its time."""
-
-    shards: int
-    period: float
-    calls: float
-    share: float
-
-    def __str__(self) -> str:
-        how = "everything is read" if self.share >= 1 else f"{self.share:.1%} of each shard's time"
-        return (
-            f"{self.shards} open shards, {how}, each looked at every {self.period:.0f} s: about "
-            f"{self.calls * self.shards:.1f} calls a second in all, {self.calls:.2f} calls a second on each "
-            f"shard ({self.calls / 5:.1%} of what it allows)"
-        )
 
 
 class Window(NamedTuple):
@@ -161,8 +143,8 @@ class Time(NamedTuple):
 @dataclass(slots=True)
 class Reader:
     """``place``: where the next iterator is to start. ``due``: when the next call is. ``under_way``: the
-    number of the call that is. ``reserved``: bytes that it may bring. ``records_size``: the usual size of a
-    record. ``read_to``: the highest sequence number read."""
+    number of the call that is. ``records_size``: the usual size of a record. ``read_to``: the highest
+    sequence number read."""
 
     shard_id: str
     calls: Budget
@@ -171,7 +153,6 @@ class Reader:
     due: float
     iterator: str | None = None
     under_way: int | None = None
-    reserved: float = 0.0
     failures: int = 0
     records_size: float = 1_000.0
     read_to: str | None = None
@@ -206,21 +187,19 @@ class Reader:
 @dataclass(slots=True)
 class WatchedShard:
     """``covered``: until when (milliseconds since 1970) it was looked at or missed; ``looked_at``: when it
-    was last (seconds). ``looks``: slots read, or how often its end was reached. ``closed``: for good."""
+    was last (seconds). ``looks``: slots read, or how often its end was reached. ``closed``: for good.
+    ``until``: when a shard that is read whole is sampled like others; None where it is sampled."""
 
     reader: Reader
     covered: float
     looked_at: float
     looks: int = 0
     closed: bool = False
+    until: float | None = None
 
     @property
     def shard_id(self) -> str:
         return self.reader.shard_id
-
-    @property
-    def whole_until(self) -> float | None:
-        return None
 
     def keep(self, shard: Shard) -> KeptShard | None:
         """How far it was read; None where reading begins with the first record and none was read."""
@@ -232,7 +211,7 @@ class WatchedShard:
             self.covered,
             self.looked_at,
             place.sequence_number if place.names_record else None,
-            self.whole_until,
+            self.until,
             self.reader.read_to,
         )
 
@@ -289,13 +268,12 @@ class Sampled(WatchedShard):
 
 @dataclass(slots=True)
 class Whole(WatchedShard):
-    """``until``: when a new child is sampled like others. ``began``: when the watch took it up (seconds);
-    ``read_up_to_begin``: it was read up to then. ``caught_up``: its end was reached once. ``lag``: in s."""
+    """``began``: when the watch took it up (seconds); ``read_up_to_begin``: it was read up to then. ``lag``:
+    in seconds."""
 
-    until: float = _NEVER
+    until: float = NEVER
     began: float = 0.0
     read_up_to_begin: bool = False
-    caught_up: bool = False
     lag: float = 0.0
 
     def limit(self, limits: Limits) -> int:
@@ -311,7 +289,6 @@ class Whole(WatchedShard):
         self.read_up_to_begin = self.read_up_to_begin or until >= self.began * 1000
         self.reader.due = now
         if batch.at_tip:
-            self.caught_up = True
             self.looks += 1
             self.reader.due = now + _POLL
         return time
@@ -320,16 +297,12 @@ class Whole(WatchedShard):
         """Whether it was read up to its end, or up to the time that the watch took it up."""
         return bool(self.looks) or self.read_up_to_begin
 
-    @property
-    def whole_until(self) -> float:
-        return 0.0 if self.until == _NEVER else self.until
-
     def resume(self, kept: KeptShard) -> None:
         self.covered, self.looked_at, self.reader.read_to = kept.covered, kept.looked_at, kept.read_to
         self.reader.place = at_time(round(kept.covered))
         if kept.sequence_number is not None:
             self.reader.place = after_record(kept.sequence_number)
-        self.until = kept.whole_until or _NEVER
+        self.until = NEVER if kept.until is None else kept.until
 
     def sampled(self) -> Sampled:
         return Sampled(self.reader, self.covered, self.looked_at, self.looks, self.closed)

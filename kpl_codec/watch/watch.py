@@ -26,7 +26,7 @@ from ..shards.shard_map import ShardMap
 from .judging import Look
 from .kept import Kept, KeptShard, Wrong
 from .last_hour import LastHour, WatchFinding
-from .reading import Batch, Budget, Call, Cost, Limits, Reader, Sampled, Sampling, Time, Whole, made_within
+from .reading import NEVER, Batch, Budget, Call, Limits, Reader, Sampled, Sampling, Time, Whole, made_within
 
 #: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
@@ -68,7 +68,6 @@ class Watch:
         after_reshard: float = 30.0,
         since: float = 0.0,
         late: float = 60.0,
-        seed: str = "",
     ) -> None:
         if not 0 < share <= 1:
             raise ValueError("share must be above 0 and at most 1")
@@ -79,7 +78,9 @@ class Watch:
         self.measured = Measured()
         self._wanted, self._since, self._late, self._after_reshard = period, since, late, after_reshard
         slots = max(1, round(1 / share))
-        self._sampling = Sampling(round(period * 1000), slots, f"{last_hour.stream}\0{seed}")
+        #: The part of each shard's time that is looked at.
+        self.share = 1 / slots
+        self._sampling = Sampling(round(period * 1000), slots, last_hour.stream)
         #: The shards that are watched now. Read only.
         self.shards: dict[str, Sampled | Whole] = {}
         #: Closed shards that were read to their end, and all that the last map had.
@@ -97,14 +98,22 @@ class Watch:
 
     # -- what is known --------------------------------------------------------------------------
 
-    def cost(self) -> Cost:
+    def cost(self) -> str:
         """What watching costs with the shards there are."""
         count = len(self.shards)
-        if self._sampling.slots == 1:
-            each = min(self.limits.shard_calls, 1.0, self.limits.calls / max(1, count))
-            return Cost(count, 1 / each, each, 1.0)
-        period = self.limits.period(self._wanted, count)
-        return Cost(count, period, 2 / period, 1 / self._sampling.slots)
+        if self.share == 1:
+            how, each = (
+                "everything is read",
+                min(1.0, self.limits.shard_calls, self.limits.calls / max(1, count)),
+            )
+            period = 1 / each
+        else:
+            period = self.limits.period(self._wanted, count)
+            how, each = f"{self.share:.1%} of each shard's time", 2 / period
+        return (
+            f"{count} open shards, {how}, each looked at every {period:.0f} s: about {each * count:.1f} "
+            f"calls a second in all, {each:.2f} on each shard ({each / 5:.1%} of what it allows)"
+        )
 
     @property
     def period(self) -> float:
@@ -145,10 +154,10 @@ class Watch:
         reader = Reader(shard.shard_id, *budgets, place=at_time(round((now - self._since) * 1000)), due=now)
         whole = Whole(reader, now * 1000, now, closed=not shard.open, began=now)
         self.shards[shard.shard_id] = whole
-        always_whole = self._sampling.slots == 1  # whatever `until` says
+        always_whole = self.share == 1  # whatever `until` says
         if kept is not None:
             whole.resume(kept)
-            if always_whole or kept.whole_until:
+            if always_whole or kept.until not in (None, NEVER):
                 return
             place = reader.place
             sampled = self._sample(whole, now)
@@ -255,21 +264,12 @@ class Watch:
         else:
             operation = "GetRecords"
             arguments = {"ShardIterator": reader.iterator, "Limit": shard.limit(self.limits)}
-            # Calls are spent when they begin; bytes are reserved then, and settled by the answer.
-            reader.reserved = arguments["Limit"] * reader.records_size
-            self._bytes.spend(reader.reserved, now)
             if isinstance(shard, Sampled):
                 shard.look_calls += 1
         reader.calls.spend(1, now)
         self._calls.spend(1, now)
         self.measured.calls[operation] += 1
         return Call(operation, reader.shard_id, arguments, self._numbers)
-
-    def _settle(self, reader: Reader, size: int, now: float) -> None:
-        """The answer to the shard's call held ``size`` bytes of data; 0 for a call that failed."""
-        reader.bytes.spend(size, now)
-        self._bytes.spend(size - reader.reserved, now)
-        reader.reserved = 0.0
 
     # -- answers --------------------------------------------------------------------------------
 
@@ -291,7 +291,8 @@ class Watch:
             reader.iterator, reader.due = str(answer["ShardIterator"]), now
             return []
         batch = reader.take(answer, int(call.arguments["Limit"]), now)
-        self._settle(reader, batch.size, now)
+        reader.bytes.spend(batch.size, now)
+        self._bytes.spend(batch.size, now)
         if isinstance(shard, Sampled):
             findings = self._read_sampled(shard, batch, now)
         else:
@@ -320,10 +321,10 @@ class Watch:
         findings += self._count(shard, time, now)
         # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch
         # that begins in the past, the limit is larger by that time until it reaches the end."
-        allowed = self._late + (0.0 if shard.caught_up else self._since)
+        allowed = self._late + (0.0 if shard.looks else self._since)
         detail = f"this watch reads {shard.lag:.0f} s behind the end of the shard; its budget is too small"
         findings += self.last_hour.lag(shard.shard_id, shard.lag, now, allowed=allowed, detail=detail)
-        sampled = self._sampling.slots > 1 and now >= shard.until
+        sampled = self.share < 1 and now >= shard.until
         if sampled and batch.at_tip and not batch.ended:
             self._sample(shard, now)
         return findings
@@ -344,7 +345,6 @@ class Watch:
             return []
         reader = shard.reader
         reader.under_way = None
-        self._settle(reader, 0, now)
         if failure.code == "ExpiredIteratorException":
             # WCH-9: "An iterator that has expired MUST be made again behind the last record read."
             reader.begin_at(reader.place, now)

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.aws.cursor import ShardCursor
-from kpl_codec.aws.stream_consumer import StreamConsumers
-from kpl_codec.aws.subscription import EventError, SubscriptionCursor, shard_event
+from kpl_codec.aws.subscription import EventError, StreamConsumers, SubscriptionCursor, shard_event
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
 from kpl_codec.testing.faults import cut_before, error, throttle

@@ -15,9 +15,9 @@ import pyarrow as pa
 import kpl_codec as kpl
 from kpl_codec.arrow import deaggregate_batches
 from kpl_codec.findings import KINDS, Finding
+from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.report.build import build_report
-from kpl_codec.report.counters import Tally
 from kpl_codec.report.model import About, Report
 from kpl_codec.report.scan import Scan
 from kpl_codec.shards.shard import Shard
@@ -243,7 +243,6 @@ def many_findings(kinds: Iterable[str] = FIFTY_KINDS, each: int = 2000) -> Repor
         tally.add("groups", (shard.shard_id, shard.shard_id, "expected", "delivered"), 10_000, 10**6, "1")
         tally.add("groups", (shard.shard_id, shards[0].shard_id, "stray", "dropped"), 500, 10**4, "2")
         tally.add("shards", shard.shard_id, 10_050, 50, None, None)
-        tally.add("losses", "out-of-range", 1, 500)
         tally.records["kinesis"] += 10_050
         tally.records["plain"] += 10_000
         tally.records.update(aggregated=50, mixed=50)
@@ -283,7 +282,6 @@ def large_report() -> Report:
                 tally.add(
                     "groups", (own, shards[index - 7].shard_id, "stray", "dropped"), lost, 200 * lost, number
                 )
-                tally.add("losses", "out-of-range", 1, lost)
                 tally.add_finding(
                     Finding("mixed-aggregate", own, number, user_records=lost, inside=1, outside=lost,
                             dropped=lost, cause="across-shards")
@@ -319,7 +317,6 @@ def hostile_report(texts: Sequence[str] = HOSTILE) -> Report:
         tally.add("shards", text, 1, 1, None, None)
         tally.add("cells", (1_700_000_000 + index, text), 3, 30, 1)
         tally.add("shards", text, 0, 0, 1_700_000_000, 1_700_000_100)
-        tally.add("losses", text, 1, 3)
         tally.records["kinesis"] += 1
         findings += [
             Finding(kind, shard_id=text, sequence_number=text, file=text, line=1, cause=text, kcl=text,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from selenium.webdriver import Keys
 
+from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.report.counters import Tally
 from kpl_codec.report.model import Report
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap

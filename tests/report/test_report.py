@@ -16,11 +16,11 @@ import pytest
 
 import kpl_codec as kpl
 from kpl_codec.findings import KINDS, Finding
+from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.pictures.drawing import element, join
 from kpl_codec.pictures.labels import percent, size
 from kpl_codec.report.build import findings_of_the_whole
-from kpl_codec.report.counters import Tally
 from kpl_codec.report.model import AuditCell, Report
 from kpl_codec.report.page import render_page
 from kpl_codec.report.summary import outcome, summary_text
@@ -178,7 +178,7 @@ def test_shards_have_times_generations_and_shares(reports: dict[str, Report]) ->
     assert merged.key_space == 0.5
     total = reports["full"].totals
     assert sum(shard.user_records for shard in shards.values()) == total.user_records
-    assert sum(cell.user_records for cell in reports["full"].rate.cells) == total.user_records
+    assert sum(cell.user_records for cell in reports["full"].cells) == total.user_records
 
 
 # -- the summary -----------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ def test_the_summary_names_numbers_kinds_and_what_to_do(reports: dict[str, Repor
         assert shard.shard_id in text
     flat = " ".join(text.split())
     assert KINDS["naive-aggregator"].todo in flat
-    for loss in report.kcl_losses:
-        assert f"{loss.user_records:,} user record" in text
+    for count in report.causes:
+        assert f"{count.user_records:,} user record" in text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", summary_text(report, color=True))
     assert plain == text != summary_text(report, color=True)
 

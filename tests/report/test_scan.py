@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, deaggregate_batches
 from kpl_codec.findings import Finding
+from kpl_codec.findings.counters import MAX_EXAMPLES, Tally, drawn
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.report.counters import MAX_EXAMPLES, Tally, drawn
 from kpl_codec.report.model import About
 from kpl_codec.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
 from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
@@ -27,6 +28,13 @@ from tests.examples import examples
 from .examples import INPUT_SCHEMA, START, Stream, broken_frame, mixed_stream, scanned
 
 THREE = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(3)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def held_as_little_as_can_be() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kpl_codec.report.scan.AT_ONCE", 1)
+        yield
 
 
 @st.composite
@@ -329,7 +337,7 @@ def test_without_times_only_a_parent_explains() -> None:
 
 
 def test_tallies_stay_bounded_and_count_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kpl_codec.report import counters as module
+    from kpl_codec.findings import counters as module
 
     monkeypatch.setattr(module, "MAX_SHARDS", 5)
     monkeypatch.setattr(module, "MAX_CELLS", 20)
@@ -380,8 +388,8 @@ def test_times_far_outside_a_calendar_do_no_harm() -> None:
     one.add("cells", (-(2**62), "s"), 1, 1, 0)
     one.add("shards", "s", 0, 0, -(2**62), 2**62)
     report = kpl_report(one)
-    assert report.rate.cells == ()
-    assert report.rate.first_arrival is None
+    assert report.cells == ()
+    assert report.first_arrival is None
 
 
 def kpl_report(tally: Tally) -> object:

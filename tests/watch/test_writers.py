@@ -10,6 +10,7 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation.fingerprints import fingerprint
+from kpl_codec.findings.counters import Tally
 from kpl_codec.watch.judging import WRITERS, Judge, Judged, Look, writer_of
 from kpl_codec.watch.kept import Minute
 
@@ -68,7 +69,7 @@ def judged(encoder: str) -> Judged:
     ]
     judge = Judge()
     judge.use(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
-    return judge.judge(records, Look("shardId-000000000000", 1), Minute())
+    return judge.judge(records, Look("shardId-000000000000", 1), Minute(), Tally())
 
 
 @pytest.mark.requirement("WCH-12", "FPR-3")

@@ -19,7 +19,7 @@ from heapq import nsmallest
 from operator import add, attrgetter
 from typing import Any, Literal
 
-from ..findings import Finding
+from . import Finding
 
 #: How many shard ids are counted separately.
 MAX_SHARDS = 10_000
@@ -40,7 +40,7 @@ OTHERS = "(other shards)"
 #: Seconds that a time bucket may have; each is a multiple of the one before.
 _LADDER = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 345_600)
 
-Table = Literal["groups", "shards", "cells", "slots", "losses", "causes", "kinds"]
+Table = Literal["groups", "shards", "cells", "slots", "causes", "kinds"]
 
 
 def least(one: Any, other: Any) -> Any:
@@ -59,7 +59,6 @@ _SUMS = {
     "shards": (add, add, least, most),
     "cells": (add, add, add),
     "slots": (add, add),
-    "losses": (add, add),
     "causes": (add, add, add),
     "kinds": (add, add),
 }
@@ -88,19 +87,17 @@ class Tally:
     ``shards``: shard -> Kinesis records, aggregated records, first arrival, last arrival (seconds, or None).
     ``cells``: (bucket start in seconds, shard) -> user records, bytes, dropped.
     ``slots``: 1/256 of the key space -> user records, misplaced.
-    ``losses``: reason -> Kinesis records of which the KCL drops user records, and how many.
     ``causes``: cause -> aggregates with user records outside their shard's range, user records, dropped.
     ``kinds``: kind -> findings, user records. ``examples``: kind -> findings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bucket_seconds: int = 1) -> None:
         self.records: Counter[str] = Counter()
         self.groups: dict[tuple[str | None, ...], list[Any]] = {}
         self.shards: dict[str | None, list[Any]] = {}
-        self.bucket_seconds = 1
+        self.bucket_seconds = bucket_seconds
         self.cells: dict[tuple[int, str | None], list[int]] = {}
         self.slots: dict[int, list[int]] = {}
-        self.losses: dict[str, list[int]] = {}
         self.causes: dict[str, list[int]] = {}
         self.kinds: dict[str, list[int]] = {}
         self.examples: dict[str, list[Finding]] = {}
