@@ -78,7 +78,7 @@ class StreamWatcher:
         self._asked_at = float("-inf")
         self._stopped = False
         self._offset = time.time() - time.monotonic()
-        self._channels = 0  # of which nothing was told
+        self._told_channels = False
         #: With ``once``: shards that no call succeeded for.
         self.given_up: list[str] = []
         #: The worst severity reported so far.
@@ -173,20 +173,18 @@ class StreamWatcher:
             if (permanent := self._live.permanent_error) is not None and self._live.shard_map is None:
                 raise permanent
             return
-        if call.operation == "DescribeStreamSummary" and self._channels == 0:
-            self._channels = int(answer.get("StreamDescriptionSummary", {}).get("ChannelCount") or 0)
         event = self._live.receive(call, answer, clock)
         if isinstance(event, MapChanged):
             self._tell(self.watch.use(event.shard_map, now, recreated=event.recreated))
             self._measure(now)  # the first measures come before the shards are read
 
     def _tell_channels(self, now: float) -> None:
-        """Once, when aggregated records were seen on a stream that has channels."""
+        """Once, when aggregated records were seen."""
         writers = self.watch.last_hour.writers
         aggregated = sum(writers.values()) - writers["plain"]
-        if self._channels <= 0 or not aggregated:
+        if self._told_channels or not aggregated:
             return
-        self._channels = -1
+        self._told_channels = True
         found = subscribers_of(self._client, self._stream.arn or self._stream.name)
         for one in channel_findings(found, aggregated):
             about: dict[str, Any] = {"kind": one.kind, "aggregates": one.aggregates, "detail": one.detail}

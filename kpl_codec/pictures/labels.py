@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any
 
 from ..format.hash_keys import HashKeyRange
 
@@ -66,16 +64,6 @@ def percent(part: float, whole: float) -> str:
     if 99.9 < share < 100:
         return "> 99.9 %"
     return f"{share:.1f} %" if share % 1 else f"{share:.0f} %"
-
-
-def camel(name: str) -> str:
-    """``first_arrival`` as ``firstArrival``: how every command's JSON, and every column, is named."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-def camel_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {camel(name): value for name, value in values.items()}
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

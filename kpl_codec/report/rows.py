@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
+from ..findings import camel
 from ..findings.counters import FIRST_SECOND, LAST_SECOND, SLOTS
-from ..pictures.labels import camel
 
 Array = np.ndarray[Any, Any]
 

@@ -8,9 +8,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..findings import Finding
-from ..findings.counters import finding_row
-from ..pictures.labels import camel, camel_keys, number, percent, plural, size
+from ..findings import Finding, camel, camel_keys
+from ..pictures.labels import number, percent, plural, size
 from ..pictures.terminal import line, render, table, wrapped
 from ..shards.placement import CAUSES
 from .model import Report, ShardFacts
@@ -238,11 +237,6 @@ def _shards(report: Report) -> Iterator[RenderableType]:
     left = len(report.shards) - len(shown) + report.omitted.get("shards", 0)
     if left:
         yield line(f"  and {plural(left, 'more shard')}, with less on them")
-
-
-def finding_facts(finding: Finding) -> dict[str, Any]:
-    """A finding without what does not apply to it: severity, kind, and the other columns of findings/."""
-    return camel_keys({"severity": finding.severity, **finding_row(finding)})
 
 
 def _facts(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,6 @@ class Judge:
     sequence number each shard was read by an earlier run."""
 
     def __init__(self) -> None:
-        #: The map that records are judged against.
         self.shard_map: ShardMap | None = None
         self._causes: Causes | None = None
         self._seen: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()

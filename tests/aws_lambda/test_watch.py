@@ -61,7 +61,7 @@ def test_a_consumer_tells_what_the_kcl_would_lose():
     assert len(handled) == 30
     (finding,) = [line for line in written if "kind" in line]
     assert (finding["kind"], finding["stream"], finding["writer"]) == ("naive-aggregator", "orders", "kpl")
-    assert finding["lostUserRecords"]["seen"] == finding["lostUserRecords"]["high"] == 10
+    assert finding["lost"]["seen"] == finding["lost"]["high"] == 10
     metrics = {name: value for line in written if "_aws" in line for name, value in line.items()}
     assert metrics["LostUserRecordsSeen"] == 10
     assert metrics["UserRecordsRead"] == 30
