@@ -127,7 +127,6 @@ class StreamWatcher:
         self._measure(now)
 
     def _over(self, began: float) -> bool:
-        """Whether a run to the end of each shard is over. Raises StreamUnavailable."""
         if self.unavailable is not None and time.monotonic() - began > GIVE_UP:
             raise self.unavailable
         now = self._now()
@@ -160,11 +159,9 @@ class StreamWatcher:
         except call_errors() as error:
             failure = failure_of(error)
         if isinstance(call, Call):
-            if failure is not None:
-                self._tell(self.watch.fail(call, failure, now))
-            else:
-                self._tell(self.watch.receive(call, answer, now))
-                self._tell_channels(now)
+            receive, fail = self.watch.receive, self.watch.fail
+            self._tell(receive(call, answer, now) if failure is None else fail(call, failure, now))
+            self._tell_channels(now)
             return
         self.watch.measured.calls[call.operation] += 1
         if failure is not None:

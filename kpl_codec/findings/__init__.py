@@ -130,6 +130,7 @@ def camel(name: str) -> str:
 
 
 def camel_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` with names in camel case."""
     return {camel(name): value for name, value in values.items()}
 
 

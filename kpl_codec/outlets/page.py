@@ -76,7 +76,6 @@ class PageServer(ServerThread, Outlet):
             self._made.set()
 
     def ask(self) -> bytes:
-        """The page; a new one where the last is old."""
         if time.monotonic() - self._made_at >= RENEW / 2:
             self._made.clear()
         self._made.wait(RENEW)

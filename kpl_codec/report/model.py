@@ -14,8 +14,6 @@ NO_SHARD = "(no shard)"
 
 
 class KindCount(NamedTuple):
-    """How many findings of one kind there are, and how many user records they are about."""
-
     kind: Kind
     findings: int
     user_records: int
@@ -169,5 +167,4 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing worse than info was found."""
         return self.worst in (None, SEVERITIES[-1])

@@ -85,7 +85,6 @@ class Scan:
         return self._scan(ended)
 
     def finish(self) -> pa.RecordBatch:
-        """The findings in what is held."""
         held, self._held = self._held, []
         return self._scan(held)
 

@@ -88,7 +88,6 @@ def outcome(report: Report) -> tuple[str, str]:
 
 
 def counts(report: Report) -> list[Count]:
-    """The important counts, most of them only if above 0."""
     totals = report.totals
     user = totals.user_records
     unread = sum(count.findings for count in report.kinds if count.kind.name.startswith("capture"))
@@ -144,12 +143,9 @@ def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
     return sorted(shards, key=lambda s: (-s.dropped, -s.misplaced, -s.user_records))
 
 
-def summary_text(report: Report, *, color: bool = False, width: int = 100) -> str:
-    """The summary as text, ending in a newline. ``color`` adds ANSI escapes, for a terminal only.
-
-    Nothing is said by colour alone.
-    """
-    return render(*summary(report, width=width), color=color, width=width)
+def summary_text(report: Report) -> str:
+    """The summary as text without colours, ending in a newline."""
+    return render(*summary(report))
 
 
 def summary(report: Report, *, width: int = 100) -> list[RenderableType]:

@@ -214,7 +214,6 @@ def _count(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tal
 
 
 def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:
-    """The kind of writer of a Kinesis record with these user records, and this sign of its writer."""
     opened = bool(rows) and rows[0].aggregated
     if rows and not opened and not rows[0].defects:
         return "plain"
