@@ -40,7 +40,7 @@ def outcome(report: Report) -> tuple[str, str]:
     """What the report comes to: in two or three words, and in a sentence or two."""
     totals, lost = report.totals, report.totals.lost_at_kcl
     read = f"{number(totals.user_records)} user records were read"
-    sample = report.about.sample
+    about = report.about
     if report.audit:
         missing, early = (sum(getattr(at, name) for at in report.audit) for name in ("missing", "too_early"))
         known = "Not all is known" if report.kinds else "Everything was handled"
@@ -49,13 +49,12 @@ def outcome(report: Report) -> tuple[str, str]:
     if not totals.kinesis_records:
         said = "Not one Kinesis record was read, so nothing is known about the stream."
         return "Nothing was read", said
-    if sample is not None and sample.estimated_loss is not None:
-        said = f"A KCL consumer drops {sample.estimated_loss} user records, without a log line."
+    if about.estimated_loss is not None:
+        said = f"A KCL consumer drops {about.estimated_loss} user records, without a log line."
         of = f"This is an estimate: {read}, of which it drops {number(lost)}."
         return "Records are lost", f"{said} {of}"
-    if sample is not None and report.clean:
-        share = percent(round(sample.share * 10_000), 10_000)
-        said = f"Nothing was found in what was read: {share} of each shard's time, {read}."
+    if about.share < 1 and report.clean:
+        said = f"Nothing was found in what was read: {percent(about.share, 1)} of each shard's time, {read}."
         return "Nothing was found", said
     if lost:
         part = f"{number(totals.user_records)} ({percent(lost, totals.user_records)})"
@@ -125,7 +124,7 @@ def _per_second(report: Report) -> str:
         return ""
     seconds = (report.last_arrival - report.first_arrival).total_seconds()
     # What is read of a sample says nothing of the rate.
-    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.sample is None else 0
+    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.share == 1 else 0
     return f"{rate:,.1f} a second" if rate >= 0.1 else ""
 
 
