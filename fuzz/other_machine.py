@@ -2,11 +2,10 @@
 
     python -m fuzz.other_machine                                      aarch64 (NEON lanes)
     python -m fuzz.other_machine gcc ""                               this machine
-    python -m fuzz.other_machine s390x-linux-gnu-gcc qemu-s390x-static    big-endian: one lane
 
 Debian: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static. `_speedups` is compiled
-for it, which needs this Python's headers and no more; MD5 side by side is run, at every optimisation level
-and with one lane, and must give hashlib's digests.
+for it, which needs this Python's headers and no more; MD5 side by side is run, at every optimisation level,
+and must give hashlib's digests.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         program = str(Path(scratch) / "md5_check")
         source = str(Path(__file__).with_name("md5_check.c"))
-        for flags in (["-O3"], ["-O2"], ["-O0"], ["-O3", "-DKPL_ONE_LANE"]):
+        for flags in (["-O3"], ["-O2"], ["-O0"]):
             command = [
                 options.compiler,
                 "-static",

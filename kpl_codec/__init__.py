@@ -27,7 +27,7 @@ from .errors import NoUserRecords as NoUserRecords
 from .errors import UnknownShard as UnknownShard
 from .errors import UnusedHashKey as UnusedHashKey
 from .errors import WrongWireType as WrongWireType
-from .format.codec import AggregatedRecordBuilder, decode, encode, encode_many, is_aggregated
+from .format.codec import AggregatedRecordBuilder, decode, encode, is_aggregated
 from .format.compression import DecompressionError as DecompressionError
 from .format.hash_keys import ALL_HASH_KEYS, HashKeyRange, effective_hash_key
 from .format.message import AggregatedRecord
@@ -65,7 +65,6 @@ __all__ = [
     "decode",
     "effective_hash_key",
     "encode",
-    "encode_many",
     "explain",
     "is_aggregated",
 ]

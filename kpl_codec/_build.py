@@ -3,8 +3,6 @@
 If there is no C compiler, or it fails, the build prints one line and goes on: everything works without the
 extension (for wheels, KPL_CODEC_REQUIRE_SPEEDUPS=1 makes this an error). pyproject.toml names this file and
 loads it alone, so it imports nothing of the package.
-
-    python kpl_codec/_build.py [FLAG ...]   builds it into the tree, with extra compiler flags
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import sys
 from glob import glob
 from pathlib import Path
 
-from setuptools import Distribution, Extension
+from setuptools import Extension
 from setuptools.command.build_ext import build_ext as _build_ext
 from setuptools.command.sdist import sdist as _sdist
 from setuptools.errors import BaseError, CCompilerError
@@ -27,7 +25,8 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
 
     def build_extension(self, ext: Extension) -> None:
         if self.compiler.compiler_type == "unix":
-            ext.extra_compile_args = ["-O3", "-g0", *ext.extra_compile_args]
+            quiet = [] if "CFLAGS" in os.environ else ["-g0"]
+            ext.extra_compile_args = ["-O3", *quiet, *ext.extra_compile_args]
         try:
             super().build_extension(ext)
         except (BaseError, CCompilerError) as error:
@@ -47,20 +46,3 @@ class sdist(_sdist):  # type: ignore[misc]
             more |= {str(path) for path in Path(folder).rglob("*")}
         wanted = {path for path in more if os.path.isfile(path) and "__pycache__" not in path}
         super().make_release_tree(base_dir, sorted(wanted.union(files)))
-
-
-def main(flags: list[str]) -> None:
-    """Build into this source tree."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    os.chdir(root)
-    extension = Extension(NAME, ["kpl_codec/_speedups.pyx"], extra_compile_args=flags, extra_link_args=flags)
-    distribution = Distribution({"name": "kpl_codec", "ext_modules": [extension], "packages": ["kpl_codec"]})
-    command = build_ext(distribution)
-    command.inplace = True
-    command.force = True
-    command.ensure_finalized()
-    command.run()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

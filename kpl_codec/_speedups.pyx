@@ -5,7 +5,7 @@ Python decides. It never raises for bad bytes and never explains them.
     parse, user_records          one message -> tables, indices, data -> user records     (message.py)
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
-    AggregatedRecordBuilder      and encode, encode_many, build_many, md5                 (codec.py)
+    AggregatedRecordBuilder      and encode, build_many, md5                 (codec.py)
     Pending                      plain_pending, deliver                                   (producer/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end

@@ -27,14 +27,15 @@ _CODES: Final[dict[ErrorKind, tuple[str, ...]]] = {
     ),
     "invalid": (
         "ValidationException", "InvalidArgumentException", "SerializationException", "ParamValidationError",
-        "RequestEntityTooLarge",
+        "RequestEntityTooLarge", "InvalidInputException",
     ),
     "refused": (
-        "ResourceNotFoundException", "AccessDeniedException", "AccessDenied", "KMSAccessDeniedException",
-        "KMSDisabledException", "KMSInvalidStateException", "KMSNotFoundException", "KMSOptInRequired",
-        "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignature",
-        "IncompleteSignatureException", "InvalidClientTokenId", "MissingAuthenticationToken",
-        "MissingAuthenticationTokenException", "OptInRequired", "UnknownOperationException",
+        "ResourceNotFoundException", "EntityNotFoundException", "AccessDeniedException", "AccessDenied",
+        "KMSAccessDeniedException", "KMSDisabledException", "KMSInvalidStateException",
+        "KMSNotFoundException", "KMSOptInRequired", "UnrecognizedClientException",
+        "InvalidSignatureException", "IncompleteSignature", "IncompleteSignatureException",
+        "InvalidClientTokenId", "MissingAuthenticationToken", "MissingAuthenticationTokenException",
+        "OptInRequired", "UnknownOperationException",
     ),
     "unconfigured": (
         "NoCredentialsError", "PartialCredentialsError", "NoRegionError", "ProfileNotFound",

@@ -250,15 +250,13 @@ class EncodeError(KplError, ValueError):
     """A user record that must not be written. ``field`` names the part, ``code`` the reason:
 
     partition-key-type, partition-key-empty, partition-key-too-long, partition-key-utf-8,
-    explicit-hash-key, data-type, tag, no-user-records. ``record_index`` says which, and ``group_index`` in
-    which of several groups.
+    explicit-hash-key, data-type, tag, no-user-records. ``record_index`` says which.
     """
 
     code: str
     field: str
     requirement: str | None = "ENC-1"
     record_index: int | None = None
-    group_index: int | None = None
     text = "user record refused: {code} ({field})"
     todo = "Fix the user record that the error names: a key of 1 to 256 characters, data as bytes."
     codes = (
@@ -266,7 +264,7 @@ class EncodeError(KplError, ValueError):
         "explicit-hash-key", "data-type", "tag", "no-user-records", "null",
     )  # fmt: skip
 
-    places: ClassVar = {"record_index": "user record {}", "group_index": "group {}"}
+    places: ClassVar = {"record_index": "user record {}"}
 
 
 class AggregateFull(EncodeError):

@@ -73,8 +73,8 @@ def test_the_place_is_added_and_the_type_stays() -> None:
         "shardId-000000000000) [MSG-7]"
     )
     assert error.sequence_number is None
-    full = errors.AggregateFull(field="data", size=5, max_size=4).at(group_index=3)
-    assert (type(full), full.group_index, full.max_size) == (errors.AggregateFull, 3, 4)
+    full = errors.AggregateFull(field="data", size=5, max_size=4).at(record_index=3)
+    assert (type(full), full.record_index, full.max_size) == (errors.AggregateFull, 3, 4)
 
 
 PLACED = [cls for cls in CLASSES if issubclass(cls, errors.DecodeError | errors.EncodeError)]
@@ -94,7 +94,7 @@ def test_the_text_of_an_error_ends_in_its_requirement_and_has_no_empty_part(
 @pytest.mark.parametrize("cls", PLACED, ids=lambda cls: cls.__name__)
 def test_every_part_of_the_place_can_stand_alone(cls: type[errors.KplError]) -> None:
     places = {
-        "offset": (9, "at byte 9"), "record_index": (1, "at user record 1"), "group_index": (3, "at group 3"),
+        "offset": (9, "at byte 9"), "record_index": (1, "at user record 1"),
         "sequence_number": ("7", "at sequence number 7"), "shard_id": ("s", "at s"),
     }  # fmt: skip
     plain = cls(**_example(cls))

@@ -71,7 +71,7 @@ def table(records: list[kpl.KinesisRecord]) -> Any:
 
 def written(records: list[kpl.KinesisRecord]) -> list[bytes]:
     frames = [record.data for record in records[:7]]
-    return kpl.encode_many([list(kpl.decode(frame)) for frame in frames])
+    return [kpl.encode(list(kpl.decode(frame))) for frame in frames]
 
 
 def explained(records: list[kpl.KinesisRecord]) -> list[str]:

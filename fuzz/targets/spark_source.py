@@ -6,7 +6,7 @@ import json
 
 from kpl_codec.spark.source.offsets import OffsetError, StreamOffset, batch_pieces
 from kpl_codec.spark.source.options import parse_options
-from kpl_codec.spark.source.positions import OptionError, parse_position
+from kpl_codec.spark.source.positions import OptionError, Unfit, start_position
 
 from .target import Target, dumped, loaded, repeated
 
@@ -47,8 +47,8 @@ def options(given: bytes) -> None:
         found = str(error)
     assert _SECRET not in found
     try:
-        parse_position("startingPosition", given.decode("utf-8", "replace"))
-    except OptionError as error:
+        start_position(given.decode("utf-8", "replace"))
+    except Unfit as error:
         str(error)
 
 

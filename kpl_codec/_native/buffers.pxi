@@ -20,8 +20,7 @@ cdef class Buffer:
 cdef class Column:
     """An Arrow array of `count` items: (validity, offsets, bytes, offset), checked here.
 
-    ``wide``: offsets have 64 bits. ``width``: the bytes of every item, where there are no offsets. Raises
-    ValueError if a buffer is too short.
+    ``wide``: offsets have 64 bits. Raises ValueError if a buffer is too short.
     """
 
     cdef Buffer valid
@@ -30,21 +29,16 @@ cdef class Column:
     cdef size_t first
     cdef size_t count
     cdef bint wide
-    cdef size_t width  # 0: offsets say
 
-    def __cinit__(self, valid, offsets, bytes, size_t first, size_t count, bint wide, size_t width=0):
+    def __cinit__(self, valid, offsets, bytes, size_t first, size_t count, bint wide):
         cdef size_t i
         cdef int64_t start, stop
         self.valid, self.offsets, self.bytes = Buffer(valid), Buffer(offsets), Buffer(bytes)
-        self.first, self.count, self.wide, self.width = first, count, wide, width
+        self.first, self.count, self.wide = first, count, wide
         if count == 0:
             return
         if valid is not None and self.valid.size < (first + count + 7) // 8:
             raise ValueError("a buffer is too short")
-        if width:
-            if self.bytes.size // width < first + count:
-                raise ValueError("a buffer is too short")
-            return
         if self.offsets.size // (8 if wide else 4) < first + count + 1:
             raise ValueError("a buffer is too short")
         for i in range(count):
@@ -55,8 +49,6 @@ cdef class Column:
     cdef inline int64_t offset(self, size_t i) noexcept nogil:
         cdef int64_t wide
         cdef int32_t narrow
-        if self.width:
-            return self.width * (self.first + i)
         if self.wide:
             memcpy(&wide, self.offsets.at + 8 * (self.first + i), 8)
             return wide

@@ -24,22 +24,9 @@ cdef inline uint8_t *write_field(uint8_t *p, uint8_t tag, const char *at, size_t
     memcpy(p, at, size)
     return p + size
 
-cdef bint is_canonical_hash_key(const char *text, Py_ssize_t size):
-    # ENC-1: canonical decimal from 0 to 2^128 - 1.
-    if size > 1 and text[0] == c'0':
-        return False
-    return is_hash_key(<const uint8_t *>text, size)
-
-
 cdef struct Part:
     # A user record in an aggregated record: bytes of its field without the head, and its indices.
     size_t inner, pk_index, ehk_index
-
-
-cdef bytes tail_of(tags):
-    """The tags, as written behind the data."""
-    from .format.message import tag_bytes
-    return b"".join([tag_bytes(tag) for tag in tags])
 
 
 cdef class AggregatedRecordBuilder:
@@ -103,6 +90,7 @@ cdef class AggregatedRecordBuilder:
         cdef Py_ssize_t text_size
         cdef Part part
         cdef PyObject *known
+        cdef void *moved
         cdef bytes tail = None
         cdef bint new_pk, new_ehk = False
         cdef str partition_key
@@ -133,7 +121,8 @@ cdef class AggregatedRecordBuilder:
             if new_ehk:
                 after += field_size(len(<str?>explicit_hash_key))  # digits
         if tags:
-            tail = tail_of(tags)
+            from .format.message import tag_bytes
+            tail = b"".join(map(tag_bytes, tags))
             part.inner += len(tail)
         after += field_size(part.inner)
         if not write:
@@ -141,7 +130,11 @@ cdef class AggregatedRecordBuilder:
         # ENC-5: a user record is taken whole or refused.
         if self.max_size is not None and after > self.max_size:
             raise AggregateFull(field="data", size=after, max_size=self.max_size, record_index=count)
-        self.reserve(count)
+        if count == self.room:
+            moved = realloc(self.parts, (2 * count + 16) * sizeof(Part))
+            if moved == NULL:
+                raise MemoryError
+            self.parts, self.room = <Part *>moved, 2 * count + 16
         self.parts[count] = part
         self.written = after
         if new_pk:
@@ -152,16 +145,6 @@ cdef class AggregatedRecordBuilder:
             self.tails[count] = tail
         self.records.append(record)
         return after
-
-    cdef int reserve(self, size_t count) except -1:
-        """Makes room for one more than `count` parts."""
-        cdef void *moved
-        if count == self.room:
-            moved = realloc(self.parts, (2 * count + 16) * sizeof(Part))
-            if moved == NULL:
-                raise MemoryError
-            self.parts, self.room = <Part *>moved, 2 * count + 16
-        return 0
 
     cdef bytes unsigned(self):
         """The aggregated record without its digest: the caller writes the last 16 bytes."""
@@ -214,7 +197,8 @@ cdef class AggregatedRecordBuilder:
         if type(explicit_hash_key) is not str or not (<str>explicit_hash_key).isascii():
             return False
         text = PyUnicode_AsUTF8AndSize(explicit_hash_key, &size)
-        return is_canonical_hash_key(text, size)
+        # ENC-1: canonical decimal from 0 to 2^128 - 1.
+        return (size == 1 or text[0] != c'0') and is_hash_key(<const uint8_t *>text, size)
 
 
 cdef uint8_t *write_keys(uint8_t *p, uint8_t tag, dict keys) except NULL:
@@ -247,21 +231,6 @@ def encode(records):
     for record in records:
         builder.put(record, True)
     return builder.build()
-
-
-def encode_many(groups):
-    """`codec.encode_many`: `encode` of every group, with digests in parallel."""
-    cdef AggregatedRecordBuilder builder = AggregatedRecordBuilder()
-    cdef list frames = []
-    for index, records in enumerate(groups):
-        try:
-            for record in records:
-                builder.put(record, True)
-            frames.append(builder.unsigned())
-        except EncodeError as error:
-            raise error.at(group_index=index) from None
-        builder.clear()
-    return signed(frames)
 
 
 def build_many(builders):

@@ -3,8 +3,7 @@
    One MD5 cannot be made faster than its chain of 64 dependent steps a block, but 32 of them can run in the
    time of one or two: every variable below holds the same variable of 32 messages ("lanes"), or of 16 where
    no more are under way. GCC and Clang turn the plain arithmetic on such a vector into whatever the machine
-   has (SSE2, AVX2, AVX-512, NEON); other compilers, and machines that are not little-endian, get one lane and
-   the same results.
+   has (SSE2, AVX2, AVX-512, NEON). For little-endian machines, as wire.h.
 
    Promises: reads exactly the bytes of the messages, writes exactly 16 bytes per message. */
 
@@ -16,8 +15,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#if (defined(__GNUC__) || defined(__clang__)) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && \
-    !defined(KPL_ONE_LANE) /* for tests of what other compilers get */
 #define KPL_LANES 32
 #define KPL_HALF (KPL_LANES / 2)
 typedef uint32_t kpl_lanes __attribute__((vector_size(4 * KPL_LANES)));
@@ -30,9 +27,6 @@ typedef uint32_t kpl_quad __attribute__((vector_size(16)));
 #define KPL_PICK(x, y, a, b, c, d) __builtin_shuffle(x, y, (kpl_quad){a, b, c, d})
 #endif
 #pragma GCC diagnostic ignored "-Wpsabi" /* no vector crosses a real call */
-#else
-#define KPL_LANES 1
-#endif
 
 #define KPL_BLOCK 64
 #define KPL_AHEAD 256 /* bytes that are asked for before they are read: no machine sees so many streams itself */
@@ -80,18 +74,15 @@ static const uint32_t kpl_md5_initial[4] = {0x67452301, 0xefcdab89, 0x98badcfe, 
 static void kpl_md5_one(uint32_t *state, const uint8_t **at, size_t blocks) {
     uint32_t a = state[0], b = state[KPL_LANES], c = state[2 * KPL_LANES], d = state[3 * KPL_LANES];
     for (; blocks > 0; blocks--, *at += KPL_BLOCK) {
-        const uint8_t *p = *at;
         const uint32_t a0 = a, b0 = b, c0 = c, d0 = d;
         uint32_t w[16];
-        for (int i = 0; i < 16; i++, p += 4)
-            w[i] = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+        memcpy(w, *at, KPL_BLOCK);
         KPL_ROUNDS;
         a += a0, b += b0, c += c0, d += d0;
     }
     state[0] = a, state[KPL_LANES] = b, state[2 * KPL_LANES] = c, state[3 * KPL_LANES] = d;
 }
 
-#if KPL_LANES > 1
 /* The 16 words of one block of every lane, word by word: read four by four, then rows become columns. */
 KPL_INLINE void kpl_md5_words(uint32_t *w, const uint8_t **at, const int lanes) {
     for (int lane = 0; lane < lanes; lane += 4) {
@@ -173,7 +164,6 @@ static kpl_md5_run kpl_md5_choose(void) {
 #endif
     return kpl_md5_plain;
 }
-#endif
 
 typedef struct {
     kpl_message *message; /* NULL: the lane is idle */
@@ -182,14 +172,6 @@ typedef struct {
     uint8_t tail[2 * KPL_BLOCK];
 } kpl_lane;
 
-static void kpl_store32(uint8_t *p, uint32_t v) {
-#if KPL_LANES > 1 /* little-endian; GCC 12 makes slow code of the loop */
-    memcpy(p, &v, 4);
-#else
-    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
-#endif
-}
-
 /* The last bytes of the message, the bit 1, zeros and the length in bits: one or two blocks. */
 static size_t kpl_md5_tail(uint8_t *tail, const kpl_message *message) {
     const size_t rest = message->size % KPL_BLOCK, blocks = rest < 56 ? 1 : 2;
@@ -197,8 +179,7 @@ static size_t kpl_md5_tail(uint8_t *tail, const kpl_message *message) {
     memset(tail, 0, blocks * KPL_BLOCK);
     if (rest) memcpy(tail, message->data + (message->size - rest), rest);
     tail[rest] = 0x80;
-    kpl_store32(tail + blocks * KPL_BLOCK - 8, (uint32_t)bits);
-    kpl_store32(tail + blocks * KPL_BLOCK - 4, (uint32_t)(bits >> 32));
+    memcpy(tail + blocks * KPL_BLOCK - 8, &bits, 8);
     return blocks;
 }
 
@@ -210,18 +191,13 @@ static void kpl_md5_begin(kpl_lane *lane, kpl_message *message) {
 
 /* Prefetch: small messages begin in memory that is not in the cache yet. */
 static void kpl_md5_announce(const kpl_message *message) {
-#if KPL_LANES > 1
     for (size_t i = 0; i < message->size && i < 2048; i += 64) __builtin_prefetch(message->data + i);
-#else
-    (void)message;
-#endif
 }
 
 static void kpl_md5_store(uint8_t *digest, const uint32_t *state) {
-    for (int j = 0; j < 4; j++) kpl_store32(digest + 4 * j, state[j * KPL_LANES]);
+    for (int j = 0; j < 4; j++) memcpy(digest + 4 * j, state + j * KPL_LANES, 4);
 }
 
-#if KPL_LANES > 1
 /* How many of the first messages have one block each (keys have) and fill all lanes; their digests. */
 static size_t kpl_md5_short(kpl_message *messages, size_t count, kpl_md5_run run) {
     size_t done = 0;
@@ -242,7 +218,6 @@ static size_t kpl_md5_short(kpl_message *messages, size_t count, kpl_md5_run run
     }
     return done;
 }
-#endif
 
 /* Digests of `count` messages, which keep their own order; a lane that has finished takes the next one. */
 static void kpl_md5_many(kpl_message *messages, size_t count) {
@@ -250,11 +225,8 @@ static void kpl_md5_many(kpl_message *messages, size_t count) {
     const uint8_t *at[KPL_LANES];
     size_t left[KPL_LANES]; /* blocks until the lane's pointer has to change */
     uint32_t state[4 * KPL_LANES];
-    size_t next = 0, busy = 0;
-#if KPL_LANES > 1
     const kpl_md5_run run = kpl_md5_choose();
-    next = kpl_md5_short(messages, count, run);
-#endif
+    size_t next = kpl_md5_short(messages, count, run), busy = 0;
 
     for (int i = 0; i < KPL_LANES; i++) lanes[i].message = NULL, left[i] = 0, at[i] = NULL;
     memset(state, 0, sizeof state);
@@ -284,15 +256,12 @@ static void kpl_md5_many(kpl_message *messages, size_t count) {
         if (busy == 0) return;
         if (busy == 1) { /* one message alone is twice as fast without lanes */
             kpl_md5_one(state + last, &at[last], steps);
-        }
-#if KPL_LANES > 1
-        else { /* an idle lane repeats the work of a busy one */
+        } else { /* an idle lane repeats the work of a busy one */
             const uint8_t *filler = at[last];
             for (int i = 0; i < KPL_LANES; i++)
                 if (!left[i]) at[i] = filler;
             run(state, at, steps, last >= KPL_HALF);
         }
-#endif
         for (int i = 0; i < KPL_LANES; i++)
             if (left[i]) left[i] -= steps;
     }

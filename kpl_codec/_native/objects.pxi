@@ -43,11 +43,6 @@ def parse(bytes message not None):
         free_message(&m)
 
 
-cdef inline void put(PyObject *row, Py_ssize_t i, PyObject *item) noexcept:
-    Py_INCREF_raw(item)
-    kpl_set_item(row, i, item)
-
-
 cdef inline object new_row(type kind, PyObject **items, Py_ssize_t width, bint atoms):
     """A named tuple of these items. ``atoms``: none of them can be part of a cycle, so the garbage collector need
     not visit millions of rows again and again."""
@@ -56,7 +51,8 @@ cdef inline object new_row(type kind, PyObject **items, Py_ssize_t width, bint a
     if row == NULL:
         raise MemoryError
     for i in range(width):
-        put(row, i, items[i])
+        Py_INCREF_raw(items[i])
+        kpl_set_item(row, i, items[i])
     if atoms:
         PyObject_GC_UnTrack(row)
     return kpl_steal(row)

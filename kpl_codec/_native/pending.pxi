@@ -36,8 +36,9 @@ def plain_pending(type record_kind not None, object partition_key, object data,
     The keys of `hashes` may be written. At most `largest` bytes need no second look.
     """
     cdef PyObject *known
-    cdef PyObject *record
-    cdef object hash_key, made
+    cdef PyObject *items[4]
+    cdef tuple no_tags = ()
+    cdef object hash_key
     cdef Pending pending
     cdef Py_ssize_t size
     if type(partition_key) is not str or type(data) is not bytes:
@@ -52,17 +53,10 @@ def plain_pending(type record_kind not None, object partition_key, object data,
     hash_key = <object>known  # another thread may empty the table meanwhile
     if PyBytes_GET_SIZE(data) > FRAME_OVERHEAD and memcmp(PyBytes_AS_STRING(data), b"\xf3\x89\x9a\xc2", 4) == 0:
         return None
-    record = kpl_alloc(<PyObject *>record_kind, 4)
-    if record == NULL:
-        raise MemoryError
-    put(record, 0, <PyObject *>partition_key)
-    put(record, 1, <PyObject *>data)
-    put(record, 2, <PyObject *>None)
-    put(record, 3, <PyObject *>())
-    PyObject_GC_UnTrack(record)  # only text and bytes
-    made = kpl_steal(record)
+    items[0], items[1] = <PyObject *>partition_key, <PyObject *>data
+    items[2], items[3] = <PyObject *>None, <PyObject *>no_tags
     pending = Pending.__new__(Pending)
-    pending.begin(made, hash_key, size)
+    pending.begin(new_row(record_kind, items, 4, True), hash_key, size)
     return pending
 
 
@@ -70,7 +64,7 @@ def deliver(type kind not None, list records not None, str shard_id not None, st
             tuple last not None):
     """`producer.results.deliver`; `kind` is Delivery, `last` holds the attempt that delivered them."""
     cdef Py_ssize_t i
-    cdef PyObject *row
+    cdef PyObject *items[5]
     cdef Pending pending
     cdef object index, left_out, attempts
     for i in range(len(records)):
@@ -78,13 +72,6 @@ def deliver(type kind not None, list records not None, str shard_id not None, st
         index, attempts, left_out = i, last, 0
         if pending.history is not None:
             attempts, left_out = pending.history[0] + last, pending.history[1]
-        row = kpl_alloc(<PyObject *>kind, 5)
-        if row == NULL:
-            raise MemoryError
-        put(row, 0, <PyObject *>shard_id)
-        put(row, 1, <PyObject *>number)
-        put(row, 2, <PyObject *>index)
-        put(row, 3, <PyObject *>attempts)
-        put(row, 4, <PyObject *>left_out)
-        PyObject_GC_UnTrack(row)  # text, numbers and attempts, which hold nothing else
-        pending.result = kpl_steal(row)
+        items[0], items[1], items[2] = <PyObject *>shard_id, <PyObject *>number, <PyObject *>index
+        items[3], items[4] = <PyObject *>attempts, <PyObject *>left_out
+        pending.result = new_row(kind, items, 5, True)  # attempts hold nothing but text and numbers

@@ -208,10 +208,6 @@ cdef class Frames:
         return SOUND
 
     @property
-    def rows(self):
-        return self.m.rows.count
-
-    @property
     def status(self):
         return PyBytes_FromStringAndSize(<const char *>self.state, self.count)
 
@@ -219,21 +215,6 @@ cdef class Frames:
     def first_rows(self):
         """The first row of each record, and how many rows there are, as size_t."""
         return PyBytes_FromStringAndSize(<const char *>self.starts, (self.count + 1) * sizeof(size_t))
-
-    def rows_of(self, size_t record):
-        """How many rows a record has."""
-        if record >= self.count:
-            raise IndexError(record)
-        return self.starts[record + 1] - self.starts[record]
-
-    def aggregates(self, size_t first, size_t last):
-        """How many sound aggregates are among the records ``first`` to before ``last``."""
-        cdef size_t i, found = 0
-        if not first <= last <= self.count:
-            raise IndexError((first, last))
-        for i in range(first, last):
-            found += self.state[i] == AGGREGATED
-        return found
 
     cdef int check(self, size_t start, size_t stop) except -1:
         if not start <= stop <= self.m.rows.count:

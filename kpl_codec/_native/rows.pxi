@@ -19,8 +19,7 @@ cdef class FrameRows(JudgedFrames):
     """The first of the KinesisRecords in ``records``; ``count``: how many it takes (all of a short list).
 
     An iterator of runs (what, first, last, rows) of the Kinesis records ``first`` to before ``last``: opened (0),
-    with some hundred user records; one that the KCL drops (1); one that Python must open (2). The last two have
-    no rows.
+    with some hundred user records; one that the KCL drops (1), with how many; one that Python must open (2).
 
     ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the field kcl of a row by the kind of its
     aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
@@ -39,11 +38,8 @@ cdef class FrameRows(JudgedFrames):
     cdef bint judged
     cdef public dict facts
     cdef size_t next  # the first record of the next run
-    cdef PyObject **keys  # per text, in the order of `hashes`: its str, once made
-    cdef PyObject **placements  # per text: its placement, once made
-    cdef size_t *made  # the indices of the texts with a key or a placement
-    cdef size_t made_count
-    cdef size_t room
+    cdef list keys  # per text, in the order of `hashes`: its str, once made; None before the first
+    cdef list placements  # per text: its placement, once made; None before the first
 
     def __cinit__(self, list records not None, tuple types not None, tuple fates not None, *, bint kcl=False,
                   bint judged=False):
@@ -87,29 +83,6 @@ cdef class FrameRows(JudgedFrames):
             self.read_all(True)
         elif self.check_digests(0, self.count) == NO_MEMORY:
             raise MemoryError
-        self.make_room()
-
-    def __dealloc__(self):
-        self.forget()
-        free(self.keys)
-        free(self.placements)
-        free(self.made)
-
-    cdef int make_room(self) except -1:
-        """Makes room for an object for each text."""
-        cdef size_t texts = self.m.pks.count + self.m.ehks.count
-        if self.keys != NULL and texts <= self.room:
-            return 0
-        free(self.keys)
-        free(self.placements)
-        free(self.made)
-        self.room = 2 * texts + 16
-        self.keys = <PyObject **>calloc(self.room, sizeof(PyObject *))
-        self.placements = <PyObject **>calloc(self.room, sizeof(PyObject *))
-        self.made = <size_t *>malloc(2 * self.room * sizeof(size_t))
-        if self.keys == NULL or self.placements == NULL or self.made == NULL:
-            raise MemoryError
-        return 0
 
     cdef int read_now(self, size_t record) except -1:
         """Reads the message of one record, over the one before, and sets its state."""
@@ -118,17 +91,8 @@ cdef class FrameRows(JudgedFrames):
             raise MemoryError
         if self.state[record] == UNREAD:
             self.state[record] = UNCERTAIN
-        return self.make_room()
-
-    cdef void forget(self) noexcept:
-        """Frees the objects of one Kinesis record's texts: no other record uses them."""
-        cdef size_t number
-        while self.made_count:
-            self.made_count -= 1
-            number = self.made[self.made_count]
-            Py_XDECREF(self.keys[number])
-            Py_XDECREF(self.placements[number])
-            self.keys[number] = self.placements[number] = NULL
+        self.keys = None
+        return 0
 
     cdef Answer add_plain(self, size_t i, bint hash_keys) noexcept nogil:
         cdef Row row
@@ -170,7 +134,7 @@ cdef class FrameRows(JudgedFrames):
 
     def __next__(self):
         cdef list rows = []
-        cdef size_t first = self.next, record = first, start, stop, i
+        cdef size_t first = self.next, record = first, start = 0, stop = 0, i
         cdef What what = OPENED
         cdef char kind = 0
         cdef bint atoms
@@ -204,11 +168,10 @@ cdef class FrameRows(JudgedFrames):
                 shared = self.make(none, no_data, none, source, 0, True, none, kind, atoms)
                 for i in range(start, stop):
                     rows.append(self.user_row(shared, source, i, i - start, kind, atoms))
-            self.forget()
             record += 1
         if record == first:
             self.next += 1
-            return <int>what, first, first + 1, None
+            return <int>what, first, first + 1, stop - start
         self.next = record
         return <int>OPENED, first, record, rows
 
@@ -256,24 +219,22 @@ cdef class FrameRows(JudgedFrames):
 
     cdef PyObject *key(self, size_t number) except NULL:
         """The text with that index as a str, which `keys` owns."""
-        cdef Text *text
-        cdef object made
-        if self.keys[number] == NULL:
-            text = &self.m.pks.at[number] if number < self.m.pks.count else &self.m.ehks.at[number - self.m.pks.count]
-            made = text_of(text)
-            Py_INCREF(made)
-            self.keys[number] = <PyObject *>made
-            self.made[self.made_count] = number
-            self.made_count += 1
-        return self.keys[number]
+        cdef size_t pks = self.m.pks.count
+        if self.keys is None:
+            self.keys = [None] * <Py_ssize_t>(pks + self.m.ehks.count)
+        if self.keys[number] is None:
+            self.keys[number] = text_of(&self.m.pks.at[number] if number < pks else &self.m.ehks.at[number - pks])
+        return PyList_GET_ITEM(self.keys, number)
 
     cdef PyObject *placement(self, const Row *row, tuple source, char kind) except NULL:
         """The placement of the deciding text, which `placements` owns."""
         cdef size_t number = self.deciding(row)
         cdef PyObject *items[6]
-        cdef object hash_key, made
+        cdef object hash_key
         cdef tuple facts
-        if self.placements[number] == NULL:
+        if self.placements is None:
+            self.placements = [None] * <Py_ssize_t>(self.m.pks.count + self.m.ehks.count)
+        if self.placements[number] is None:
             facts = self.facts[self.codes[number]]
             if len(facts) != 3:
                 raise ValueError(facts)
@@ -281,12 +242,8 @@ cdef class FrameRows(JudgedFrames):
             items[0], items[1], items[2] = PyTuple_GET_ITEM(facts, 0), <PyObject *>hash_key, PyTuple_GET_ITEM(source, 3)
             items[3], items[4] = PyTuple_GET_ITEM(facts, 1), PyTuple_GET_ITEM(facts, 2)
             items[5] = PyTuple_GET_ITEM(KINDS, <Py_ssize_t>kind)
-            made = new_row(self.placement_type, items, 6, True)
-            Py_INCREF(made)
-            self.placements[number] = <PyObject *>made
-            self.made[self.made_count] = number
-            self.made_count += 1
-        return self.placements[number]
+            self.placements[number] = new_row(self.placement_type, items, 6, True)
+        return PyList_GET_ITEM(self.placements, number)
 
 
 cdef tuple KINDS = (None, "whole", "mixed", "foreign")

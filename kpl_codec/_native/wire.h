@@ -19,14 +19,11 @@
 #define KPL_FRAME_OVERHEAD 20
 #define KPL_MAX_KEY_POINTS 256
 #define KPL_MAX_DECIMAL_DIGITS 39
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define KPL_LITTLE_ENDIAN /* and GCC or Clang */
-#endif
 #define KPL_READ_AHEAD 512
-#ifdef __GNUC__ /* or Clang */
 #define KPL_PREFETCH(address) __builtin_prefetch((const void *)(address))
-#else
-#define KPL_PREFETCH(address) ((void)0)
+
+#if !defined(__GNUC__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "GCC or Clang, little-endian; elsewhere Python works without this"
 #endif
 
 typedef enum { KPL_NO_MEMORY = -1, KPL_NOT_CERTAIN = 0, KPL_SOUND = 1 } kpl_answer;
@@ -98,7 +95,7 @@ static inline void kpl_free_content(kpl_content *c) {
 
 /* Contents that nobody uses, for the next reader: the kernel hands out new memory page by page and fills each with
    zeros. A place is emptied and filled in one step, so threads share them without a lock. */
-#if defined(__GNUC__) && !defined(KPL_NO_SPARES) /* fuzz/sanitize.py has none, to see what is used after it was freed */
+#ifndef KPL_NO_SPARES /* fuzz/sanitize.py has none, to see what is used after it was freed */
 enum { KPL_SPARES = 4, KPL_LARGEST_SPARE = 1 << 23 /* bytes */ };
 static kpl_content *kpl_spares[KPL_SPARES];
 
@@ -238,40 +235,25 @@ static inline bool kpl_is_hash_key(const uint8_t *p, size_t size) {
            memcmp(p, "340282366920938463463374607431768211455", size) <= 0;
 }
 
-/* The number of eight ASCII digits; the first is in the lowest byte (little-endian machines). */
+/* The number of eight ASCII digits; the first is in the lowest byte. */
 static inline uint32_t kpl_eight_digits(const uint8_t *p) {
-#ifdef KPL_LITTLE_ENDIAN
     uint64_t eight;
     memcpy(&eight, p, 8);
     eight = (eight & UINT64_C(0x0F0F0F0F0F0F0F0F)) * 2561 >> 8;
     eight = (eight & UINT64_C(0x00FF00FF00FF00FF)) * 6553601 >> 16;
     return (uint32_t)((eight & UINT64_C(0x0000FFFF0000FFFF)) * UINT64_C(42949672960001) >> 32);
-#else
-    uint32_t value = 0;
-    for (int i = 0; i < 8; i++) value = value * 10 + (uint32_t)(p[i] - '0');
-    return value;
-#endif
 }
 
-/* Eight bytes as a number, the first the highest; and back. (GCC 12 makes slow code of the loops.) */
+/* Eight bytes as a number, the first the highest; and back. */
 static inline uint64_t kpl_big_endian(const uint8_t *p) {
-    uint64_t value = 0;
-#ifdef KPL_LITTLE_ENDIAN
+    uint64_t value;
     memcpy(&value, p, 8);
-    value = __builtin_bswap64(value);
-#else
-    for (int i = 0; i < 8; i++) value = value << 8 | p[i];
-#endif
-    return value;
+    return __builtin_bswap64(value);
 }
 
 static inline void kpl_put_big_endian(uint8_t *p, uint64_t value) {
-#ifdef KPL_LITTLE_ENDIAN
     value = __builtin_bswap64(value);
     memcpy(p, &value, 8);
-#else
-    for (int i = 0; i < 8; i++) p[i] = (uint8_t)(value >> (56 - 8 * i));
-#endif
 }
 
 /* A number below 2^128 in two halves; it becomes itself * 10^8 + `more`. */

@@ -104,31 +104,6 @@ cdef class FrameColumns(JudgedFrames):
 
     # ── columns of the rows from `start` to before `stop` ────────────────────────────────────────────
 
-    def sub_sequence_numbers(self, size_t start, size_t stop):
-        """(None, int64): the number of each row within its Kinesis record."""
-        cdef Buffer out
-        cdef int64_t *at
-        cdef size_t i
-        self.check(start, stop)
-        out = self.output(8 * (stop - start))
-        at = <int64_t *>out.at
-        with nogil:
-            for i in range(start, stop):
-                at[i - start] = <int64_t>(i - self.starts[self.m.rows.at[i].frame])
-        return None, out.buffer
-
-    def aggregated(self, size_t start, size_t stop):
-        """(None, bits): whether each row is from an aggregate."""
-        cdef Buffer out
-        cdef size_t i
-        self.check(start, stop)
-        out = self.output((stop - start + 7) // 8)
-        memset(out.at, 0, (stop - start + 7) // 8)
-        with nogil:
-            for i in range(stop - start):
-                out.at[i >> 3] |= (self.state[self.m.rows.at[start + i].frame] == 2) << (i & 7)
-        return None, out.buffer
-
     def user_data(self, size_t start, size_t stop):
         """(None, offsets int32, bytes) of the rows' data."""
         cdef Buffer offsets, out
@@ -157,25 +132,10 @@ cdef class FrameColumns(JudgedFrames):
         """16 bytes for each number of a schema version; the same ones may have several."""
         return PyBytes_FromStringAndSize(<const char *>self.versions, 16 * self.version_count)
 
-    def schema_versions(self, size_t start, size_t stop):
-        """(validity or None, int32): the number of each row's schema version; None if no row has one."""
-        cdef Buffer out, valid = None
-        cdef size_t i, nulls = 0
-        self.check(start, stop)
-        if not self.version_count:
-            return None
-        out = self.output(4 * (stop - start))
-        memcpy(out.at, self.schemas + start, 4 * (stop - start))
-        for i in range(start, stop):
-            nulls += self.schemas[i] < 0
-        if nulls == stop - start:
-            return None
-        if nulls:
-            valid = self.output((stop - start + 7) // 8)
-            memset(valid.at, 0, (stop - start + 7) // 8)
-            for i in range(stop - start):
-                valid.at[i >> 3] |= (self.schemas[start + i] >= 0) << (i & 7)
-        return None if valid is None else valid.buffer, out.buffer
+    @property
+    def schema_versions(self):
+        """int32: the number of each row's schema version, -1 for none; only with ``unframe``."""
+        return PyBytes_FromStringAndSize(<const char *>self.schemas, sizeof(int32_t) * self.m.rows.count)
 
     def partition_keys(self, size_t start, size_t stop):
         """(validity or None, offsets int32, bytes) of the rows' partition keys."""
@@ -221,13 +181,12 @@ cdef class FrameColumns(JudgedFrames):
         return None if valid is None else valid.buffer, offsets.buffer, out.buffer
 
     def spread(self, Column column not None, size_t start, size_t stop):
-        """(None, offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls.
-        Without offsets if the column has none."""
-        cdef Buffer offsets = None, out
+        """(None, offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls."""
+        cdef Buffer offsets, out
         cdef size_t i = start, last, size, written
         cdef uint64_t total = 0
         cdef uint8_t *first
-        cdef int32_t *ends = NULL
+        cdef int32_t *ends
         self.check(start, stop)
         if column.count < self.count:
             raise IndexError("column")
@@ -235,14 +194,11 @@ cdef class FrameColumns(JudgedFrames):
             last = self.last_of(i, stop)
             total += (last - i) * column.size_of(self.m.rows.at[i].frame)
             i = last
-        out = self.output(total)
-        if not column.width:
-            offsets = self.output(4 * (stop - start + 1))
-            ends = <int32_t *>offsets.at
+        offsets, out = self.output(4 * (stop - start + 1)), self.output(total)
+        ends = <int32_t *>offsets.at
         with nogil:
             total, i = 0, start
-            if not column.width:
-                ends[0] = 0
+            ends[0] = 0
             while i < stop:
                 last = self.last_of(i, stop)
                 first, size = out.at + total, column.size_of(self.m.rows.at[i].frame)
@@ -251,50 +207,32 @@ cdef class FrameColumns(JudgedFrames):
                 while written < size:  # doubles the written part
                     memcpy(first + written, first, min(written, size - written))
                     written *= 2
-                if column.width:
-                    total += size
-                    i = last
-                    continue
                 size //= last - i
                 while i < last:
                     total += size
                     i += 1
                     ends[i - start] = <int32_t>total
-        return (None, out.buffer) if column.width else (None, offsets.buffer, out.buffer)
+        return None, offsets.buffer, out.buffer
 
     cdef inline size_t last_of(self, size_t row, size_t stop) noexcept nogil:
         """The row, at most `stop`, before which the user records of the same Kinesis record end."""
         return min(self.starts[<size_t>self.m.rows.at[row].frame + 1], stop)
 
-    # ── placement ────────────────────────────────────────────────────────────────────────────────────
-
-    def of_deciding_keys(self, const int32_t[::1] numbers not None, size_t start, size_t stop):
-        """int32: for each row the number of the key that decides its shard; ``numbers``: those of the keys, in the
-        order of `judge`."""
+    def deciding_keys(self, size_t start, size_t stop):
+        """int64: for each row the number of the key that decides its shard, in the order of `judge`."""
         cdef Buffer out
-        cdef int32_t *at
+        cdef int64_t *at
         cdef size_t i
         self.check_judged(start, stop)
-        if <size_t>numbers.shape[0] < self.m.pks.count + self.m.ehks.count:
-            raise IndexError("numbers")
-        out = self.output(4 * (stop - start))
-        at = <int32_t *>out.at
+        out = self.output(8 * (stop - start))
+        at = <int64_t *>out.at
         with nogil:
             for i in range(start, stop):
-                at[i - start] = numbers[self.deciding(&self.m.rows.at[i])]
+                at[i - start] = self.deciding(&self.m.rows.at[i])
         return out.buffer
 
-    def hash_keys(self, size_t start, size_t stop):
-        """(None, offsets int32, bytes): each row's effective hash key, 16 bytes."""
-        cdef Buffer offsets, out
-        cdef int32_t *ends
-        cdef size_t i
-        self.check_judged(start, stop)
-        offsets, out = self.output(4 * (stop - start + 1)), self.output(16 * (stop - start))
-        ends = <int32_t *>offsets.at
-        with nogil:
-            for i in range(stop - start + 1):
-                ends[i] = <int32_t>(16 * i)
-            for i in range(start, stop):
-                memcpy(out.at + 16 * (i - start), self.hashes + 16 * self.deciding(&self.m.rows.at[i]), 16)
-        return None, offsets.buffer, out.buffer
+    @property
+    def key_hashes(self):
+        """The hash key of each of these keys, 16 bytes."""
+        self.check_judged(0, 0)
+        return PyBytes_FromStringAndSize(<const char *>self.hashes, 16 * (self.m.pks.count + self.m.ehks.count))

@@ -9,15 +9,11 @@
 Specification: spec/06-lambda.md, CAP-1 to CAP-12.
 """
 
-from .reading import captured, from_get_records, from_kcl, kinesis_records
-from .shapes import Shape
+from .reading import captured, kinesis_records
 from .writing import to_firehose, to_get_records, to_lambda
 
 __all__ = [
-    "Shape",
     "captured",
-    "from_get_records",
-    "from_kcl",
     "kinesis_records",
     "to_firehose",
     "to_get_records",

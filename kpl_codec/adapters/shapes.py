@@ -16,7 +16,6 @@ Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/14-queues-and-c
 from __future__ import annotations
 
 import binascii
-import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
@@ -62,13 +61,7 @@ def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
     try:
         if value is None:
             return None
-        if isinstance(value, bool):
-            raise TypeError
-        if isinstance(value, int):
-            return EPOCH + timedelta(microseconds=value * (1_000_000 // unit))
-        if isinstance(value, float):
-            if not math.isfinite(value):
-                raise ValueError
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
             return EPOCH + timedelta(microseconds=round(value * (1_000_000 // unit)))
         if isinstance(value, str):
             # fromisoformat reads a final Z from Python 3.11 on.
@@ -128,8 +121,7 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
 
 def lambda_record(record: _RawRecord) -> KinesisRecord:
     """One element of ``event["Records"]``. The shard id is the part of ``eventID`` before the colon."""
-    kinesis = mapping(record, "kinesis")
-    return _stream_record(record, kinesis, "kinesis.")
+    return _stream_record(record, mapping(record, "kinesis"), "kinesis.")
 
 
 def pipes_record(record: _RawRecord) -> KinesisRecord:
@@ -177,20 +169,16 @@ def firehose_record(record: _RawRecord) -> KinesisRecord:
 _METADATA = ("kinesisRecordMetadata", "kinesisStreamRecordMetadata", "kinesisFirehoseRecordMetadata")
 
 
-def boto3_record(record: _RawRecord) -> KinesisRecord:
-    """One of ``Records`` of a GetRecords answer or SubscribeToShard event, live or dumped as JSON."""
-    return _answered(record, "SequenceNumber")
-
-
 def queue_record(record: _RawRecord) -> KinesisRecord:
     """One of ``QueueRecords`` of a ReceiveQueueRecords or ReceiveDeadLetterQueueRecords answer."""
     # QUE-1: "A record from a queue MUST be identified by its RecordId; it has no shard and no sequence
     # number, and none MUST be made up."
-    found = _answered(record, "RecordId")
+    found = boto3_record(record, "RecordId")
     return found._replace(sequence_number=None, record_id=found.sequence_number)
 
 
-def _answered(record: _RawRecord, identity: str) -> KinesisRecord:
+def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> KinesisRecord:
+    """One of ``Records`` of a GetRecords answer or SubscribeToShard event, live or dumped as JSON."""
     data = _present(record, "Data")
     return KinesisRecord(
         optional_text(record, "PartitionKey"),
@@ -224,11 +212,6 @@ def kcl_record(record: Any) -> KinesisRecord:
     )
 
 
-def raw_record(data: bytes | bytearray | memoryview) -> KinesisRecord:
-    """The data of one Kinesis record; nothing else is known."""
-    return KinesisRecord(None, bytes(data))
-
-
 READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
     "lambda": lambda_record,
     "pipes": pipes_record,
@@ -236,7 +219,7 @@ READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
     "queue": queue_record,
     "boto3": boto3_record,
     "kcl": kcl_record,
-    "raw": raw_record,
+    "raw": lambda data: KinesisRecord(None, bytes(data)),
 }
 
 

@@ -8,7 +8,7 @@ Specification: spec/06-lambda.md, CAP-8, CAP-9.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from ..errors import CaptureError
@@ -18,42 +18,30 @@ from .shapes import EPOCH, MILLISECONDS, SECONDS, encode_base64, read_timestamp
 _ARRIVAL = "approximate_arrival_timestamp"
 
 
-def to_lambda(
-    records: Iterable[KinesisRecord], *, stream_arn: str, invoke_identity_arn: str = ""
-) -> dict[str, Any]:
+def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str, Any]:
     """The event of Lambda's event source mapping for ``records``."""
-    return {
-        "Records": [
-            {
-                "kinesis": _stream_fields(record, at),
-                **_stream_envelope(record, stream_arn, invoke_identity_arn),
-            }
-            for at, record in _placed(records, "Records")
-        ]
-    }
-
-
-def _stream_fields(record: KinesisRecord, at: str) -> dict[str, Any]:
-    _refuse(record, at, "explicit_hash_key", "sub_sequence_number", "record_id")
-    return _without_none(
-        kinesisSchemaVersion="1.0",
-        partitionKey=record.partition_key,
-        sequenceNumber=_sequence_number(record, at),
-        data=encode_base64(record.data),
-        approximateArrivalTimestamp=_arrival(record, SECONDS, at),
-    )
-
-
-def _stream_envelope(record: KinesisRecord, stream_arn: str, invoke_identity_arn: str) -> dict[str, Any]:
-    return _without_none(
-        eventSource="aws:kinesis",
-        eventVersion="1.0",
-        eventID=f"{record.shard_id}:{record.sequence_number}" if record.shard_id else None,
-        eventName="aws:kinesis:record",
-        invokeIdentityArn=invoke_identity_arn,
-        awsRegion=_region(stream_arn),
-        eventSourceARN=stream_arn,
-    )
+    rows = []
+    for at, record in _placed(records, "Records"):
+        _refuse(record, at, "explicit_hash_key", "sub_sequence_number", "record_id")
+        kinesis = _without_none(
+            kinesisSchemaVersion="1.0",
+            partitionKey=record.partition_key,
+            sequenceNumber=_sequence_number(record, at),
+            data=encode_base64(record.data),
+            approximateArrivalTimestamp=_arrival(record, SECONDS, at),
+        )
+        row = _without_none(
+            kinesis=kinesis,
+            eventSource="aws:kinesis",
+            eventVersion="1.0",
+            eventID=f"{record.shard_id}:{record.sequence_number}" if record.shard_id else None,
+            eventName="aws:kinesis:record",
+            invokeIdentityArn="",
+            awsRegion=_region(stream_arn),
+            eventSourceARN=stream_arn,
+        )
+        rows.append(row)
+    return {"Records": rows}
 
 
 def to_firehose(
@@ -61,35 +49,31 @@ def to_firehose(
 ) -> dict[str, Any]:
     """The Firehose transformation event; records without a sequence number are direct puts. Their record ids
     are their indices."""
+    rows = []
+    for index, (at, record) in enumerate(_placed(records, "records")):
+        _refuse(record, at, "explicit_hash_key", "record_id")
+        arrival = _arrival(record, MILLISECONDS, at)
+        row = _without_none(
+            recordId=str(index), data=encode_base64(record.data), approximateArrivalTimestamp=arrival
+        )
+        if record.sequence_number is None:
+            _refuse(record, at, "partition_key", "shard_id", "sub_sequence_number")
+        else:
+            row["kinesisRecordMetadata"] = _without_none(
+                sequenceNumber=record.sequence_number,
+                partitionKey=record.partition_key,
+                shardId=record.shard_id,
+                subsequenceNumber=record.sub_sequence_number,
+                approximateArrivalTimestamp=arrival,
+            )
+        rows.append(row)
     return _without_none(
         invocationId="00000000-0000-0000-0000-000000000000",
         deliveryStreamArn=delivery_stream_arn,
         sourceKinesisStreamArn=source_stream_arn,
         region=_region(delivery_stream_arn),
-        records=[
-            _delivered(record, at, str(index))
-            for index, (at, record) in enumerate(_placed(records, "records"))
-        ],
+        records=rows,
     )
-
-
-def _delivered(record: KinesisRecord, at: str, record_id: str) -> dict[str, Any]:
-    _refuse(record, at, "explicit_hash_key", "record_id")
-    arrival = _arrival(record, MILLISECONDS, at)
-    written = _without_none(
-        recordId=record_id, data=encode_base64(record.data), approximateArrivalTimestamp=arrival
-    )
-    if record.sequence_number is None:
-        _refuse(record, at, "partition_key", "shard_id", "sub_sequence_number")
-        return written
-    written["kinesisRecordMetadata"] = _without_none(
-        sequenceNumber=record.sequence_number,
-        partitionKey=record.partition_key,
-        shardId=record.shard_id,
-        subsequenceNumber=record.sub_sequence_number,
-        approximateArrivalTimestamp=arrival,
-    )
-    return written
 
 
 def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> dict[str, Any]:
@@ -102,7 +86,7 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
         shard_ids.add(record.shard_id)
         if len(shard_ids) > 1:
             raise CaptureError(code="not-representable", field=at + "shard_id", requirement="CAP-8")
-        when = _aware(record, at)
+        when = read_timestamp(record.approximate_arrival_timestamp, SECONDS, at + _ARRIVAL)
         row = _without_none(
             SequenceNumber=_sequence_number(record, at),
             ApproximateArrivalTimestamp=when.isoformat() if dump and when is not None else when,
@@ -120,8 +104,7 @@ def _placed(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[str, K
 def _refuse(record: KinesisRecord, at: str, *names: str) -> None:
     for name in names:
         if getattr(record, name) is not None:
-            hint = "a queue gives no shard and no sequence number" if name == "record_id" else None
-            raise CaptureError(code="not-representable", field=at + name, requirement="CAP-8", hint=hint)
+            raise CaptureError(code="not-representable", field=at + name, requirement="CAP-8")
 
 
 def _sequence_number(record: KinesisRecord, at: str) -> str:
@@ -132,7 +115,7 @@ def _sequence_number(record: KinesisRecord, at: str) -> str:
 
 def _arrival(record: KinesisRecord, unit: int, at: str) -> float | int | None:
     """The arrival as a number: a float of seconds, an int of milliseconds."""
-    when = _aware(record, at)
+    when = read_timestamp(record.approximate_arrival_timestamp, unit, at + _ARRIVAL)
     if when is None:
         return None
     seconds, millis = timedelta(seconds=1), timedelta(milliseconds=1)
@@ -142,13 +125,6 @@ def _arrival(record: KinesisRecord, unit: int, at: str) -> float | int | None:
     if read_timestamp(written, unit, at + _ARRIVAL) != when:
         raise CaptureError(code="not-representable", field=at + _ARRIVAL, requirement="CAP-8")
     return written
-
-
-def _aware(record: KinesisRecord, at: str) -> datetime | None:
-    when = record.approximate_arrival_timestamp
-    if when is not None and when.utcoffset() is None:
-        raise CaptureError(code="timestamp", field=at + _ARRIVAL, requirement="CAP-3")
-    return when
 
 
 def _region(arn: str) -> str | None:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from ..compiled import speedups
 from ..deaggregation.policies import Opener, Policy, check_policy
 from ..deaggregation.records import Counts, Drop
-from ..deaggregation.undoing import undoing
+from ..deaggregation.undoing import Undo
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..shards.placement import Judge
@@ -37,11 +37,11 @@ with needing_extras("kpl_codec.arrow"):
     import pyarrow as pa
 
 from .compiled_columns import CompiledColumns
-from .exchange import ArrowArray, ArrowData, ArrowSchema, batches_of, plain, plain_schema
+from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
 from .layout import Layout, Source, parts
-from .object_columns import NEEDED, ObjectColumns, decompressed, unframed
+from .object_columns import NEEDED, ObjectColumns, undone
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
@@ -57,7 +57,7 @@ _COMPILED, _OBJECTS, _KEPT = range(3)
 
 
 def output_schema(
-    schema: pa.Schema | ArrowSchema,
+    schema: ArrowData,
     policy: Policy = "strict",
     *,
     placement: bool = False,
@@ -95,7 +95,7 @@ class Deaggregator:
 
     def __init__(
         self,
-        schema: pa.Schema | ArrowSchema,
+        schema: ArrowData,
         policy: Policy = "strict",
         *,
         shard_map: ShardMap | None = None,
@@ -111,15 +111,11 @@ class Deaggregator:
     ) -> None:
         check_policy(policy)
         self.policy = policy
-        self.shard_map = shard_map
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: What is done to batches of user records if compiled code does not do it.
-        self._steps = [
-            partial(unframed if undo.frame else decompressed, undo=undo, max_bytes=max_batch_bytes)
-            for undo in undoing(max_decompressed_size, unframe, policy, self.counts.defects)
-        ]
+        self._undo = Undo(max_decompressed_size, unframe, policy, self.counts.defects)
         self._peels = unframe and max_decompressed_size is None  # it does not see frames in compressed data
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
@@ -131,7 +127,7 @@ class Deaggregator:
             columns,
             ranged=hash_key_range is not None,
             dictionaries=dictionaries,
-            needed=NEEDED if self._steps else (),
+            needed=NEEDED if self._undo.beginnings else (),
             unframe=unframe,
         )
         self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
@@ -143,7 +139,7 @@ class Deaggregator:
         """The schema of the output."""
         return self._layout.schema
 
-    def process(self, batch: pa.RecordBatch | ArrowArray) -> Iterator[pa.RecordBatch]:
+    def process(self, batch: ArrowData) -> Iterator[pa.RecordBatch]:
         """The user records of one batch, in order. Under the ``strict`` policy it raises DecodeError, after
         the user records before it, and CaptureError for a row without data."""
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
@@ -154,9 +150,8 @@ class Deaggregator:
             yield from made if whole else (rows.select(self.schema.names) for rows in made)
 
     def _undone(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for step in self._steps:
-            made = chain.from_iterable(map(step, made))
-        return made
+        undo = partial(undone, undo=self._undo, max_bytes=self.max_batch_bytes)
+        return chain.from_iterable(map(undo, made)) if self._undo.beginnings else made
 
     def goes_on(self, batch: pa.RecordBatch) -> bool:
         """Whether the first row was opened before: what becomes of it depends on the one in front."""
@@ -182,8 +177,9 @@ class Deaggregator:
                 yield from self._undone(self._objects.opened(source, start, end, limit))
             elif compiled is not None:
                 self._objects.forget()
-                if self._on_drop is not None:
-                    for drop in compiled.drops(start, end):
+                for drop in compiled.drops(start, end):
+                    self.counts.dropped[drop.reason] += drop.user_records
+                    if self._on_drop is not None:
                         self._on_drop(drop)
                 made = compiled.batches(start, end, self.counts, limit)
                 done = self._peels and not compiled.packed

@@ -25,18 +25,8 @@ _TABLE_SIZE = 1 << 20
 
 
 def _column(array: pa.Array) -> Any:
-    if pa.types.is_primitive(array.type):
-        valid, values = array.buffers()
-        return speedups.Column(valid, None, values, array.offset, len(array), False, array.type.byte_width)
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     return speedups.Column(*array.buffers(), array.offset, len(array), wide)
-
-
-def _can_spread(array: pa.Array) -> bool:
-    """Whether `FrameColumns.spread` can write it: text, bytes or numbers, without nulls."""
-    kind = array.type
-    numbers = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
-    return array.null_count == 0 and (numbers or kind in (pa.string(), pa.binary()))
 
 
 class CompiledColumns:
@@ -58,49 +48,49 @@ class CompiledColumns:
             unframe=unframe,
         )
         frames = self._frames
-        #: The columns whose values compiled code knows, with their types and what writes them.
+        #: The columns that compiled code writes, with their types.
         self._makers: dict[str, tuple[pa.DataType, Callable[[int, int], Any]]] = {
             "partitionKey": (pa.string(), frames.partition_keys),
             "explicitHashKey": (pa.string(), frames.explicit_hash_keys),
             "data": (pa.binary(), frames.user_data),
-            "subSequenceNumber": (pa.int64(), frames.sub_sequence_numbers),
-            "aggregated": (pa.bool_(), frames.aggregated),
-            "hashKey": (pa.binary(), frames.hash_keys),
         }
-        status = np.frombuffer(self._frames.status, np.uint8)
+        status = np.frombuffer(frames.status, np.uint8)
         self.certain: Numbers = (status == 1) | (status == 2)
         self._opened = status == 2
         self._facts: _Facts | None = None
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
-        #: The first row of each record, and how many user records the KCL drops of each.
+        #: The first row of each record.
         self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
-        self._lost = np.zeros(source.rows, np.int64)
-        self._outside: dict[int, int] = {}  # of each record that the KCL drops: its first one out of range
+        #: Whether the KCL drops each record; then its user records, and the first one out of range.
+        self._dropped: Numbers = np.zeros(source.rows, bool)
+        self._drops: dict[int, tuple[int, int]] = {}
         if judge is not None:
             self._facts = _Facts(frames, source, judge, layout)
             self._kinds = np.frombuffer(frames.kinds(), np.uint8).astype(np.int32)
-            dropped = _DROPPED[self._kinds]
-            if policy == "kcl" and dropped.any():
-                self._lost[dropped] = np.diff(self._starts)[dropped]
-                self._outside = {row: frames.first_outside(row) for row in np.flatnonzero(dropped).tolist()}
-                frames.drop(dropped.astype(np.uint8))
+            if policy == "kcl":
+                self._dropped = _DROPPED[self._kinds]
+            if self._dropped.any():
+                user_records = np.diff(self._starts)
+                for row in np.flatnonzero(self._dropped).tolist():
+                    self._drops[row] = int(user_records[row]), frames.first_outside(row)
+                frames.drop(self._dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
         #: The record of each row.
         self._records = np.repeat(np.arange(source.rows, dtype=np.int32), np.diff(self._starts))
-        #: The schema version ids by their number; None: no frame was taken off.
-        self._versions: pa.Array | None = None
+        #: The schema version ids, and the number of each row's (-1: none); None: no frame was taken off.
+        self._versions: tuple[pa.Array, Numbers] | None = None
         self.packed = frames.packed
         ids = frames.schema_version_ids
         if ids:
             texts = [version_id_text(ids[at : at + 16]) for at in range(0, len(ids), 16)]
-            self._versions = pa.array(texts, pa.string())
+            self._versions = pa.array(texts, pa.string()), np.frombuffer(frames.schema_versions, np.int32)
 
     def drops(self, first: int, last: int) -> Iterable[Drop]:
         """What the KCL drops of the rows ``first`` to before ``last``."""
         numbers, shard_ids = (self._source.columns[name] for name in ("sequenceNumber", "shardId"))
-        for row in (np.flatnonzero(self._lost[first:last]) + first).tolist():
-            place = numbers[row].as_py(), shard_ids[row].as_py()
-            yield Drop(*place, int(self._lost[row]), "out-of-range", self._outside[row])
+        for row in (np.flatnonzero(self._dropped[first:last]) + first).tolist():
+            user_records, outside = self._drops[row]
+            yield Drop(numbers[row].as_py(), shard_ids[row].as_py(), user_records, "out-of-range", outside)
 
     def batches(self, first: int, last: int, counts: Counts, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """The user records of certain rows ``first`` to before ``last``, in batches of at most
@@ -111,11 +101,8 @@ class CompiledColumns:
         counts.kinesis_records += last - first
         counts.aggregated_records += int(self._opened[first:last].sum())
         counts.user_records += stop - start
-        if lost := int(self._lost[first:last].sum()):
-            counts.dropped["out-of-range"] += lost
-        widths = self._source.width()
         while start < stop:
-            end = frames.cut(start, stop, max_bytes, widths)
+            end = frames.cut(start, stop, max_bytes, self._source.width)
             yield self._write(start, end, opens)
             start = end
 
@@ -139,18 +126,19 @@ class CompiledColumns:
                 own = source.columns[name]
                 if own.null_count == len(own):
                     columns[name] = pa.nulls(count, own.type)
-                elif _can_spread(own):
+                elif own.null_count == 0 and own.type in (pa.string(), pa.binary()):
                     put(name, own.type, partial(frames.spread, _column(own)))
                 else:
                     columns[name] = own.take(pa.array(records))
             for name in filter(wants, KEYS_AND_DATA):
                 put(name, *self._makers[name])
-        for name in filter(wants, self._makers.keys() - KEYS_AND_DATA):
-            put(name, *self._makers[name])
-        if wants("firstOfRecord"):
-            firsts = self._starts[records] == np.arange(start, stop)
-            columns["firstOfRecord"] = pa.array(firsts)
-        if self._facts is not None and wants("expectedShardId", "placement", "inRange"):
+        if wants("subSequenceNumber", "firstOfRecord"):
+            numbers = np.arange(start, stop) - self._starts[records]
+            columns["subSequenceNumber"] = pa.array(numbers)
+            columns["firstOfRecord"] = pa.array(numbers == 0)
+        if wants("aggregated"):
+            columns["aggregated"] = pa.array(self._opened[records])
+        if self._facts is not None and wants("hashKey", "expectedShardId", "placement", "inRange"):
             columns |= self._facts.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):
             kinds = _one_if_equal(self._kinds[records[0] : records[-1] + 1])
@@ -158,20 +146,16 @@ class CompiledColumns:
             tables = layout.tables({"aggregatePlacement": _KINDS, "kcl": _FATES})
             columns |= {name: _pick(table, kinds, count) for name, table in tables.items()}
         if self._versions is not None and wants("schemaVersionId"):
-            buffers = frames.schema_versions(start, stop)
-            if buffers is not None:
-                numbers = pa.Array.from_buffers(pa.int32(), count, [*buffers])
-                columns["schemaVersionId"] = pa.DictionaryArray.from_arrays(
-                    numbers, self._versions, safe=False
-                )
+            ids, numbers = self._versions[0], self._versions[1][start:stop]
+            coded = pa.array(numbers, mask=numbers < 0)
+            columns["schemaVersionId"] = pa.DictionaryArray.from_arrays(coded, ids, safe=False)
         if wants("errorCount"):
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
         return layout.batch(columns, count)
 
 
 class _Facts:
-    """The columns of what is known of each key: `Facts` for each distinct code, and for each key the index of
-    its code."""
+    """The columns of what is known of each key: its hash, and `Facts` by the index of its code."""
 
     def __init__(self, frames: Any, source: Source, judge: Judge, layout: Layout) -> None:
         self._frames = frames
@@ -180,6 +164,7 @@ class _Facts:
         frames.judge(shards, *coded.tables)
         distinct = np.array(frames.distinct_codes, np.int64)
         codes = np.frombuffer(frames.judged_codes, np.int64)
+        self._hashes = np.frombuffer(frames.key_hashes, "V16") if layout.wants("hashKey") else None
         if coded.bound <= _TABLE_SIZE:
             table = np.zeros(coded.bound, np.int32)
             table[distinct] = np.arange(len(distinct))
@@ -197,9 +182,13 @@ class _Facts:
         self._tables = layout.tables(tables | same)
 
     def columns(self, start: int, stop: int) -> dict[str, pa.Array]:
-        made = self._frames.of_deciding_keys(self._numbers, start, stop)
-        numbers = _one_if_equal(np.frombuffer(made, np.int32))
-        return {name: _pick(table, numbers, stop - start) for name, table in self._tables.items()}
+        count, keys = stop - start, np.frombuffer(self._frames.deciding_keys(start, stop), np.int64)
+        numbers = _one_if_equal(self._numbers[keys])
+        columns = {name: _pick(table, numbers, count) for name, table in self._tables.items()}
+        if self._hashes is not None:
+            hashes = [None, pa.py_buffer(self._hashes[keys])]
+            columns["hashKey"] = pa.Array.from_buffers(pa.binary(16), count, hashes)
+        return columns
 
 
 def _one_if_equal(numbers: Numbers) -> Numbers:

@@ -7,7 +7,7 @@ https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,29 +17,9 @@ from ..errors import KplError
 T = TypeVar("T")
 
 
-class ArrowSchema(Protocol):
-    """A schema of any library."""
-
-    def __arrow_c_schema__(self) -> object: ...
-
-
-class ArrowArray(Protocol):
-    """A record batch of any library."""
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
-
-
-class ArrowStream(Protocol):
-    """A table, or a stream of record batches, of any library."""
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
-
-
-#: What the functions of `kpl_codec.arrow` read; an iterable may hold any of the others.
-ArrowData: TypeAlias = (
-    "pa.RecordBatch | pa.Table | pa.RecordBatchReader | ArrowArray | ArrowStream"
-    " | Iterable[pa.RecordBatch | ArrowArray | ArrowStream]"
-)
+#: What the functions of `kpl_codec.arrow` read: an object with Arrow's PyCapsule interface, or an iterable of
+#: such. (pyarrow has no types that a checker could compare.)
+ArrowData: TypeAlias = Any
 
 
 def batches_of(data: ArrowData) -> Iterator[pa.RecordBatch]:
@@ -85,7 +65,7 @@ def _no_arrow_data(data: object) -> TypeError:
     )
 
 
-def plain_schema(schema: pa.Schema | ArrowSchema) -> pa.Schema:
+def plain_schema(schema: ArrowData) -> pa.Schema:
     """``schema`` with text and bytes that are views (polars has such) as large text and bytes: pyarrow
     computes little with views."""
     schema = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
@@ -93,7 +73,7 @@ def plain_schema(schema: pa.Schema | ArrowSchema) -> pa.Schema:
     return pa.schema(fields, schema.metadata)
 
 
-def plain(batch: pa.RecordBatch | ArrowArray) -> pa.RecordBatch:
+def plain(batch: ArrowData) -> pa.RecordBatch:
     """``batch`` with the types of `plain_schema`; as it is if it has them."""
     batch = batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch)
     schema = plain_schema(batch.schema)

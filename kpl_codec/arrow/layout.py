@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -243,8 +244,6 @@ class Source:
         self.data = self.columns["data"]
         #: Whether each row was opened before; None if none was.
         self.opened = self._opened(layout.unframe)
-        self._shards: tuple[list[str | None], Numbers] | None = None
-        self._width: Numbers | None = None
         self._layout = layout
 
     def _opened(self, unframe: bool) -> Numbers | None:
@@ -263,31 +262,28 @@ class Source:
 
     def shards(self) -> tuple[list[str | None], Numbers]:
         """The distinct shard ids (the last is None), and the index of each row's shard id among them."""
-        if self._shards is None:
-            coded = self.columns["shardId"].dictionary_encode()
-            ids = [*coded.dictionary.to_pylist(), None]
-            indices = coded.indices
-            if indices.null_count:
-                indices = pc.fill_null(indices, len(ids) - 1)
-            self._shards = ids, indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        return self._shards
+        coded = self.columns["shardId"].dictionary_encode()
+        ids = [*coded.dictionary.to_pylist(), None]
+        indices = coded.indices
+        if indices.null_count:
+            indices = pc.fill_null(indices, len(ids) - 1)
+        return ids, indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
+    @cached_property
     def width(self) -> Numbers:
         """Bytes that each row adds to every user record made of it, without data and keys."""
-        if self._width is None:
-            width = np.full(self.rows, _ROW_BYTES, np.int64)
-            for name in self._layout.shared:
-                column = self.columns[name]
-                if pa.types.is_dictionary(column.type):
-                    width += lengths(column.cast(pa.string()))  # as if written out
-                elif is_text(column.type) or _is_bytes(column.type):
-                    width += lengths(column)
-                elif pa.types.is_nested(column.type):
-                    width += np.array([column.slice(i, 1).nbytes for i in range(self.rows)], np.int64)
-                else:
-                    width += 8
-            self._width = width
-        return self._width
+        width = np.full(self.rows, _ROW_BYTES, np.int64)
+        for name in self._layout.shared:
+            column = self.columns[name]
+            if pa.types.is_dictionary(column.type):
+                width += lengths(column.cast(pa.string()))  # as if written out
+            elif is_text(column.type) or _is_bytes(column.type):
+                width += lengths(column)
+            elif pa.types.is_nested(column.type):
+                width += np.array([column.slice(i, 1).nbytes for i in range(self.rows)], np.int64)
+            else:
+                width += 8
+        return width
 
     def values(self, name: str, start: int, end: int) -> list[Any]:
         """The values of a column in the rows ``start`` to before ``end``; None where it is missing."""

@@ -15,11 +15,10 @@ from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Opener, Policy
 from ..deaggregation.records import Counts, DeaggregatedRecord
 from ..deaggregation.rows import hash_key_or_none
+from ..deaggregation.undoing import Undo
 from ..errors import CaptureError, DecodeError
-from ..format.compression import STARTS
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
 from ..format.records import KinesisRecord
-from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, version_id_text
 from ..shards.placement import Judge, Placement
 from .exchange import filled
 from .layout import ERROR_FIELDS, TYPES, Layout, Source
@@ -168,7 +167,7 @@ class ObjectColumns:
     def _batches(
         self, source: Source, rows: Iterator[_Row], max_bytes: int, kept: Iterable[str]
     ) -> Iterator[pa.RecordBatch]:
-        width = source.width()
+        width = source.width
 
         def sized() -> Iterator[tuple[_Row, int]]:
             for row in rows:
@@ -206,76 +205,37 @@ NEEDED = (
     *("data", "shardId", "sequenceNumber", "subSequenceNumber", "schemaVersionId"),
     *("error", "errorRecordIndex", "errorRequirement", "errorText", "errorCount"),
 )
-#: No data of an Arrow column of binary is larger.
-_LARGEST = 2**31 - 1
-#: Data, schema version id (None: as before), defect.
-_Undone = tuple[Any, str | None, DecodeError | None]
-_Undo = Callable[[DeaggregatedRecord], DeaggregatedRecord]
+#: Data, schema version id (None: as before), defects.
+_Undone = tuple[Any, str | None, tuple[DecodeError, ...]]
 
 
-def unframed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """``rows`` whose data is without frames, and whose ``schemaVersionId`` names their schema. ``undo``: an
-    `Undo`; only user records with a frame in zlib become Python objects for it."""
-    data, versions = rows.column("data"), rows.column("schemaVersionId")
-    framed = pc.and_(pc.greater_equal(pc.binary_length(data), HEADER_SIZE), pc.is_null(versions))
-    starts = pc.binary_slice(data, 0, len(ZLIB))
-    found = pc.fill_null(pc.and_(framed, pc.equal(starts, PLAIN)), False)
-    packed = pc.any(pc.equal(starts, ZLIB)).as_py()
-    if found.true_count:
-        every = found.true_count == len(found)  # then nothing is copied that need not be
-        frames = data if every else data.filter(found)
-        ids = pc.binary_slice(frames, 2, HEADER_SIZE).dictionary_encode()
-        texts = pa.array(map(version_id_text, ids.dictionary.to_pylist()), pa.string())
-        made = pa.DictionaryArray.from_arrays(ids.indices, texts)
-        # (Without a stop, binary_slice of pyarrow 26 fails where nothing is left.)
-        bare = pc.binary_slice(frames, HEADER_SIZE, _LARGEST)
-        if not every:
-            bare = pc.replace_with_mask(data, found, bare)
-            made = pc.replace_with_mask(versions.cast(pa.string()), found, made.cast(pa.string()))
-        columns = rows.columns
-        for name, values in (("data", bare), ("schemaVersionId", made)):
-            kind = rows.schema.field(name).type
-            if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(values.type):
-                values = values.dictionary_encode()
-            columns[rows.schema.get_field_index(name)] = values.cast(kind)
-        rows = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-    yield from _changed(rows, (ZLIB,), undo, max_bytes) if packed else (rows,)
-
-
-def decompressed(rows: pa.RecordBatch, undo: _Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """``rows`` with decompressed data, in batches of at most ``max_bytes`` of it (one row always fits)."""
-    return _changed(rows, STARTS, undo, max_bytes)
-
-
-def _changed(
-    rows: pa.RecordBatch, beginnings: tuple[bytes, ...], undo: _Undo, max_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    # Only user records that begin like this become Python objects.
+def undone(rows: pa.RecordBatch, undo: Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """``rows`` with what ``undo`` makes of their data, in batches of at most ``max_bytes`` of it (one row
+    always fits). Only user records that begin like something to undo become Python objects."""
     column = rows.column("data").cast(pa.large_binary())
-    heads = pa.array({beginning[:2] for beginning in beginnings}, pa.large_binary())
+    heads = pa.array({beginning[:2] for beginning in undo.beginnings}, pa.large_binary())
     likely = np.flatnonzero(pc.is_in(pc.binary_slice(column, 0, 2), heads))
-    found = {row for row in likely.tolist() if column[row].as_py().startswith(beginnings)}
+    found = {row for row in likely.tolist() if column[row].as_py().startswith(undo.beginnings)}
     if not found:
         yield rows
         return
 
-    def undone() -> Iterator[tuple[_Undone, int]]:
+    def values() -> Iterator[tuple[_Undone, int]]:
         for row in range(rows.num_rows):
-            value, version, defect = column[row].as_py(), None, None
+            value: _Undone = column[row].as_py(), None, ()
             if row in found:
-                record = undo(_record(rows, row, value))
-                value, version = record.data, record.schema_version_id
-                defect = record.defects[0] if record.defects else None
-            yield (value, version, defect), len(value or b"")
+                record = undo(_record(rows, row, value[0]))
+                value = record.data, record.schema_version_id, record.defects
+            yield value, len(value[0] or b"")
 
     start = 0
-    for held in filled(undone(), max_bytes):
+    for held in filled(values(), max_bytes):
         yield _batch(rows.slice(start, len(held)), held)
         start += len(held)
 
 
 def _record(rows: pa.RecordBatch, row: int, data: bytes) -> DeaggregatedRecord:
-    """What ``undo`` needs of a row."""
+    """What `Undo` needs of a row."""
 
     def of(name: str) -> Any:
         return rows.column(name)[row].as_py()
@@ -303,6 +263,6 @@ def _batch(part: pa.RecordBatch, held: list[_Undone]) -> pa.RecordBatch:
         counts = part["errorCount"].to_pylist()
         for name in filter(NEEDED.__contains__, DEFECT_VALUES):
             told, rows = DEFECT_VALUES[name], zip(defects, counts, part[name].to_pylist(), strict=True)
-            put(name, (told(new) if new and not count else before for new, count, before in rows))
-        put("errorCount", ((n or 0) + 1 if new else n for new, n in zip(defects, counts, strict=True)))
+            put(name, (told(new[0]) if new and not count else before for new, count, before in rows))
+        put("errorCount", ((n or 0) + len(new) if new else n for new, n in zip(defects, counts, strict=True)))
     return pa.RecordBatch.from_arrays(columns, schema=part.schema)

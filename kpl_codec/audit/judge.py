@@ -55,7 +55,7 @@ class Audit:
     repaired_twice: list[Name]
     unclaimed: list[tuple[Origin, Unclaimed]]
     conflicts: int  # rows of ledgers that contradict others
-    undelivered: Counter[tuple[str, str]]  # by kind (refused, left) and code
+    undelivered: dict[str, Counter[str]]  # refused and left, by code
     holes: Sequence[Hole]
     handled_holes: Sequence[Hole]
 
@@ -112,10 +112,10 @@ def judge(
     dark = late & _in_holes(names, handled_holes)[names.record_of(absent)]
     missing, unknown, too_early = absent[late & ~dark], absent[dark], absent[~late]
     again = names.kinds == CODES["again"]
-    undelivered = Counter[tuple[str, str]]()
+    undelivered = {"refused": Counter[str](), "left": Counter[str]()}
     for row in unnamed:
-        if row.kind in ("refused", "left"):
-            undelivered[row.kind, row.shard_id] += row.user_records
+        if row.kind in undelivered:
+            undelivered[row.kind][row.shard_id] += row.user_records
     return Audit(
         shards=_by_shard(names, repaired=copied, missing=missing, unknown=unknown, too_early=too_early),
         missing=missing,

@@ -22,10 +22,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
+from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
+from ..format.records import KinesisRecord
 from ..ledger import Ranges, Row, block, chunk, digest_of, end_mark, header, ranges_of, runs
 from .book import LINE, SUFFIX
 
@@ -33,7 +34,7 @@ _LOG = logging.getLogger("kpl_codec.audit")
 
 
 class Sink(ABC):
-    """Takes the chunks of one writer, in order; a segment begins with `begin`. Methods raise OSError."""
+    """Takes the chunks of one writer, in order. Methods raise OSError."""
 
     #: Seconds and bytes after which another segment is begun.
     segment_seconds: float = 3600.0
@@ -42,13 +43,10 @@ class Sink(ABC):
     at_once = True
 
     @abstractmethod
-    def begin(self, segment: int) -> None: ...
-
-    @abstractmethod
-    def write(self, chunk: bytes, *, sync: bool) -> None:
+    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
         """With ``sync`` it returns when the chunk is stored for good."""
 
-    def end(self) -> None:
+    def end(self, segment: int) -> None:
         """The segment has all its chunks."""
         return
 
@@ -58,23 +56,14 @@ class FolderSink(Sink):
 
     def __init__(self, folder: Path, writer: str) -> None:
         self._folder, self._writer = folder, writer
-        self._file: Any = None
 
-    def begin(self, segment: int) -> None:
+    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{self._writer}-{segment:06d}{SUFFIX}"
-        self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - until `end`
-
-    def write(self, chunk: bytes, *, sync: bool) -> None:
-        view = memoryview(chunk)
-        while view:  # (a full disk may take a part)
-            view = view[self._file.write(view) :]
-        if sync:
-            os.fsync(self._file.fileno())
-
-    def end(self) -> None:
-        with self._file:
-            os.fsync(self._file.fileno())
+        with open(self._folder / f"{self._writer}-{segment:06d}{SUFFIX}", "ab") as file:
+            file.write(chunk)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
 
 
 class S3Sink(Sink):
@@ -83,16 +72,14 @@ class S3Sink(Sink):
     segment_seconds, segment_bytes, at_once = 60.0, 8 << 20, False
 
     def __init__(self, uri: str, writer: str, put: Callable[[str, bytes], None]) -> None:
-        self._prefix, self._put = f"{uri.rstrip('/')}/{writer}", put
+        self._prefix, self._put, self._data = f"{uri.rstrip('/')}/{writer}", put, b""
 
-    def begin(self, segment: int) -> None:
-        self._name, self._data = f"{self._prefix}-{segment:06d}{SUFFIX}", b""
-
-    def write(self, chunk: bytes, *, sync: bool) -> None:
+    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
         self._data += chunk
 
-    def end(self) -> None:
-        self._put(self._name, self._data)
+    def end(self, segment: int) -> None:
+        self._put(f"{self._prefix}-{segment:06d}{SUFFIX}", self._data)
+        self._data = b""
 
 
 class LineSink(Sink):
@@ -101,12 +88,9 @@ class LineSink(Sink):
     def __init__(self, write_line: Callable[[str], object], writer: str) -> None:
         self._write_line, self._writer = write_line, writer
 
-    def begin(self, segment: int) -> None:
-        self._segment = segment
-
-    def write(self, chunk: bytes, *, sync: bool) -> None:
+    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
         text = base64.b64encode(chunk).decode()
-        self._write_line(json.dumps({LINE: self._writer, "segment": self._segment, "chunk": text}))
+        self._write_line(json.dumps({LINE: self._writer, "segment": segment, "chunk": text}))
 
 
 class Ledger:
@@ -156,7 +140,7 @@ class Ledger:
             if not (record.shard_id and record.sequence_number):
                 raise ValueError(
                     "a user record without shard or sequence number has no name in a ledger: give "
-                    "from_get_records its shard_id; of a queue, give process_queue_records the ledger"
+                    "kinesis_records its shard_id; of a queue, give process_queue_records the ledger"
                 )
             names.append((record.shard_id, record.sequence_number, record.sub_sequence_number))
         if rows := runs("before" if before else "handled", names, int(time.time() * 1000)):
@@ -205,9 +189,6 @@ class Writer:
 
     def put(self, shard_id: str, sequence_number: str, partition_key: str, data: bytes) -> None:
         """Note a Kinesis record that another producer than ours has put, by the answer it got."""
-        from ..deaggregation.policies import deaggregate
-        from ..format.records import KinesisRecord
-
         users = deaggregate([KinesisRecord(partition_key, data)], "report")
         count, now = sum(user.sub_sequence_number is not None for user in users), int(time.time() * 1000)
         self.note([Row("delivered", shard_id, sequence_number, count, now, digest_of(partition_key, data))])
@@ -250,12 +231,11 @@ class Writer:
             )
 
     def _begin(self) -> None:
-        self._sink.begin(self._segment)
         self._index, self._bytes, self._begun_at = 0, 0, time.monotonic()
         self._write(header(self.name, self._segment, self.stream, self._side, self._before), sync=self._wait)
 
     def _write(self, data: bytes, *, sync: bool) -> None:
-        self._sink.write(data, sync=sync)
+        self._sink.write(self._segment, data, sync=sync)
         self._index += 1
         self._bytes += len(data)
 
@@ -276,9 +256,7 @@ class Writer:
         self._begin()
 
     def _end(self, *, last: bool) -> None:
-        self._write(
-            end_mark(self._index, self._ranges, last=last, follows=self._sink.at_once, lost=self._lost),
-            sync=False,
-        )
-        self._sink.end()
+        mark = end_mark(self._index, self._ranges, last=last, follows=self._sink.at_once, lost=self._lost)
+        self._write(mark, sync=True)
+        self._sink.end(self._segment)
         self._before, self._ranges, self._lost = self._ranges, {}, 0

@@ -164,21 +164,15 @@ class Tally:
 
     def add(self, batch: Batch) -> None:
         """Count a batch."""
-        _, _, record, first, last, _ = batch
-        last = first if last is None else last
+        last = batch.first if batch.last is None else batch.last
         # (A run from a file may claim any length.)
-        good = (first >= 0) & (last < _MOST_USER_RECORDS) & (last >= first)
-        if not good.all():
-            self.bad += int((~good).sum())
-            record, first, last = record[good], first[good], last[good]
+        good = (batch.first >= 0) & (last < _MOST_USER_RECORDS) & (last >= batch.first)
+        self.bad += int((~good).sum())
+        record, first, lengths = batch.record[good], batch.first[good], (last - batch.first + 1)[good]
         places, passed, codes = self.names.find(batch.shards, batch.numbers)
         self.handled_shards.update(batch.shards)
         known = codes >= 0
         np.maximum.at(self.passed, codes[known], passed[known])
-        if batch.last is None:
-            self._count(batch, places, record, first)
-            return
-        lengths = last - first + 1
         ends, start, done = np.cumsum(lengths), 0, 0
         while start < len(ends):
             stop = max(int(np.searchsorted(ends, done + _SLICE, side="right")), start + 1)
@@ -195,15 +189,9 @@ class Tally:
         if not claimed.all():
             self._not_claimed(batch, places, record[~claimed], sub[~claimed])
             record, sub = record[claimed], sub[claimed]
-        at = self.names.starts[places][record] + sub
-        if batch.before:
-            self.times[at] = np.maximum(self.times[at], 1)
-        elif _distinct(at):
-            known = self.times[at]
-            self.times[at] = known + (known < 255)
-        else:
-            at, times = np.unique(at, return_counts=True)
-            self.times[at] = np.minimum(self.times[at].astype(np.int64) + times, 255)
+        at, times = np.unique(self.names.starts[places][record] + sub, return_counts=True)
+        known = self.times[at]
+        self.times[at] = np.maximum(known, 1) if batch.before else np.minimum(known + times, 255)
 
     def _not_claimed(self, batch: Batch, places: Any, record: Any, sub: Any) -> None:
         self.unclaimed_rows += len(record)
@@ -215,19 +203,7 @@ class Tally:
         np.maximum.at(high, record, sub)
         for at in np.flatnonzero(rows).tolist():
             name = batch.shards[at], bytes(batch.numbers[at]).decode("utf-8", "replace")
-            one = Unclaimed(*name, int(low[at]), int(high[at]), int(rows[at]))
-            known = self.unclaimed.get(name)
-            if known is not None:
-                one = Unclaimed(
-                    *name, min(one.first, known.first), max(one.last, known.last), one.rows + known.rows
-                )
-            if known is not None or len(self.unclaimed) < _MOST_UNCLAIMED:
-                self.unclaimed[name] = one
-
-
-def _distinct(at: Any) -> bool:
-    """Whether no user record is there twice: by its runs, of which there are few in most tables."""
-    breaks = np.flatnonzero(np.diff(at) != 1)
-    firsts, lasts = np.append(at[:1], at[breaks + 1]), np.append(at[breaks], at[-1:])
-    order = np.argsort(firsts)
-    return bool((firsts[order][1:] > lasts[order][:-1]).all())
+            known = self.unclaimed.get(name, Unclaimed(*name, _MOST_USER_RECORDS, 0, 0))
+            if known.rows or len(self.unclaimed) < _MOST_UNCLAIMED:
+                first, last = min(int(low[at]), known.first), max(int(high[at]), known.last)
+                self.unclaimed[name] = Unclaimed(*name, first, last, int(rows[at]) + known.rows)

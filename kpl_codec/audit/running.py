@@ -96,9 +96,10 @@ def findings_of(audit: Audit, names: Names, missing: Iterable[Finding]) -> Itera
     if audit.conflicts:
         detail = f"{audit.conflicts} rows of ledgers contradict others of the same name"
         yield Finding(kind="audit-incomplete", detail=detail)
-    for (fate, code), count in audit.undelivered.items():
-        detail = f"{code}; it may be stored all the same" if fate == "left" else code
-        yield Finding(kind="audit-refused", user_records=count, detail=detail)
+    for fate, codes in audit.undelivered.items():
+        more = "; it may be stored all the same" if fate == "left" else ""
+        for code, count in codes.items():
+            yield Finding(kind="audit-refused", user_records=count, detail=f"{code}{more}")
     for shard_id, sums in audit.shards.items():
         if sums["too_early"]:
             later = "nothing later" if sums["handled"] else "nothing"
@@ -147,12 +148,8 @@ class Audited:
         }
         twice = sum(run.last - run.first + 1 for run, _ in audit.doubles) + audit.copies
         undelivered = {
-            fate: [
-                {"code": code, "userRecords": count}
-                for (name, code), count in sorted(audit.undelivered.items())
-                if name == fate
-            ]
-            for fate in ("refused", "left")
+            fate: [{"code": code, "userRecords": count} for code, count in sorted(codes.items())]
+            for fate, codes in audit.undelivered.items()
         }
         return {
             "complete": audit.complete,
@@ -263,7 +260,7 @@ def audit(
         raise AuditError(code="nothing-produced")
     rows += [row for _, block in book.rows("produced") for row in block]
     unnamed = [row for row in rows if row.kind not in NAMED]
-    copies = list(_copies(repaired))
+    copies = [copy for folder in repaired for copy in read_copies(Location(folder) / "repair/log")]
     names = Names([*(row for row in rows if row.kind in NAMED), *_rows_of_copies(copies)])
     tally = Tally(names)
     consumers = read_handled(handled, tally)
@@ -300,12 +297,6 @@ def audit(
     missing = Why(names, tally, shard_map, held).findings(judged.missing)
     found = list(findings_of(judged, names, missing))
     return Audited(judged, names, tally, found, next(iter(streams), None), shard_map, held)
-
-
-def _copies(folders: Iterable[str]) -> Iterable[tuple[Name, Name]]:
-    """Originals and copies, by the logs of `kpl-codec repair`. Raises InputError."""
-    for folder in folders:
-        yield from read_copies(Location(folder) / "repair/log")
 
 
 def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:

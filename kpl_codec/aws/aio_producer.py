@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ class AsyncProducer(ProducerBase):
         super().__init__(stream, **options)
         if self._client is None:
             _session()
-        self._own_client: Any = None
+        self._own_client = AsyncExitStack()
         self._core = self._new_core()
         self._owner = _AsyncOwner(self._core, self._clock, self._on_undelivered)
         self._owner.client, self._owner.wake = self._client, self._schedule
@@ -83,8 +83,7 @@ class AsyncProducer(ProducerBase):
                     ours = AioConfig(**client_config(self.config), max_pool_connections=connections)
                     settings = {"config": ours, **self._client_settings}
                     own = _session().create_client("kinesis", **settings)
-                    self._owner.client = self._client = await own.__aenter__()
-                    self._own_client = own
+                    self._owner.client = self._client = await self._own_client.enter_async_context(own)
                 if not self._letters.closing:  # meanwhile
                     self._owner.notes = await asyncio.to_thread(self._new_notes)
                     self._owner.loop = asyncio.get_running_loop()
@@ -178,9 +177,7 @@ class AsyncProducer(ProducerBase):
             if self._calls:
                 await asyncio.wait(self._calls)
             async with self._starting:  # a start that is under way ends first
-                own, self._own_client = self._own_client, None
-            if own is not None:
-                await own.__aexit__(None, None, None)
+                await self._own_client.aclose()
             notes, owner.notes = owner.notes, None
             if notes is not None and letters.broken is None:
                 await asyncio.to_thread(notes.close)
@@ -243,25 +240,19 @@ class AsyncProducer(ProducerBase):
             self._schedule()
 
 
-class _Bell:
+class _Bell(asyncio.Event):
     """What tasks wait for, as threads do for a condition."""
 
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
     def notify_all(self, _count: int = 0) -> None:
-        self._event.set()  # which wakes all that wait now
-        self._event.clear()
+        self.set()  # which wakes all that wait now
+        self.clear()
 
     notify = notify_all
-
-    async def wait(self) -> None:
-        await self._event.wait()
 
     async def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> None:
         async def until() -> None:
             while not predicate():
-                await self._event.wait()
+                await self.wait()
 
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(until(), timeout)

@@ -6,25 +6,20 @@ boto3 and `time.sleep` they never wait, and `finished` runs them as a function.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
-from ..aws_errors import error_kind
+from ..aws_errors import Backoff, error_kind, is_permanent
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream import Stream, StreamNameError, stream_of
 
 _Result = TypeVar("_Result")
 
-
-class KinesisClient(Protocol):
-    """The methods used of a client: boto3's return answers, aiobotocore's awaitables."""
-
-    def put_records(self, **arguments: Any) -> Any: ...
-    def list_shards(self, **arguments: Any) -> Any: ...
-    def describe_stream_summary(self, **arguments: Any) -> Any: ...
+#: Seconds between two attempts of a call.
+BACKOFF: Final = Backoff(0.2, 5.0)
 
 
 def call_errors() -> tuple[type[Exception], ...]:
@@ -39,6 +34,13 @@ def call_errors() -> tuple[type[Exception], ...]:
 async def settled(answer: Any) -> Any:
     """What a call or a sleep has given: awaited, unless it comes from boto3 or `time.sleep`."""
     return await answer if hasattr(answer, "__await__") else answer
+
+
+async def rest(seconds: float) -> None:
+    """`asyncio.sleep`."""
+    import asyncio  # as in `call_errors`
+
+    await asyncio.sleep(seconds)
 
 
 def finished(steps: Coroutine[Any, Any, _Result]) -> _Result:
@@ -59,6 +61,55 @@ def failure_of(error: Exception) -> Failure:
     return Failure(type(error).__name__, str(error).partition("\n")[0])
 
 
+class CallFailed(Exception):
+    """A call has failed, or its answer was cut short. ``permanent``: a retry cannot help."""
+
+    def __init__(self, operation: str, failure: Failure) -> None:
+        super().__init__(operation, failure)
+        self.operation = operation
+        self.code, self.reason = failure
+        self.permanent = is_permanent(failure.code)
+
+
+async def asked(
+    client: Any,
+    operation: str,
+    arguments: Mapping[str, Any],
+    missing: Callable[[Mapping[str, Any]], str | None] = lambda answer: None,
+) -> Mapping[str, Any]:
+    """The answer of one call. ``missing``: the member that an answer lacks. Raises CallFailed."""
+    try:
+        answer: Mapping[str, Any] = await settled(getattr(client, operation)(**arguments))
+    except call_errors() as error:
+        raise CallFailed(operation, failure_of(error)) from None
+    if member := missing(answer):
+        raise CallFailed(operation, Failure("IncompleteAnswer", f"an answer without {member}"))
+    return answer
+
+
+async def tried(
+    attempt: Callable[[], Coroutine[Any, Any, Any]],
+    patience: float,
+    sleep: Callable[[float], object],
+    clock: Callable[[], float],
+    chance: Callable[[], float] = lambda: 0.0,
+) -> Any:
+    """What ``attempt`` gives, repeated with backoff for ``patience`` seconds. Raises its last CallFailed.
+
+    ``sleep``: if it gives something true, no more attempt is made, and nothing ({}) is given."""
+    failures, end = 0, clock() + patience
+    while True:
+        try:
+            return await attempt()
+        except CallFailed as failed:
+            pause = BACKOFF.seconds(failures, chance())
+            if failed.permanent or clock() + pause > end:
+                raise
+        if await settled(sleep(pause)):
+            return {}
+        failures += 1
+
+
 def stream_for(client: Any, stream: str) -> Stream:
     """The stream with this name or ARN, for calls of ``client``. Raises StreamNameError, also for a client of
     another region of AWS than that of the ARN."""
@@ -70,13 +121,13 @@ def stream_for(client: Any, stream: str) -> Stream:
     return named
 
 
-def send(client: KinesisClient, request: Request) -> Any:
+def send(client: Any, request: Request) -> Any:
     if request.operation == "ListShards":
         return client.list_shards(**request.arguments)
     return client.describe_stream_summary(**request.arguments)
 
 
-def call(client: KinesisClient, request: PutRecordsRequest | Request, stream: Mapping[str, str]) -> Any:
+def call(client: Any, request: PutRecordsRequest | Request, stream: Mapping[str, str]) -> Any:
     """Make a call of the producer's core: its answer (boto3), or an awaitable of it (aiobotocore)."""
     if isinstance(request, PutRecordsRequest):
         return client.put_records(**stream, Records=request.records)
@@ -88,20 +139,14 @@ def what_failed(error: BaseException) -> tuple[Failure, bool]:
 
     A 5xx is an answer; the outcomes table says whether its records may be stored.
     """
-    if isinstance(error, (ClientError, BotoCoreError, OSError)):
-        # The botocore errors in the table of codes come before anything is sent.
-        answered = isinstance(error, ClientError) or (
-            error_kind(type(error).__name__) != "other" and not _was_connected(error)
-        )
-        return failure_of(error), answered
-    return Failure(type(error).__name__), False
-
-
-def _was_connected(error: Exception) -> bool:
-    """Whether an existing connection broke: aiobotocore raises EndpointConnectionError for that, too."""
-    if not isinstance(error, EndpointConnectionError):
-        return False
-    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
-    # nothing was sent."
-    causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
-    return causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
+    if not isinstance(error, (ClientError, BotoCoreError, OSError)):
+        return Failure(type(error).__name__), False
+    # The botocore errors in the table of codes come before anything is sent.
+    answered = isinstance(error, ClientError) or error_kind(type(error).__name__) != "other"
+    if isinstance(error, EndpointConnectionError):
+        # aiobotocore raises it where an existing connection broke, too.
+        # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
+        # nothing was sent."
+        causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
+        answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
+    return failure_of(error), answered

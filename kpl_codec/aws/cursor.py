@@ -13,20 +13,18 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from ..aws_errors import Backoff, is_permanent, missing_member
-from ..shards.live_shard_map import Failure, StreamUnavailable
+from ..aws_errors import missing_member
+from ..shards.live_shard_map import StreamUnavailable
 from ..shards.place import Place, after_record, at_time, iterator_arguments
-from .calls import call_errors, failure_of, finished, settled, stream_for
+from .calls import CallFailed, asked, finished, settled, stream_for, tried
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
 #: GetRecords returns at most so many records.
 MOST_RECORDS: Final = 10_000
-_EXPIRED: Final = "ExpiredIteratorException"
-_CUT_SHORT: Final = "IncompleteAnswer"
-_BACKOFF: Final = Backoff(0.2, 5.0)
 #: Milliseconds by which this clock may be ahead of the service's. Within them, a time that the service
 #: refuses as in the future is retried.
 _CLOCK_SKEW: Final = 300_000
@@ -76,10 +74,6 @@ class Pace:
         self._free_at[operation] = self._clock() + busy
 
 
-class CallFailed(Exception):
-    """A call that `ShardCursor.fetch` repeats, if a retry can help. ``args``: operation, Failure."""
-
-
 class ShardCursor:
     """Reads one shard from a place on. Not thread-safe.
 
@@ -123,35 +117,42 @@ class ShardCursor:
     async def read(self, limit: int = MOST_RECORDS) -> Answer:
         if self.ended:
             return Answer([], 0, True)
-        end = self._clock() + self._patience
-        failures = 0
-        while True:
-            try:
-                return await self._fetch_once(limit)
-            except CallFailed as error:
-                operation, failure = error.args
-            expired = failure.code == _EXPIRED
-            if expired:
-                self.iterator = None
-            permanent = is_permanent(failure.code) and not self._not_yet(failure)
-            # An expired iterator is made again at once, but only the first time: if the service returns
-            # expired iterators, the loop must wait.
-            pause = 0.0 if expired and not failures else _BACKOFF.seconds(failures, self._chance())
-            if permanent or self._clock() + pause > end:
-                raise StreamUnavailable(
-                    stream=self._stream, operation=operation, **failure._asdict(), permanent=permanent
-                )
-            await settled(self._sleep(pause))
-            failures += 1
+        attempt = partial(self._attempt, limit)
+        try:
+            answer: Answer = await tried(attempt, self._patience, self._sleep, self._clock, self._chance)
+        except CallFailed as failed:
+            raise StreamUnavailable(stream=self._stream, **vars(failed)) from None
+        return answer
+
+    async def _attempt(self, limit: int) -> Answer:
+        try:
+            return await self._fetch_once(limit)
+        except CallFailed as failed:
+            # The requested time may still be in the service's future: our clock is ahead.
+            place = self._place
+            early = place.kind == "AT_TIMESTAMP" and place.time_ms > self._now() * 1000 - _CLOCK_SKEW
+            if failed.code == "InvalidArgumentException" and early:
+                failed.permanent = False
+            raise
 
     def close(self) -> None:
         """Nothing to do: an iterator needs no closing. `SubscriptionCursor` ends its subscription."""
 
     async def _fetch_once(self, limit: int) -> Answer:
-        if self.iterator is None:
+        is_new = self.iterator is None
+        if is_new:
             self.iterator = await self._new_iterator()
         stream = stream_for(self._client, self._stream).argument_of_get_records
-        found = await self._call("get_records", "Records", ShardIterator=self.iterator, Limit=limit, **stream)
+        try:
+            found = await self._call(
+                "get_records", "Records", ShardIterator=self.iterator, Limit=limit, **stream
+            )
+        except CallFailed as failed:
+            if failed.code == "ExpiredIteratorException":
+                self.iterator = None
+                if not is_new:  # else the service returns expired iterators, and the loop must wait
+                    return await self._fetch_once(limit)
+            raise
         records = found["Records"]
         self._pace.spent("get_records", sum(len(record["Data"]) for record in records))
         if records:
@@ -183,26 +184,12 @@ class ShardCursor:
     async def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
         if (wait := self._pace.delay(operation)) > 0:
             await settled(self._sleep(wait))
-        try:
-            answer: Mapping[str, Any] = await settled(getattr(self._client, operation)(**arguments))
-        except call_errors() as error:
-            raise CallFailed(operation, failure_of(error)) from None
-        finally:
-            self._pace.spent(operation)
         # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
         # botocore turns a truncated answer into an empty success, which would look like the end of the shard.
-        missing = missing_member(answer, needs)
-        if missing is not None:
-            raise CallFailed(operation, Failure(_CUT_SHORT, f"an answer without {missing}"))
-        return answer
-
-    def _not_yet(self, failure: Failure) -> bool:
-        """Whether the requested time may still be in the service's future: our clock is ahead."""
-        return (
-            failure.code == "InvalidArgumentException"
-            and self._place.kind == "AT_TIMESTAMP"
-            and self._place.time_ms > self._now() * 1000 - _CLOCK_SKEW
-        )
+        try:
+            return await asked(self._client, operation, arguments, partial(missing_member, needs=needs))
+        finally:
+            self._pace.spent(operation)
 
 
 class Tip:

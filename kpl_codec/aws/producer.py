@@ -12,16 +12,10 @@
 Signals go to the main thread, so Ctrl-C can interrupt a caller but not the core. Producers of several streams
 may share their threads (`ProducerThreads`).
 
-* Leaving the ``with`` block, or `close`, delivers what is outstanding: at most the records' time to live
-  and one request's timeouts. A producer that is dropped without `close` does this, too, and then ends.
-* When the process ends without `close`, a child of multiprocessing too, its producers are closed, with
-  ``exit_timeout`` seconds for each; the log says how many user records had to be given up. ``kill -9`` and
-  ``os._exit`` lose only user records whose futures have no result yet.
-* A signal handler may put, flush, close, and wait for futures. If it has interrupted a producer's own method
-  where that would never end, it gets WouldDeadlock: then let it set a flag, and act after it has returned.
-* In AWS Lambda call `flush` before the handler returns: threads do not run between invocations.
-* After a fork the child has its own producer, empty and with new connections. Records put before belong to
-  the parent; in the child their futures fail with code "forked".
+Leaving the ``with`` block, or `close`, delivers what is outstanding: at most the records' time to live and
+one request's timeouts. A producer that is dropped without `close` does this, too. Signals, forks and the end
+of the process: spec/guides/write.md, and `producer_threads`. In AWS Lambda call `flush` before the handler
+returns: threads do not run between invocations.
 """
 
 from __future__ import annotations
@@ -33,13 +27,12 @@ from typing import TYPE_CHECKING
 
 from ..format.records import Tag
 from ..producer import RecordTooLarge
-from .calls import KinesisClient, finished
+from .calls import finished
 from .delivery_future import DeliveryFuture
-from .fork_and_exit import PRODUCERS, close_at_exit
 from .one_lock import driving, locked, may_wait, within_limit
 from .producer_base import ProducerBase, import_boto3
 from .producer_owner import CROWD, LONGEST_WAIT, Owner
-from .producer_threads import ProducerThreads
+from .producer_threads import PRODUCERS, ProducerThreads, close_at_exit
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -53,10 +46,10 @@ class Producer(ProducerBase):
     """A producer for one stream, its name or its ARN. All methods are thread-safe.
 
     ``options``: see `kpl_codec.aws.producer_base.ProducerOptions`. ``threads``: those to share with producers
-    of other streams, else it has its own. ``exit_timeout``: seconds, see the module.
+    of other streams, else it has its own. ``exit_timeout``: seconds that a process which ends waits.
 
     Callbacks of its futures run in the thread that drives it: they must be short, and cannot wait for any
-    producer. Every method may raise WouldDeadlock in a signal handler, see the module.
+    producer. Every method may raise WouldDeadlock in a signal handler.
     """
 
     def __init__(
@@ -185,8 +178,7 @@ class Producer(ProducerBase):
 
     def _connect(self) -> None:
         if self._owner.client is None and not (self._letters.closing or (self._forked and self._client)):
-            client: KinesisClient = self._client or self._threads.client(self.config, self._client_settings)
-            self._owner.client = client
+            self._owner.client = self._client or self._threads.client(self.config, self._client_settings)
 
     def _ensure_running(self) -> None:
         self._check_open()

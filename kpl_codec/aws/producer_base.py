@@ -13,11 +13,11 @@ from ..ledger import Ledger, Notes
 from ..producer import Pending, ProducerClosed, ProducerConfig, ProducerCore, ProducerFull
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import LiveShardMap
-from .calls import KinesisClient, settled, stream_for
+from .calls import settled, stream_for
 from .one_lock import WouldDeadlock, driving, locked
 from .producer_log import guarded
 from .producer_owner import Flush, Letters, Owner
-from .undelivered import NOT_IN_HOOK, OnUndelivered
+from .undelivered import OnUndelivered
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -33,17 +33,16 @@ class ProducerOptions(TypedDict, total=False):
     `kpl_codec.aws.telemetry`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic. ``ledger``: a
     `kpl_codec.audit.Ledger`, which notes what was put.
 
-    ``on_undelivered(error)`` is called once for each user record that ends without being delivered, whatever
-    the reason, before its future has a result: ``error.user_record`` is what was put,
-    ``error.may_be_stored`` whether a copy may be on the stream. The calls come one after the other, in a
-    thread of their own; AsyncProducer awaits what they give, and runs a coroutine function in its event loop.
-    Until it returns the user record counts as outstanding, and flush and close wait, without a timeout: it
-    must bound its own time, and must not wait for its own producer (WouldDeadlock). What it raises is logged.
+    ``on_undelivered(error)`` is called once for each user record that ends without being delivered, before
+    its future has a result: ``error.user_record`` is what was put, ``error.may_be_stored`` whether a copy may
+    be on the stream. The calls come one after the other, in a thread of their own; AsyncProducer runs a
+    coroutine function in its event loop. It must bound its own time, because flush and close wait for it, and
+    must not wait for its own producer (WouldDeadlock). What it raises is logged.
     """
 
     config: ProducerConfig | None
     ledger: Ledger | None
-    client: KinesisClient | None
+    client: Any
     client_settings: Mapping[str, Any] | None
     observe: Observe | None
     on_undelivered: OnUndelivered | None
@@ -118,7 +117,8 @@ class ProducerBase(ABC):
 
     def _may_wait(self, method: str) -> None:
         if self._in_hook:
-            raise WouldDeadlock(code="in-callback", method=method, instead=NOT_IN_HOOK)
+            instead = "on_undelivered must not wait for its own producer; let another thread or task do it"
+            raise WouldDeadlock(code="in-callback", method=method, instead=instead)
 
     def _check_open(self) -> None:
         """Raises ProducerClosed."""
@@ -168,16 +168,6 @@ def import_boto3() -> Any:
     with needing_extras("kpl_codec.aws.Producer"):
         import boto3
     return boto3
-
-
-def boto3_client(config: ProducerConfig, settings: Mapping[str, Any]) -> KinesisClient:
-    """A client of its own session: `boto3.client` shares one that is not thread-safe. Several producers may
-    share it, and it keeps a connection for each call that was under way at a time."""
-    from botocore.config import Config
-
-    ours = Config(**client_config(config), max_pool_connections=1000)
-    client: KinesisClient = import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
-    return client
 
 
 def client_config(config: ProducerConfig) -> dict[str, Any]:

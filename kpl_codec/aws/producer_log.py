@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from ..aws_errors import is_permanent
-from ..producer import DeliveryError, Pending
 from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import Failure, Request
@@ -62,15 +60,3 @@ def log_user_records(count: int, text: str, *facts: object, **extra: object) -> 
 
 def log_left_behind(count: int, why: str) -> None:
     log_user_records(count, "%d user records not delivered: %s", why, outcome="closed")
-
-
-def not_delivered(ended: Iterable[Pending]) -> Counter[tuple[str, str]]:
-    """How many of the user records failed for good, by outcome and code."""
-    errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
-    return Counter([(error.outcome, error.reason) for error in errors])
-
-
-def log_not_delivered(failures: Counter[tuple[str, str]]) -> None:
-    for (outcome, code), count in failures.items():
-        text = "%d user records not delivered: %s (%s)"
-        log_user_records(count, text, outcome, code, outcome=outcome, error_code=code)

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..ledger import Kind, Notes, Row
-from ..producer import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
+from ..producer import Attempt, DeliveryError, Pending, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.outcomes import NO_HISTORY
 from ..producer.results import undelivered
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
-from .producer_log import log_left_behind, log_not_delivered, not_delivered
+from .producer_log import log_left_behind, log_user_records
 from .undelivered import SLOW, OnUndelivered, Undelivered
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
@@ -39,35 +39,6 @@ class Flush:
     @property
     def done(self) -> bool:
         return self.left is not None and not self.left
-
-
-def take_notes(
-    notes: Notes | None, core: ProducerCore, ended: list[Pending], clock: Callable[[], float]
-) -> None:
-    """Give the ledger what `core` has to note, and those user records of ``ended`` that failed."""
-    if notes is None:
-        return
-    offset = time.time() - clock()
-    rows = core.rows.take(offset) if core.rows is not None else []
-    failed = Counter[tuple[Kind, str, int]]()
-    for pending in ended:
-        if isinstance(error := pending.result, DeliveryError):
-            kind: Kind = "left" if error.may_be_stored else "refused"
-            failed[kind, error.code, int(pending.accepted_at + offset)] += 1
-    rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
-    if rows:
-        notes.note(rows)
-
-
-def broken_off(config: ProducerConfig, pending: Pending, cause: BaseException, now: float) -> Pending:
-    """Give a user record in a broken producer its result: it may be stored if the core has had it."""
-    # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST get
-    # its result; one that may be stored says so."
-    if pending.number:
-        attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
-        pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
-    undelivered(config, pending, "closed", "broken").result.__cause__ = cause
-    return pending
 
 
 class Letters:
@@ -103,8 +74,8 @@ class Owner:
     """See the module. Everything here is used by the driver only, unless it says otherwise.
 
     ``unresolved``: user records taken from the inbox; those without a number are on their way to the core.
-    ``failed``: whether any was not delivered. ``abandoned``: how many because time was up in close. ``wake``
-    wakes the driver, with the lock held. ``answers``: each gives the core one, at a time.
+    ``failed``: whether any was not delivered. ``wake`` wakes the driver, with the lock held. ``answers``:
+    each gives the core one, at a time.
     """
 
     def __init__(
@@ -121,12 +92,11 @@ class Owner:
         self.hook = Undelivered(on_undelivered, clock)
         self.exit_timeout = 0.0
         self.wake: Callable[[], None] = lambda: None
-        self.client: Any = None  # a KinesisClient, before the first turn
+        self.client: Any = None  # set before the first turn
         self.stream: Mapping[str, str] = {}
         self.unresolved: set[Pending] = set()
         self.answers: list[Callable[[float], None]] = []
         self.failed = False
-        self.abandoned = 0
         self._called: list[Pending] = []  # for which on_undelivered has returned
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
@@ -243,7 +213,6 @@ class Owner:
         if closing:
             core.close()
         if give_up_at is not None and now >= give_up_at and core.outstanding:
-            self.abandoned = core.outstanding
             core.abandon(now)
         calls = core.requests(now) if core.outstanding or not closing else []
         times = [core.timer(), give_up_at if core.outstanding else None]
@@ -262,16 +231,32 @@ class Owner:
         """Give user records their results. False: the producer is closed and nothing is left."""
         core, letters = self.core, self.letters
         ended = core.results() if letters.broken is None else []
-        take_notes(self.notes, core, ended, self.clock)
-        failures = not_delivered(ended)
-        self.failed = self.failed or bool(failures)
+        if self.notes is not None:
+            self._note(self.notes, ended)
+        errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
+        self.failed = self.failed or bool(errors)
         self.end(ended)
         # Not before: a signal handler that has interrupted the log may wait for the results.
-        log_not_delivered(failures)
+        for (outcome, code), count in Counter((error.outcome, error.reason) for error in errors).items():
+            text = "%d user records not delivered: %s (%s)"
+            log_user_records(count, text, outcome, code, outcome=outcome, error_code=code)
         self.hook.tell()
         if self.hook.held or letters.broken is not None:
             return bool(self.hook.held)
         return not letters.closing or core.outstanding > 0 or bool(letters.inbox)
+
+    def _note(self, notes: Notes, ended: list[Pending]) -> None:
+        """Give the ledger what the core has to note, and those user records that failed."""
+        offset = time.time() - self.clock()
+        rows = self.core.rows.take(offset) if self.core.rows is not None else []
+        failed = Counter[tuple[Kind, str, int]]()
+        for pending in ended:
+            if isinstance(error := pending.result, DeliveryError):
+                kind: Kind = "left" if error.may_be_stored else "refused"
+                failed[kind, error.code, int(pending.accepted_at + offset)] += 1
+        rows += [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
+        if rows:
+            notes.note(rows)
 
     def end(self, ended: list[Pending]) -> None:
         """User records have ended, or will when on_undelivered has returned."""
@@ -279,7 +264,7 @@ class Owner:
         if ended or self._called:
             with LOCK:
                 called, self._called = self._called, []
-                hook.release(called)
+                hook.held.difference_update(called)
                 ended = hook.take(ended) + called
                 sizes = [pending.size for pending in ended]
                 letters.records -= len(sizes)
@@ -298,7 +283,7 @@ class Owner:
                 letters.news.notify_all()
         if hook.held:
             self._due_at = min(self._due_at, self.clock() + SLOW)
-        if hook.may_start:
+        if hook.waiting and hook.caller is None:
             self.start_calling()
 
     def finish(self) -> None:
@@ -314,8 +299,15 @@ class Owner:
             letters.inbox = []
             self._count()
             letters.notify()
-        config, left = self.core.config, self.unresolved - self.hook.held
+        left = self.unresolved - self.hook.held
         self.failed = self.failed or bool(left)
-        self.end([broken_off(config, pending, error, now) for pending in left])
+        for pending in left:
+            # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST
+            # get its result; one that may be stored says so."
+            if pending.number:  # the core has had it
+                attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
+                pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
+            undelivered(self.core.config, pending, "closed", "broken").result.__cause__ = error
+        self.end(list(left))
         log_left_behind(len(left), "the producer has broken")
         return bool(self.hook.held)

@@ -1,23 +1,36 @@
 """The threads of thread producers: one that drives them, and workers that make their calls.
 
 driving thread ──▶ Workers.give ──▶ a worker makes the call ──▶ answers ──▶ driving thread
+
+And what happens to thread producers when the process forks or ends:
+
+ends as                                           | what closes the producers
+--------------------------------------------------+-----------------------------------------------------
+a program, or a child of os.fork that returns     | an exit handler
+a child of multiprocessing, its pools             | a finalizer of multiprocessing: of its children some
+                                                  | run no exit handlers
+os._exit, kill -9, Pool.terminate                 | nothing: accepted user records are lost
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from ..producer import ProducerConfig
 from ..producer.kinesis_record import PutRecordsRequest
+from ..producer.results import undelivered
 from ..shards.live_shard_map import Request
-from .calls import KinesisClient, call, what_failed
+from .calls import call, what_failed
 from .one_lock import LOCK, driving
-from .producer_base import boto3_client
+from .producer_base import client_config, import_boto3
 from .producer_log import log_failure
 from .producer_owner import Owner
 
@@ -83,15 +96,14 @@ class ProducerThreads:
         with Producer("orders", threads=threads) as orders, Producer("clicks", threads=threads) as clicks:
             ...
 
-    The threads start with the first put, and end when the last of the producers is closed; another put to
-    another producer starts them again. One thread drives all producers and runs all callbacks. Calls are made
-    by as many threads as calls are under way: ``max_connections`` of each producer limits its own, and a
-    stream that hangs takes nothing from the others. Producers with equal settings share a boto3 client. An
-    error in one producer breaks that one only. The methods are for the producers.
+    They start with the first put, and end when the last of the producers is closed. One thread drives all
+    producers and runs all callbacks; calls are made by as many threads as calls are under way, so a stream
+    that hangs takes nothing from the others. Producers with equal settings share a boto3 client. An error in
+    one producer breaks that one only. The methods are for the producers.
     """
 
     def __init__(self) -> None:
-        self._clients: list[tuple[Any, KinesisClient]] = []
+        self._clients: list[tuple[Any, Any]] = []
         self.begin()
 
     def begin(self) -> None:
@@ -106,7 +118,12 @@ class ProducerThreads:
         for known, client in self._clients:
             if known == wanted:
                 return client
-        client = boto3_client(config, settings)
+        from botocore.config import Config
+
+        # `boto3.client` shares a session that is not thread-safe. The client keeps a connection for each call
+        # that was under way at a time, and several producers may share it.
+        ours = Config(**client_config(config), max_pool_connections=1000)
+        client = import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
         self._clients.append((wanted, client))
         return client
 
@@ -180,3 +197,51 @@ class ProducerThreads:
             self.thread = None
             RUNNING.discard(self)
             return True
+
+
+#: They are reset in a forked child.
+PRODUCERS: weakref.WeakSet[Any] = weakref.WeakSet()
+_registered = False  # in this child of multiprocessing
+
+
+def close_at_exit() -> None:
+    """A producer of this process starts: see that all are closed at its end. Called with the lock held."""
+    global _registered
+    # PRD-61: "A process that ends MUST close the producers that nobody has closed, and a producer that is
+    # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
+    process, util = (sys.modules.get(f"multiprocessing.{name}") for name in ("process", "util"))
+    if not _registered and process is not None and util is not None and process.parent_process() is not None:
+        _registered = True
+        util.Finalize(None, _close_all, exitpriority=100)
+
+
+def _close_all() -> None:
+    with LOCK:
+        owners = [owner for threads in RUNNING for owner in threads.owners]
+        for owner in owners:
+            owner.letters.close(owner.clock() + owner.exit_timeout)
+            owner.wake()
+        for owner in owners:
+            owner.letters.news.wait_for(lambda owner=owner: owner.letters.finished)
+
+
+def _after_fork_in_child() -> None:
+    """The forking thread has the lock since before the fork, so everything is whole."""
+    global _registered
+    _registered = False
+    for threads in RUNNING:
+        for owner in threads.owners:
+            for pending in [*owner.unresolved, *owner.letters.inbox]:
+                pending.token.orphan(undelivered(owner.core.config, pending, "closed", "forked").result)
+        threads.begin()
+    RUNNING.clear()
+    for producer in list(PRODUCERS):
+        producer._after_fork_in_child()
+    LOCK.release()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_after_fork_in_child
+    )

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import botocore
 
-from ..aws_errors import Backoff, is_permanent, what_to_check
+from ..aws_errors import what_to_check
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
-from .calls import call_errors, failure_of, finished, settled
+from .calls import CallFailed, asked, finished, tried
 
 __all__ = [
     "DEAD_LETTERS", "RECORDS", "Calls", "QueueUnavailable", "QueuesUnsupported",
@@ -30,7 +31,6 @@ __all__ = [
 MOST_RECORDS: Final = 10
 #: Seconds for which records are not given to others while somebody looks at them.
 _LOOK: Final = 120
-BACKOFF: Final = Backoff(0.2, 5.0)
 
 
 class QueueUnavailable(KplError):
@@ -93,14 +93,14 @@ def check_client(client: Any) -> None:
         raise QueuesUnsupported(version=botocore.__version__)
 
 
-def incomplete(operation: str, answer: Mapping[str, Any]) -> Failure | None:
+def missing(operation: str, answer: Mapping[str, Any]) -> str | None:
     # QUE-11: "An answer that was cut short MUST be taken for a call that failed."
     needed = ["QueueRecords"] if operation.startswith("receive") else ["Successful", "Failed"]
-    missing = [name for name in needed if name not in answer]
+    lacks = [name for name in needed if name not in answer]
     for record in answer.get("QueueRecords", ()):
         if not {"ReceiptHandle", "RecordId", "Data"} <= record.keys():
-            missing.append("QueueRecords[].RecordId")
-    return Failure("IncompleteAnswer", f"an answer without {missing[0]}") if missing else None
+            lacks.append("QueueRecords[].RecordId")
+    return lacks[0] if lacks else None
 
 
 async def call(
@@ -115,23 +115,12 @@ async def call(
     """The answer of a call about the records of a queue, after retries. Raises QueueUnavailable.
 
     ``sleep``: if it gives something true, no more attempt is made, and the answer is empty."""
-    failures, end = 0, 0.0
-    while True:
-        try:
-            answer: Mapping[str, Any] = await settled(getattr(client, operation)(**arguments))
-            failure = incomplete(operation, answer)
-        except call_errors() as error:
-            failure = failure_of(error)
-        if failure is None:
-            return answer
-        now, pause, permanent = clock(), BACKOFF.seconds(failures), is_permanent(failure.code)
-        end, failures = end or now + patience, failures + 1
-        if permanent or now + pause > end:
-            raise QueueUnavailable(
-                queue=arguments["QueueARN"], operation=operation, **failure._asdict(), permanent=permanent
-            )
-        if await settled(sleep(pause)):
-            return {}
+    attempt = partial(asked, client, operation, arguments, partial(missing, operation))
+    try:
+        answer: Mapping[str, Any] = await tried(attempt, patience, sleep, clock)
+    except CallFailed as failed:
+        raise QueueUnavailable(queue=arguments["QueueARN"], **vars(failed)) from None
+    return answer
 
 
 def refusals(handles: Iterable[str], answer: Mapping[str, Any]) -> dict[str, str]:
@@ -151,12 +140,14 @@ def find_queue(client: Any, queue: str) -> str:
     if queue.startswith("arn:"):
         return queue
     token: dict[str, str] = {}
-    failure = Failure("no-such-queue", "no queue of this account and region has that name")
+    failed = CallFailed(
+        "list_queues", Failure("no-such-queue", "no queue of this account and region has that name")
+    )
     while True:
         try:
-            answer = client.list_queues(**token)
-        except call_errors() as error:
-            failure = failure_of(error)
+            answer = finished(asked(client, "list_queues", token))
+        except CallFailed as error:
+            failed = error
             break
         for summary in answer["QueueSummaries"]:
             if summary["QueueName"] == queue:
@@ -164,7 +155,7 @@ def find_queue(client: Any, queue: str) -> str:
         if not answer.get("NextToken"):
             break
         token = {"NextToken": answer["NextToken"]}
-    raise QueueUnavailable(queue=queue, operation="list_queues", **failure._asdict(), permanent=True)
+    raise QueueUnavailable(queue=queue, **{**vars(failed), "permanent": True})
 
 
 def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[dict[str, Any]]]:

@@ -19,9 +19,9 @@ from typing import Any
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, answered_record
 from ..shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
-from .calls import finished
+from .calls import finished, rest
 from .cursor import Pace, ShardCursor
-from .shard_map import fetch
+from .shard_map import async_fetch_lineage
 
 #: Where to start: TRIM_HORIZON, LATEST, a sequence number (that record is read too), or an aware time.
 Start = str | datetime
@@ -62,28 +62,38 @@ def read_stream(
     between two calls on a shard; ``patience``: seconds for which a failing call is retried.
     Raises StreamUnavailable, and UnknownShard for one of ``shard_ids`` that the stream does not list.
     """
-    reading = read_records(client, stream, start, follow, shard_ids, poll_interval, patience, sleep)
+    reading = async_read_stream(
+        client,
+        stream,
+        start=start,
+        follow=follow,
+        shard_ids=shard_ids,
+        poll_interval=poll_interval,
+        patience=patience,
+        sleep=sleep,
+    )
     with suppress(StopAsyncIteration):
         while True:
             yield finished(reading.__anext__())
 
 
-async def read_records(
+async def async_read_stream(
     client: Any,
     stream: str,
-    start: Start,
-    follow: bool,
-    shard_ids: Collection[str] | None,
-    poll_interval: float,
-    patience: float,
-    sleep: Callable[[float], object],
+    *,
+    start: Start = "TRIM_HORIZON",
+    follow: bool = False,
+    shard_ids: Collection[str] | None = None,
+    poll_interval: float = POLL_INTERVAL,
+    patience: float = PATIENCE,
+    sleep: Callable[[float], object] = rest,
 ) -> AsyncGenerator[KinesisRecord, None]:
-    """See `read_stream`. For a client of boto3 or aiobotocore."""
+    """As `kpl_codec.aws.read_stream`, for ``async for``."""
     place = place_of(start)
     known: set[str] = set()
     cursors: dict[str, ShardCursor] = {}  # of each shard that is to be read
     while True:
-        lineage = (await fetch(client, stream, closed=True, sleep=sleep)).lineage
+        lineage = await async_fetch_lineage(client, stream, sleep=sleep)
         for shard_id in shard_ids or ():
             if not known and shard_id not in lineage:
                 raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
@@ -126,15 +136,26 @@ def read_record(
 
     Raises StreamUnavailable, also where the service refuses the sequence number.
     """
-    cursor = ShardCursor(client, stream, shard_id, at_record(sequence_number), patience=patience)
-    return finished(record_at(cursor, sequence_number))
+    return finished(
+        async_read_record(client, stream, shard_id, sequence_number, patience=patience, sleep=time.sleep)
+    )
 
 
-async def record_at(cursor: ShardCursor, sequence_number: str) -> KinesisRecord | None:
-    """See `read_record`. The cursor begins there."""
+async def async_read_record(
+    client: Any,
+    stream: str,
+    shard_id: str,
+    sequence_number: str,
+    *,
+    patience: float = PATIENCE,
+    sleep: Callable[[float], object] = rest,
+) -> KinesisRecord | None:
+    """As `kpl_codec.aws.read_record`."""
+    place = at_record(sequence_number)
+    cursor = ShardCursor(client, stream, shard_id, place, patience=patience, sleep=sleep)
     for record in await records_at(cursor, 1):
         if record["SequenceNumber"] == sequence_number:
-            return answered_record(record, cursor.shard_id)
+            return answered_record(record, shard_id)
     return None
 
 

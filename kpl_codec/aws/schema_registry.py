@@ -12,17 +12,18 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from ..aws_errors import Backoff, error_kind, what_to_check
+from ..aws_errors import what_to_check
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import KplError
 from ..schema_registry import Schema, decode_payload
-from .calls import call_errors, failure_of
+from .calls import CallFailed, asked, finished, tried
 
-_BACKOFF: Final = Backoff(0.2, 5.0)
+#: How many definitions are kept; the one not used for longest goes first.
+_MOST_KEPT: Final = 1000
 #: Glue's answers for a version that is not there, and for an id that is none.
 _NOT_THERE: Final = ("EntityNotFoundException", "InvalidInputException")
 
@@ -46,29 +47,25 @@ class SchemaUnavailable(KplError):
 class SchemaRegistry:
     """Fetches definitions with ``client``, a boto3 client of Glue; any thread may call it.
 
-    ``max_schemas``: how many are kept; the one not used for longest goes first. ``patience``: for how many
-    seconds a call is repeated that is throttled or gets no answer. ``retry_after``: for how many seconds a
-    version that could not be had is not asked for again. The role needs ``glue:GetSchemaVersion``.
+    ``patience``: for how many seconds a call is repeated that is throttled or gets no answer.
+    ``retry_after``: for how many seconds a version that could not be had is not asked for again. The role
+    needs ``glue:GetSchemaVersion``.
     """
 
     def __init__(
         self,
         client: Any,
         *,
-        max_schemas: int = 1000,
         patience: float = 30.0,
         retry_after: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if max_schemas < 1:
-            raise ValueError(f"max_schemas {max_schemas}: at least 1")
-        self._client, self._max_schemas = client, max_schemas
-        self._patience, self._retry_after = patience, retry_after
+        self._client, self._patience, self._retry_after = client, patience, retry_after
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
         #: The last used last. What could not be had: why, and until when it is not asked for again.
-        self._known: OrderedDict[str, Schema | tuple[SchemaUnavailable, float]] = OrderedDict()
+        self._known: dict[str, Schema | tuple[SchemaUnavailable, float]] = {}
 
     def schema(self, schema_version_id: str) -> Schema:
         """The definition of a schema version. Raises SchemaUnavailable."""
@@ -76,16 +73,15 @@ class SchemaRegistry:
         # NOT be asked for again before some time has passed; the error MUST name the right or the version
         # that is missing."
         with self._lock:
-            known = self._known.get(schema_version_id)
+            known = self._known.pop(schema_version_id, None)
             if known is None or not (isinstance(known, Schema) or known[1] > self._clock()):
                 try:
                     known = self._fetch(schema_version_id)
                 except SchemaUnavailable as error:
                     known = error, self._clock() + self._retry_after
-                self._known[schema_version_id] = known
-                if len(self._known) > self._max_schemas:
-                    self._known.popitem(last=False)
-            self._known.move_to_end(schema_version_id)
+            self._known[schema_version_id] = known
+            if len(self._known) > _MOST_KEPT:
+                del self._known[next(iter(self._known))]
         if isinstance(known, Schema):
             return known
         raise SchemaUnavailable(**known[0].fields)
@@ -101,28 +97,19 @@ class SchemaRegistry:
         return decode_payload(self.schema(record.schema_version_id), record.data)
 
     def _fetch(self, schema_version_id: str) -> Schema:
-        began, failures = self._clock(), 0
-        while True:
-            try:
-                answer = self._client.get_schema_version(SchemaVersionId=schema_version_id)
-                break
-            except call_errors() as error:
-                code = failure_of(error).code
-                wait = _BACKOFF.seconds(failures, random.random())
-                failures += 1
-                kind = error_kind(code)
-                if code in _NOT_THERE:
-                    hint = "not in the registries of this account and region, or deleted"
-                    raise _unavailable("not-found", schema_version_id, code, hint) from error
-                if kind in ("refused", "unconfigured", "invalid"):
+        ask = partial(asked, self._client, "get_schema_version", {"SchemaVersionId": schema_version_id})
+        try:
+            answer = finished(tried(ask, self._patience, self._sleep, self._clock, random.random))
+        except CallFailed as failed:
+            reason, check = "unreachable", what_to_check(failed.code)
+            hint = check or "try again later"
+            if failed.code in _NOT_THERE:
+                reason, hint = "not-found", "not in the registries of this account and region, or deleted"
+            elif failed.permanent:
+                reason = "refused"
+                if "AccessDenied" in failed.code or check is None:
                     hint = "allow glue:GetSchemaVersion on the registry and the schema, or on *"
-                    if "AccessDenied" not in code:
-                        hint = what_to_check(code) or hint
-                    raise _unavailable("refused", schema_version_id, code, hint) from error
-                if self._clock() + wait - began > self._patience:
-                    hint = what_to_check(code) or "try again later"
-                    raise _unavailable("unreachable", schema_version_id, code, hint) from error
-                self._sleep(wait)
+            raise _unavailable(reason, schema_version_id, failed.code, hint) from None
         status, definition = answer.get("Status", "AVAILABLE"), answer.get("SchemaDefinition")
         if status != "AVAILABLE" or not definition:
             hint = "the version is not available: see its compatibility check in Glue"

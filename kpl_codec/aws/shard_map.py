@@ -16,11 +16,11 @@ from typing import Any
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.shard_map import ShardMap
-from .calls import call_errors, failure_of, finished, send, settled, stream_for
+from .calls import call_errors, failure_of, finished, rest, send, settled, stream_for
 
 
-async def fetch(
-    client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], timeout: float = 30.0
+async def _fetch(
+    client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], timeout: float
 ) -> LiveShardMap:
     """The stream's live shard map, once it has a map. For a client of boto3 or aiobotocore."""
     live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON" if closed else "AT_LATEST")
@@ -46,6 +46,27 @@ async def fetch(
             await settled(sleep(max(0.0, retry_at - clock())))
 
 
+async def async_fetch_shard_map(
+    client: Any,
+    stream: str,
+    *,
+    closed: bool = False,
+    timeout: float = 30.0,
+    sleep: Callable[[float], object] = rest,
+) -> ShardMap:
+    """As `kpl_codec.aws.fetch_shard_map`."""
+    live = await _fetch(client, stream, closed=closed, sleep=sleep, timeout=timeout)
+    assert live.shard_map is not None
+    return live.shard_map
+
+
+async def async_fetch_lineage(
+    client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], object] = rest
+) -> Lineage:
+    """As `kpl_codec.aws.fetch_lineage`."""
+    return (await _fetch(client, stream, closed=True, sleep=sleep, timeout=timeout)).lineage
+
+
 def fetch_shard_map(
     client: Any,
     stream: str,
@@ -60,17 +81,11 @@ def fetch_shard_map(
     still hold records. Retries with backoff for ``timeout`` seconds. Raises StreamUnavailable: at once if a
     retry cannot help, else with the last error.
     """
-    shard_map = finished(fetch(client, stream, closed=closed, sleep=sleep, timeout=timeout)).shard_map
-    assert shard_map is not None
-    return shard_map
+    return finished(async_fetch_shard_map(client, stream, closed=closed, timeout=timeout, sleep=sleep))
 
 
 def fetch_lineage(
-    client: Any,
-    stream: str,
-    *,
-    timeout: float = 30.0,
-    sleep: Callable[[float], None] = time.sleep,
+    client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], None] = time.sleep
 ) -> Lineage:
     """The lineage of all shards that still hold records. Raises StreamUnavailable."""
-    return finished(fetch(client, stream, closed=True, sleep=sleep, timeout=timeout)).lineage
+    return finished(async_fetch_lineage(client, stream, timeout=timeout, sleep=sleep))

@@ -23,8 +23,6 @@ OnUndelivered = Callable[[DeliveryError], object]
 
 #: Seconds after which a call that has not returned is told.
 SLOW: Final = 10.0
-#: What a call of it may not do.
-NOT_IN_HOOK: Final = "on_undelivered must not wait for its own producer; let another thread or task do it"
 
 
 class Undelivered:
@@ -34,10 +32,10 @@ class Undelivered:
     def __init__(self, function: OnUndelivered | None, clock: Callable[[], float]) -> None:
         self.function = function
         self.held: set[Pending] = set()
+        self.waiting: list[Pending] = []  # of these
         #: The thread or task that calls it now.
         self.caller: object = None
         self._clock = clock
-        self._waiting: list[Pending] = []
         self._called_at: float | None = None
         self._raised: Counter[str] = Counter()
 
@@ -50,22 +48,15 @@ class Undelivered:
         kept = [pending for pending in ended if isinstance(pending.result, DeliveryError)]
         if not kept:
             return ended
-        self._waiting += kept
+        self.waiting += kept
         self.held.update(kept)
         return [pending for pending in ended if not isinstance(pending.result, DeliveryError)]
 
-    @property
-    def may_start(self) -> bool:
-        return bool(self._waiting) and self.caller is None
-
     def next(self, caller: object) -> list[Pending]:
         """Those to call it for now. Without any nobody calls it any more."""
-        batch, self._waiting = self._waiting, []
+        batch, self.waiting = self.waiting, []
         self.caller = caller if batch else None
         return batch
-
-    def release(self, batch: list[Pending]) -> None:
-        self.held.difference_update(batch)
 
     def call(self, error: DeliveryError) -> Any:
         assert self.function is not None

@@ -75,21 +75,21 @@ class _Tasks(QueueConsumer):
         return steps
 
     async def all_of(self, records: list[Received]) -> None:
-        beats = asyncio.create_task(self._beats())
+        async def gated(received: Received) -> None:
+            async with self.gate:
+                await self.one(received)
+
+        async def beats() -> None:
+            while True:
+                await asyncio.sleep(self.beat_seconds)
+                await self.beat()
+
+        beating = asyncio.create_task(beats())
         try:
-            await asyncio.gather(*map(self._gated, records))
+            await asyncio.gather(*map(gated, records))
         finally:
-            beats.cancel()
-            await asyncio.wait([beats])
-
-    async def _gated(self, received: Received) -> None:
-        async with self.gate:
-            await self.one(received)
-
-    async def _beats(self) -> None:
-        while True:
-            await asyncio.sleep(self.beat_seconds)
-            await self.beat()
+            beating.cancel()
+            await asyncio.wait([beating])
 
     async def wait(self, seconds: float) -> bool:
         with suppress(asyncio.TimeoutError):

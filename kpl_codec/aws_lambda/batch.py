@@ -3,6 +3,7 @@ Lambda events and for queues."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,9 +14,10 @@ from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord, short_fields
 
 if TYPE_CHECKING:
-    import logging
-
     from ..ledger import Ledger
+
+#: Takes errors. Never record data.
+LOG = logging.getLogger("kpl_codec.aws_lambda")
 
 Handler = Callable[[DeaggregatedRecord], object]
 #: Called with an idempotency key and a call; makes the call unless it was made before.
@@ -61,6 +63,7 @@ class Unit(NamedTuple):
     as ``sequence_number``."""
 
     sequence_number: str
+    event_record: Mapping[str, Any]
     stream_arn: str
     user_records: list[DeaggregatedRecord]
     poison: Poison | None
@@ -75,9 +78,9 @@ def opened(
     """``record``, which ``raw`` of the stream or queue ``arn`` holds, with its user records."""
     number = record.sequence_number or record.record_id or ""
     try:
-        return Unit(number, arn, list(opening([record])), None)
+        return Unit(number, raw, arn, list(opening([record])), None)
     except DecodeError as error:
-        return Unit(number, arn, [], Poison(error, record, raw, arn))
+        return Unit(number, raw, arn, [], Poison(error, record, raw, arn))
 
 
 def stream_of(record: Mapping[str, Any]) -> str:
@@ -120,12 +123,12 @@ def settle_poison(
     # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
     # caller's poison hook took it; it MUST NOT be passed over."
     if on_poison is None or comes_again:
-        log().error("kinesis record cannot be opened: %s", poison.error)
+        LOG.error("kinesis record cannot be opened: %s", poison.error)
         return False
     try:
         done(on_poison(poison))
-    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record was not taken
-        log().exception("poison hook failed: %s", poison.error)
+    except Exception:
+        LOG.exception("poison hook failed: %s", poison.error)
         return False
     return True
 
@@ -212,7 +215,7 @@ class Batch:
 
     def fail(self, *calls: Call) -> None:
         """The exception being handled is that of this user record, or of these, of one Kinesis record."""
-        log().exception("user record failed: %s", calls[0].key)
+        LOG.exception("user record failed: %s", calls[0].key)
         self._failed[calls[0].number] = calls[0].unit.sequence_number
         self._failed_keys.update(call.record.partition_key for call in calls)
 
@@ -246,10 +249,3 @@ class Batch:
         for now in (True, False):
             records = [call.record for call in calls if (id(call.record) in self.ran) == now]
             self._ledger.handled(name, records, before=not now)
-
-
-def log() -> logging.Logger:
-    """Takes errors. Never record data."""
-    import logging  # loaded by the runtime anyway; not part of the import of this module
-
-    return logging.getLogger("kpl_codec.aws_lambda")

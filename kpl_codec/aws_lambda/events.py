@@ -7,19 +7,18 @@ sequence number reported. So after one failed user record its siblings and all l
     * after a failure nothing more is handled (``after_failure="stop"``), or only user records of other
       partition keys ("continue"): the rest comes again anyway, and in order;
     * ``once`` prevents that a user record is handled twice: see `idempotency_key`;
-    * none of a failed Kinesis record may stay in the state of a tumbling window. It is copied before
-      a Kinesis record (a large one only after as many bytes of data as it has itself), and after a failure
-      what came since that copy is folded again.
+    * none of a failed Kinesis record may stay in the state of a tumbling window. It is copied after as many
+      bytes of data as it has itself, and after a failure what came since that copy is folded again.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ..adapters.reading import captured, kinesis_records
-from ..adapters.shapes import shape_of
+from ..adapters.reading import kinesis_records, read_record
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord, Drop
 from ..errors import CaptureError
@@ -97,19 +96,12 @@ def user_records(
     )
 
 
-def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
-    """The records under ``key``. Raises CaptureError for an event without, TypeError for what is no event."""
-    if isinstance(event, Mapping):
-        records, other = event.get(key), event.get("records" if key == "Records" else "Records")
-        if isinstance(records, list) and (not records or shape_of(records[0]) != "boto3"):
-            return records
-        if not isinstance(records, list) and not isinstance(other, list):
-            raise CaptureError(code="missing-field", field=key, requirement="CAP-4")
-    raise TypeError(
-        "give the event as Lambda gives it, a dict: of a stream to process_user_records, of Firehose to "
-        "firehose.transform_user_records; kpl_codec.aws_lambda.user_records reads GetRecords answers, JSON "
-        "and every other shape"
-    )
+def event_records(event: Mapping[str, Any], key: Literal["Records", "records"]) -> list[Any]:
+    """The records under ``key``. Raises CaptureError for an event without."""
+    records = event.get(key) if isinstance(event, Mapping) else None
+    if not isinstance(records, list):
+        raise CaptureError(code="missing-field", field=key, requirement="CAP-4")
+    return records
 
 
 def units(
@@ -128,17 +120,18 @@ def units(
     """
     if watch is not None:
         watch.see(event)
-    records = event_records(event, "Records")
     # LMB-12: "Under the kcl policy what the KCL drops MUST be told to the caller."
     if policy == "kcl" and on_drop is None:
         raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
-    for raw, item in zip(records, captured(event, shape="lambda"), strict=True):
-        if isinstance(item, CaptureError):
-            if item.sequence_number is None:
-                raise item
-            yield Unit(item.sequence_number, stream_of(raw), [], Poison(item, None, raw, stream_of(raw)))
-            continue
+    for position, raw in enumerate(event_records(event, "Records")):
+        item = read_record(raw, f"Records[{position}]")
+        if item.sequence_number is None:
+            missing = CaptureError(code="missing-field", field=f"Records[{position}].kinesis.sequenceNumber")
+            raise item if isinstance(item, CaptureError) else missing
         stream_arn = stream_of(raw)
+        if isinstance(item, CaptureError):
+            yield Unit(item.sequence_number, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
+            continue
         known: Any = shard_map
         if hasattr(known, "shard_map"):
             known = known.shard_map(stream_arn, item.shard_id)
@@ -171,8 +164,7 @@ def process_user_records(
     * the others: see `Options` and `Opening`.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
-    ``kpl_codec.aws_lambda``. Raises CaptureError for an event without records, and TypeError for what is no
-    event.
+    ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
     """
     batch = batch_of(event, after_failure=after_failure, **options)
     for call in batch.calls():
@@ -190,9 +182,6 @@ def process_user_records(
 State = dict[str, Any]
 _Fold = Callable[[State, DeaggregatedRecord], State | None]
 
-#: A state of so many characters is copied before every Kinesis record.
-_SMALL: Final = 16_384
-
 
 def process_window(
     event: Mapping[str, Any],
@@ -204,15 +193,12 @@ def process_window(
     """Fold the user records of one invocation into the window's state. Returns Lambda's answer.
 
     ``handler(state, record)`` returns the new state, or None if it changed ``state`` itself. The state
-    is JSON (Lambda keeps at most 1 MB of it). After a failure, and with a state of more than 16 KB, it may be
-    called again for records before the one that failed. ``on_window_end(state, event)`` is called after the
-    window's last batch is folded without failure; an exception in it fails the whole batch. The first failure
-    ends the invocation. ``options``: see `events.Options`. Raises what `process_user_records` raises, and
-    CaptureError for a state that is no object.
+    is JSON (Lambda keeps at most 1 MB of it). After a failure it may be called again for records before the
+    one that failed. ``on_window_end(state, event)`` is called after the window's last batch is folded without
+    failure; an exception in it fails the whole batch. The first failure ends the invocation. ``options``: see
+    `events.Options`. Raises what `process_user_records` raises, and CaptureError for a state that is no
+    object.
     """
-    import json  # the runtime has it already
-
-    event_records(event, "Records")
     given = event.get("state")
     if not isinstance(given, Mapping | None):
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
@@ -222,7 +208,7 @@ def process_window(
     for call in batch.calls():
         if call is None or not batch.may_start(call):
             continue
-        if since and since[-1].number < call.number and len(copy) <= max(size, _SMALL):
+        if since and since[-1].number < call.number and len(copy) <= size:
             copy, since, size = json.dumps(state), [], 0
         since.append(call)
         size += len(call.record.data)
@@ -236,7 +222,14 @@ def process_window(
     if first is not None and since and since[-1].number >= first:
         # LMB-9: "The state answered MUST hold exactly the user records of the Kinesis records
         # before the first one reported."
-        state = _again(copy, [call for call in since if call.number < first], handler, batch)
+        state = json.loads(copy)
+        try:
+            for call in since:
+                if call.number < first:
+                    state = _folded(state, call, handler)
+        except Exception:  # noqa: BLE001 - as above: then all of them come again
+            batch.fail(since[0])
+            state = json.loads(copy)
     # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
     if event.get("isFinalInvokeForWindow") and first is None and on_window_end is not None:
         done(on_window_end(state, event))
@@ -250,18 +243,3 @@ def _folded(state: State, call: Call, handler: _Fold) -> State:
     changed = handler(state, call.record)
     done(changed)
     return state if changed is None else changed
-
-
-def _again(copy: str, calls: list[Call], handler: _Fold, batch: Batch) -> State:
-    """The state of ``copy`` with ``calls`` folded in again. If one fails this time, that of ``copy`` itself,
-    and the first of them has failed."""
-    import json
-
-    state: State = json.loads(copy)
-    try:
-        for call in calls:
-            state = _folded(state, call, handler)
-    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-        batch.fail(calls[0])
-        return json.loads(copy)  # type: ignore[no-any-return]
-    return state

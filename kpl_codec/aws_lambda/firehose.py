@@ -11,16 +11,16 @@ record goes unchanged to Firehose's error output. So does what does not fit into
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..adapters.shapes import encode_base64, firehose_record
-from ..deaggregation.policies import Deaggregation, deaggregate
+from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
-from ..format.records import KinesisRecord, short_fields
-from .batch import Poison, log, settle_poison
+from ..format.records import short_fields
+from .batch import LOG, Poison, settle_poison
 from .events import event_records
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ __all__ = ["Transformed", "transform_user_records"]
 
 #: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
 MAX_RESPONSE_SIZE = 6_000_000
+#: Bytes of an answer without results, with a reserve.
+_ENVELOPE = 64
 
 
 class Transformed(NamedTuple):
@@ -51,7 +53,6 @@ def transform_user_records(
     *,
     delimiter: bytes = b"",
     on_poison: Callable[[Poison], object] | None = None,
-    max_response_size: int = MAX_RESPONSE_SIZE,
     max_decompressed_size: int | None = None,
     unframe: bool = False,
     ledger: Ledger | None = None,
@@ -67,100 +68,71 @@ def transform_user_records(
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the user records of every record answered Ok or
       Dropped.
 
-    Raises TypeError for anything but an event, CaptureError for one without records, or with a record without
-    id, ValueError for a size below 1, and for ``ledger`` where the source is no Kinesis stream: its user
-    records have no names. What the ledger raises is raised.
+    Raises CaptureError for what is no event with records, or has one without id, and ValueError for
+    ``ledger`` where the source is no Kinesis stream: its user records have no names. What the ledger raises
+    is raised.
     """
-    opening = partial(deaggregate, max_decompressed_size=max_decompressed_size, unframe=unframe)
     records = event_records(event, "records")
     if ledger is not None and "sourceKinesisStreamArn" not in event:
         raise ValueError("ledger: only user records of a Kinesis stream have names, and this is direct put")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
+    # LMB-5: "A transformation MUST answer every record id exactly once, in order."
     results: list[dict[str, Any]] = []
-    handled: list[DeaggregatedRecord] = []
-    # Room for the shortest answer of every record is reserved first, so each record gets one.
-    free = max_response_size - _ENVELOPE
     for index, raw in enumerate(records):
         record_id = raw.get("recordId") if isinstance(raw, Mapping) else None
         if not isinstance(record_id, str):
             raise CaptureError(code="missing-field", field=f"records[{index}].recordId", requirement="CAP-4")
-        free -= _size(_result(record_id, "ProcessingFailed"))
-    for raw in records:
-        # LMB-5: "A transformation MUST answer every record id exactly once, in order."
-        result, user_records = _transform(raw, handler, delimiter, on_poison, arn, opening)
-        failed = _result(raw["recordId"], "ProcessingFailed")
-        extra = max(_size(result) - _size(failed), 0)
-        if extra > free:
-            # LMB-7: "What does not fit into the answer MUST be answered ProcessingFailed."
-            result, extra = failed, 0
-        if result != failed:
+        results.append({"recordId": record_id, "result": "ProcessingFailed"})
+    free = MAX_RESPONSE_SIZE - _ENVELOPE - sum(map(_size, results))
+    handled: list[DeaggregatedRecord] = []
+    for raw, result in zip(records, results, strict=True):
+        record = None
+        try:
+            record = firehose_record(raw)
+            opened = deaggregate([record], max_decompressed_size=max_decompressed_size, unframe=unframe)
+            user_records = list(opened)
+        except (CaptureError, DecodeError) as error:
+            settle_poison(Poison(error, record, raw, arn), on_poison)
+            continue
+        try:
+            made = _transformed(map(handler, user_records), delimiter)
+        except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
+            # LMB-6: "A record of which any user record failed MUST be answered ProcessingFailed, with none
+            # of its user records delivered."
+            LOG.exception("transformation failed: record id %s", result["recordId"])
+            continue
+        more = _size({**result, **made}) - _size(result)
+        # LMB-7: "What does not fit into the answer MUST be answered ProcessingFailed."
+        if more <= free:
+            free -= more
+            result.update(made)
             handled += user_records
-        free -= extra
-        results.append(result)
     if ledger is not None:
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
         ledger.handled(arn.rpartition("/")[2], handled)
     return {"records": results}
 
 
-def _transform(
-    raw: Mapping[str, Any],
-    handler: Handler,
-    delimiter: bytes,
-    on_poison: Callable[[Poison], object] | None,
-    arn: str,
-    opening: Callable[[list[KinesisRecord]], Deaggregation],
-) -> tuple[dict[str, Any], list[DeaggregatedRecord]]:
-    """The result for one record, and its user records."""
-    record_id = raw["recordId"]
-    record = None
-    try:
-        record = firehose_record(raw)
-        user_records = list(opening([record]))
-    except (CaptureError, DecodeError) as error:
-        settle_poison(Poison(error, record, raw, arn), on_poison)
-        return _result(record_id, "ProcessingFailed"), []
+def _transformed(handled: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:
+    """What the answer says of a record beside its id. Raises what the handler raises."""
     parts: list[bytes] = []
     partition_keys: Mapping[str, str] | None = None
-    try:
-        for user_record in user_records:
-            made = handler(user_record)
-            if made is None:
-                continue
-            data, keys = made if isinstance(made, Transformed) else (made, None)
-            if not isinstance(data, bytes):
-                raise TypeError(
-                    f"a transformation returns bytes, Transformed or None, not {type(data).__name__}"
-                )
-            if parts and keys != partition_keys:
-                raise ValueError("user records of one record ask for different partition keys")
-            partition_keys = keys
-            parts += (data, delimiter)
-    except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-        # LMB-6: "A record of which any user record failed MUST be answered ProcessingFailed, with none
-        # of its user records delivered."
-        log().exception("transformation failed: record id %s", record_id)
-        return _result(record_id, "ProcessingFailed"), user_records
+    for made in handled:
+        if made is None:
+            continue
+        data, keys = made if isinstance(made, Transformed) else (made, None)
+        if not isinstance(data, bytes):
+            raise TypeError(f"a transformation returns bytes, Transformed or None, not {type(data).__name__}")
+        if parts and keys != partition_keys:
+            raise ValueError("user records of one record ask for different partition keys")
+        partition_keys = keys
+        parts += (data, delimiter)
     if not parts:
-        return _result(record_id, "Dropped"), user_records
-    result = _result(record_id, "Ok")
-    result["data"] = encode_base64(b"".join(parts))
-    if partition_keys is not None:
-        result["metadata"] = {"partitionKeys": dict(partition_keys)}
-    return result, user_records
-
-
-def _result(record_id: str, result: str) -> dict[str, Any]:
-    return {"recordId": record_id, "result": result}
-
-
-#: Bytes of an answer without results, with a reserve.
-_ENVELOPE = 64
+        return {"result": "Dropped"}
+    ok = {"result": "Ok", "data": encode_base64(b"".join(parts))}
+    return ok if partition_keys is None else {**ok, "metadata": {"partitionKeys": dict(partition_keys)}}
 
 
 def _size(result: Mapping[str, Any]) -> int:
-    """Bytes of one result in the answer, at most: as JSON with every non-ASCII character escaped."""
-    import json  # the runtime has it already
-
-    data = result.get("data", "")
-    return len(json.dumps({**result, "data": ""})) + len(data) + 2
+    """Bytes of one result in the answer."""
+    return len(json.dumps(result)) + 2

@@ -18,25 +18,23 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from aws_lambda_powertools.utilities.batch import AsyncBatchProcessor, BatchProcessor, EventType
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
     KinesisStreamRecord,
     KinesisStreamRecordPayload,
 )
 
 from ..adapters.shapes import encode_base64
-from ..deaggregation.policies import Policy
-from ..deaggregation.records import DeaggregatedRecord, Drop
+from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from .batch import Once, UserRecordFailed, done
-from .events import Opening, event_records, units
+from .events import Opening, units
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
 
 __all__ = [
-    "AsyncUserRecordBatchProcessor",
     "KinesisUserRecord",
     "KinesisUserRecordPayload",
     "UserRecordBatchProcessor",
@@ -81,7 +79,7 @@ class KinesisUserRecord(KinesisStreamRecord):
 def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict[str, Any]:
     """``record`` in the shape of the Lambda record ``raw`` that it came in. ``data`` is base64 text."""
     kinesis = {
-        **_kinesis(raw),
+        **raw.get("kinesis", raw),  # a pipe's records have all in one level
         "sequenceNumber": record.sequence_number,
         "data": encode_base64(record.data),
         "subSequenceNumber": record.sub_sequence_number,
@@ -95,27 +93,17 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
     return {**raw, "kinesis": kinesis}
 
 
-def _kinesis(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The Kinesis fields of a Lambda record, also where they are not nested, as in a pipe's records."""
-    nested = raw.get("kinesis")
-    return nested if isinstance(nested, Mapping) else raw
-
-
-def user_record_event(
-    event: Mapping[str, Any], policy: Policy = "strict", *, on_drop: Callable[[Drop], None] | None = None
-) -> dict[str, Any]:
+def user_record_event(event: Mapping[str, Any]) -> dict[str, Any]:
     """``event`` with its records deaggregated, for anything that reads Lambda's Kinesis events:
     Powertools' ``KinesisStreamEvent``, ``KinesisDataStreamModel``, envelopes.
 
-    ``on_drop``: called with what the KCL drops; the policy ``kcl`` needs it.
     Raises DecodeError or CaptureError if any Kinesis record cannot be opened.
     """
     rows: list[dict[str, Any]] = []
-    records = event_records(event, "Records")
-    for raw, unit in zip(records, units(event, policy=policy, on_drop=on_drop), strict=True):
+    for unit in units(event):
         if unit.poison is not None:
             raise unit.poison.error
-        rows += [user_record_dict(raw, record) for record in unit.user_records]
+        rows += [user_record_dict(unit.event_record, record) for record in unit.user_records]
     return {**event, "Records": rows}
 
 
@@ -125,52 +113,7 @@ class _Poison(dict[str, Any]):
     error: DecodeError | CaptureError | UserRecordFailed
 
 
-class _UserRecords:
-    """What both processors add to those of Powertools."""
-
-    def __init__(self, **settings: Any) -> None:
-        given = {name: settings.pop(name) for name in Opening.__annotations__ if name in settings}
-        self._opening = cast("Opening", given)
-        settings.setdefault("event_type", EventType.KinesisDataStreams)
-        if settings["event_type"] is not EventType.KinesisDataStreams:
-            raise ValueError("user records come from Kinesis data streams")
-        super().__init__(**settings)
-
-    def __call__(
-        self, records: list[dict[str, Any]], handler: Callable[..., Any], lambda_context: Any = None
-    ) -> Any:
-        return super().__call__(list(self._opened(records)), handler, lambda_context)  # type: ignore[misc]
-
-    def _opened(self, records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for raw, unit in zip(records, units({"Records": records}, **self._opening), strict=True):
-            if unit.poison is not None:
-                # Powertools asks for the sequence number here.
-                kinesis = {**_kinesis(raw), "sequenceNumber": unit.sequence_number}
-                poison = _Poison({**raw, "kinesis": kinesis})
-                poison.error = unit.poison.error
-                yield poison
-            yield from (user_record_dict(raw, record) for record in unit.user_records)
-
-    def _to_batch_type(self, record: dict[str, Any], event_type: EventType, model: Any = None) -> Any:
-        return KinesisUserRecord(record) if model is None else model.model_validate(record)
-
-    def _refuse(self, record: _Poison) -> Any:
-        """Let a record that cannot be opened fail like an exception of the handler."""
-        try:
-            raise record.error
-        except KplError:
-            return self.failure_handler(  # type: ignore[attr-defined]
-                record=self._to_batch_type(record, EventType.KinesisDataStreams), exception=sys.exc_info()
-            )
-
-    def response(self) -> Any:
-        """The answer: each failed Kinesis record once (LMB-2), in event order."""
-        failures = super().response()["batchItemFailures"]  # type: ignore[misc]
-        once = dict.fromkeys(failure["itemIdentifier"] for failure in failures)
-        return {"batchItemFailures": [{"itemIdentifier": number} for number in once]}
-
-
-class UserRecordBatchProcessor(_UserRecords, BatchProcessor):
+class UserRecordBatchProcessor(BatchProcessor):
     """Powertools' BatchProcessor over user records.
 
     Takes BatchProcessor's arguments (``model``, ``raise_on_entire_batch_failure``, ``logger``) and those
@@ -180,17 +123,41 @@ class UserRecordBatchProcessor(_UserRecords, BatchProcessor):
     `process_user_records`.
     """
 
+    def __init__(self, **settings: Any) -> None:
+        given = {name: settings.pop(name) for name in Opening.__annotations__ if name in settings}
+        self._opening = cast("Opening", given)
+        super().__init__(EventType.KinesisDataStreams, **settings)
+
+    def __call__(
+        self, records: list[dict[str, Any]], handler: Callable[..., Any], lambda_context: Any = None
+    ) -> Any:
+        return super().__call__(list(self._opened(records)), handler, lambda_context)
+
+    def _opened(self, records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for unit in units({"Records": records}, **self._opening):
+            if unit.poison is not None:
+                # Powertools asks for the sequence number here.
+                poison = _Poison({**unit.event_record, "kinesis": {"sequenceNumber": unit.sequence_number}})
+                poison.error = unit.poison.error
+                yield poison
+            yield from (user_record_dict(unit.event_record, record) for record in unit.user_records)
+
+    def _to_batch_type(self, record: dict[str, Any], event_type: EventType, model: Any = None) -> Any:
+        return KinesisUserRecord(record) if model is None else model.model_validate(record)
+
     def _process_record(self, record: dict[str, Any]) -> Any:
-        return self._refuse(record) if isinstance(record, _Poison) else super()._process_record(record)
+        if not isinstance(record, _Poison):
+            return super()._process_record(record)
+        try:
+            raise record.error
+        except KplError:
+            return self.failure_handler(record=KinesisUserRecord(record), exception=sys.exc_info())
 
-
-class AsyncUserRecordBatchProcessor(_UserRecords, AsyncBatchProcessor):
-    """Powertools' AsyncBatchProcessor over user records."""
-
-    async def _async_process_record(self, record: dict[str, Any]) -> Any:
-        if isinstance(record, _Poison):
-            return self._refuse(record)
-        return await super()._async_process_record(record)
+    def response(self) -> Any:
+        """The answer: each failed Kinesis record once (LMB-2), in event order."""
+        failures = super().response()["batchItemFailures"]
+        once = dict.fromkeys(failure["itemIdentifier"] for failure in failures)
+        return {"batchItemFailures": [{"itemIdentifier": number} for number in once]}
 
 
 def once(

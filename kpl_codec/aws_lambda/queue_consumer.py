@@ -22,13 +22,13 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from ..adapters.shapes import queue_record
-from ..aws.calls import settled
-from ..aws.queues import BACKOFF, DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
+from ..aws.calls import BACKOFF, settled
+from ..aws.queues import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
 from ..aws_errors import Backoff, is_permanent
 from ..deaggregation.policies import Policy, check_policy, deaggregate
 from ..deaggregation.records import Drop
 from ..ledger import Kind, Ledger, Row, digest_of, queue_number, runs
-from .batch import AfterFailure, Batch, Call, Poison, Unit, UserRecordFailed, log, opened, settle_poison
+from .batch import LOG, AfterFailure, Batch, Call, Poison, Unit, UserRecordFailed, opened, settle_poison
 
 #: After how many seconds a record that failed comes again, by its deliveries.
 _AGAIN: Final = Backoff(5.0, 900.0)
@@ -109,10 +109,8 @@ class QueueConsumer(ABC):
         poison_after: int = 5,
         visibility: int = 30,
         wait: int = 9,
-        limit: int = MOST_RECORDS,
         dead_letters: bool = False,
         drain: bool = False,
-        patience: float = 60.0,
         observe: Observe | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -125,7 +123,6 @@ class QueueConsumer(ABC):
             ("batch", 1 if batch is None else batch, 1, 10**9),
             ("visibility", visibility, 1, 43_200),
             ("wait", wait, 1, 20),
-            ("limit", limit, 1, MOST_RECORDS),
             ("poison_after", poison_after, 1, 1000),
         ):
             if not least <= value <= at_most:
@@ -138,10 +135,10 @@ class QueueConsumer(ABC):
             deaggregate, policy=policy, on_drop=on_drop, max_decompressed_size=max_decompressed_size,
             unframe=unframe,
         )  # fmt: skip
-        self._on_poison, self._drain, self._patience, self._observe = on_poison, drain, patience, observe
+        self._on_poison, self._drain, self._observe = on_poison, drain, observe
         self._notes = None if ledger is None else ledger.writer(queue, "handled")
         self._visibility = {"VisibilityTimeoutSeconds": visibility}
-        self._receive = {"Limit": limit, "WaitTimeSeconds": wait, **self._visibility}
+        self._receive = {"Limit": MOST_RECORDS, "WaitTimeSeconds": wait, **self._visibility}
         #: Seconds between two beats while something is handled.
         self.beat_seconds = min(_LINGER, visibility / 3)
         self.counts, self._told = QueueCounts(), QueueCounts()
@@ -169,7 +166,7 @@ class QueueConsumer(ABC):
         return self.counts
 
     async def _call(self, operation: str, arguments: Mapping[str, Any], **how: Any) -> Any:
-        how = {"patience": self._patience, "clock": self._clock, "sleep": self._sleep, **how}
+        how = {"clock": self._clock, "sleep": self._sleep, **how}
         return await call(self.client, operation, {"QueueARN": self._queue, **arguments}, **how)
 
     async def _refused(
@@ -299,7 +296,7 @@ class QueueConsumer(ABC):
                         received.until = now + seconds
             await self.acknowledge(patience=0)
         except Exception as error:  # noqa: BLE001 - a call's, or whatever a ledger raises: `run` meets it, too
-            log().error("%s", error)
+            LOG.error("%s", error)
 
     async def acknowledge(self, *, all_of_them: bool = False, **how: Any) -> None:
         """Acknowledge what was handled, if it is time; ``all_of_them`` in any case."""
@@ -355,7 +352,7 @@ class QueueConsumer(ABC):
             return False
         received.state = "gone"
         self.counts.not_acknowledged += 1
-        log().error("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
+        LOG.error("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
         return True
 
     async def _give_back(self) -> None:

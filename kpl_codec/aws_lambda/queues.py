@@ -46,10 +46,8 @@ class QueueOptions(TypedDict, total=False):
     * ``visibility``: seconds (30) for which others do not get what was received; extended while it is
       handled. If this process dies, they get it after so long;
     * ``wait``: seconds (9) that a call waits for records, and a consumer that is stopped may take to end;
-    * ``limit``: Kinesis records of one answer, at most (10);
     * ``dead_letters``: consume the queue's dead letters instead of its records;
     * ``drain``: return when an answer is empty, instead of waiting on;
-    * ``patience``: seconds (60) for which a call that fails is repeated;
     * ``observe``: told what each answer added to the counts;
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before it is acknowledged. What it
       raises ends the consumer.
@@ -65,10 +63,8 @@ class QueueOptions(TypedDict, total=False):
     poison_after: int
     visibility: int
     wait: int
-    limit: int
     dead_letters: bool
     drain: bool
-    patience: float
     observe: Observe | None
     ledger: Ledger | None
 

@@ -31,12 +31,12 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from ..adapters.reading import captured
+from ..adapters.reading import read_record
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..watch import LastHour, Look, WatchFinding
 from ..watch.measures import Emf, Every, measures, measures_of_records
-from .batch import log, stream_of
+from .batch import LOG, stream_of
 from .shard_map_cache import ShardMapCache
 
 __all__ = ["ConsumerWatch", "lambda_handler"]
@@ -80,13 +80,14 @@ class ConsumerWatch:
         try:
             self._see(event)
         except Exception:  # noqa: BLE001 - the consumer must go on
-            log().exception("the watch could not look at an event")
+            LOG.exception("the watch could not look at an event")
 
     def _see(self, event: Mapping[str, Any]) -> None:
         now = self._clock()
         self._events += 1
         by_shard: dict[tuple[str, str | None], list[KinesisRecord]] = {}
-        for raw, item in zip(event["Records"], captured(event, shape="lambda"), strict=True):
+        for raw in event["Records"]:
+            item = read_record(raw, "Records")
             if not isinstance(item, CaptureError):
                 by_shard.setdefault((stream_of(raw), item.shard_id), []).append(item)
         for (arn, shard_id), records in by_shard.items():
@@ -124,7 +125,7 @@ def _tried(what: str, call: Callable[[], Any]) -> tuple[Any, str | None]:
     try:
         return call(), None
     except Exception as error:  # noqa: BLE001 - whatever it is, the stream is looked at
-        log().exception(f"the watch's state was not {what}")
+        LOG.exception(f"the watch's state was not {what}")
         code = getattr(error, "response", {}).get("Error", {}).get("Code") or type(error).__name__
         return None, f"not {what}: {code}"
 

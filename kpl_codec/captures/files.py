@@ -22,7 +22,6 @@ from ..errors import CaptureError
 
 #: Files above this size are cut into pieces of it.
 PIECE_BYTES = 64 * 1024 * 1024
-#: Schemes that name S3.
 _S3 = ("s3://", "s3a://", "s3n://")
 #: What files are called until they are complete: see `whole_file`.
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{32}", re.DOTALL)
@@ -50,8 +49,7 @@ class InputError(CaptureError):
 
 @contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Raises InputError (unreadable) in place of what pyarrow raises in the block, and for a column that is
-    missing."""
+    """Raises InputError (unreadable) for what pyarrow raises in the block, and for a missing column."""
     try:
         yield
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:

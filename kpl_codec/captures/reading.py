@@ -152,8 +152,7 @@ def _read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBa
 
 
 def _batch_rows(group: pq.RowGroupMetaData) -> int:
-    """Rows of a batch of about 4 MiB; a multiple of 32 if they are more, because 32 frames are hashed at a
-    time."""
+    """Rows of about 4 MiB; a multiple of 32 if they are more: so many frames are hashed at a time."""
     rows = max(1, min(512, int(group.num_rows) * _BATCH_BYTES // max(1, int(group.total_byte_size))))
     return rows - rows % 32 or rows
 

@@ -89,12 +89,9 @@ class Rows:
 
     def take(self) -> Iterator[pa.RecordBatch]:
         if self._rows:
-            columns = list(zip(*self._rows, strict=True))
+            columns = dict(zip(CAPTURE_SCHEMA.names, zip(*self._rows, strict=True), strict=True))
             self._rows, self._bytes = [], 0
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, field.type) for column, field in zip(columns, CAPTURE_SCHEMA, strict=True)],
-                schema=CAPTURE_SCHEMA,
-            )
+            yield pa.RecordBatch.from_pydict(columns, CAPTURE_SCHEMA)
 
 
 def first_line(error: Exception) -> str:

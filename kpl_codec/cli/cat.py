@@ -101,7 +101,6 @@ def run(args: argparse.Namespace) -> int:
 def _user_records(
     args: argparse.Namespace, item: Captured, decode: Callable[[DeaggregatedRecord, list[str]], Any] | None
 ) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """What is shown of each wanted user record, and its data."""
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     unframe = args.unframe or args.decode
     # Each by itself, so that none waits for the next; under the report policy, so that all are shown.

@@ -164,7 +164,6 @@ def _by_writer(results: Location, put: int) -> list[RenderableType]:
 
 
 def _orders(writer: str, start: int, stop: int) -> Iterator[tuple[str, bytes]]:
-    """User records ``start`` to ``stop`` of a writer: partition key and data."""
     for number in range(start, stop):
         order = {"writer": writer, "n": number, "item": f"item-{number % 17}", "quantity": number % 5 + 1}
         yield f"customer-{number * 7919 % 500}", json.dumps(order).encode()
@@ -205,8 +204,7 @@ def _put_plain(client: Any, records: Iterator[tuple[str, bytes]], notes: Writer)
 
 
 def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], None]) -> None:
-    """Make the stream and put ``per_writer`` user records of each writer, half of them after a split; all are
-    noted in ``ledger``."""
+    """Make the stream and put ``per_writer`` user records of each writer, half of them after a split."""
     from ..aws import Producer, fetch_shard_map
     from ..producer import ProducerConfig
 
@@ -239,8 +237,7 @@ def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], Non
 
 
 def _capture(client: Any, folder: Location) -> int:
-    """Read the stream to its end into files: GetRecords answers by shard, and the shard listing. Gives the
-    number of Kinesis records."""
+    """Read the stream to its end into files; gives the number of Kinesis records."""
     from ..adapters import to_get_records
     from ..aws import fetch_shard_map, read_stream
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+from collections import ChainMap
 from collections.abc import Iterator
 from contextlib import suppress
 from difflib import get_close_matches
@@ -24,16 +25,12 @@ _ERROR_CLASS = re.compile(r"^class \w+\(\w*(Error|Full)\b", re.MULTILINE)
 
 
 class Requirement(NamedTuple):
-    """A requirement of spec/: its id, its sentence with its source, and its chapter."""
-
     id: str
     sentence: str
     chapter: str
 
 
 class Error(NamedTuple):
-    """A class of errors: the codes it can have, what it means, whom it concerns and what to do."""
-
     name: str
     codes: tuple[str, ...]
     meaning: str
@@ -58,7 +55,10 @@ def run(args: argparse.Namespace) -> int:
     raised = [error for error in errors if wanted in (error.name.lower(), *map(str.lower, error.codes))]
     required = found.get(args.code.upper())
     if not told and not raised and required is None:
-        raise _unknown(args.code, [*KINDS, *found, *(code for error in errors for code in error.codes)])
+        names = [*KINDS, *found, *(code for error in errors for code in error.codes)]
+        near = get_close_matches(args.code, names, 3) or get_close_matches(args.code.upper(), names, 3)
+        what = f"nearest: {', '.join(near)}" if near else "kpl-codec explain lists what there is"
+        raise UsageError(reason=f"nothing here is called {args.code}; {what}")
     if required is not None:
         told += [kind for kind in kinds if kind.requirement == required.id]
         raised += [error for error in errors if error.requirement == required.id]
@@ -81,12 +81,6 @@ def run(args: argparse.Namespace) -> int:
     for error in raised:
         _show(error.name, f"error, code {' | '.join(error.codes)}", error.meaning, error, found)
     return 0
-
-
-def _unknown(code: str, names: list[str]) -> UsageError:
-    near = get_close_matches(code, names, 3) or get_close_matches(code.upper(), names, 3)
-    what = f"nearest: {', '.join(near)}" if near else "kpl-codec explain lists what there is"
-    return UsageError(reason=f"nothing here is called {code}; {what}")
 
 
 def _show(name: str, what: str, meaning: str, told: Kind | Error, found: dict[str, Requirement]) -> None:
@@ -112,7 +106,6 @@ def _list(kinds: list[Kind], errors: list[Error], found: dict[str, Requirement],
 
 
 def requirements() -> dict[str, Requirement]:
-    """Every requirement of spec/ by its id."""
     found = {}
     for chapter in sorted(files(__package__).joinpath("spec").iterdir(), key=lambda path: path.name):
         text = chapter.read_text(encoding="utf-8")
@@ -121,69 +114,49 @@ def requirements() -> dict[str, Requirement]:
     return found
 
 
-class _Class(NamedTuple):
-    """A class of errors as its source has it. ``codes``: those that its annotation lists."""
-
-    bases: list[str]
-    meaning: str
-    values: dict[str, Any]
-    codes: tuple[str, ...]
-
-
 def error_classes() -> Iterator[Error]:
     """Every class of errors, with its codes. Read from the source: to import it all takes seconds, and every
     extra."""
-    classes: dict[str, _Class] = {}
+    classes: dict[str, dict[str, Any]] = {}
     for path in Path(kpl_codec.__file__).parent.rglob("*.py"):
         source = path.read_text(encoding="utf-8")
         if _ERROR_CLASS.search(source):
-            module = ast.parse(source)
-            aliases = {name: value for node in module.body for name, value in _assigned(node)}
-            classes |= {
-                node.name: _class(node, aliases) for node in module.body if isinstance(node, ast.ClassDef)
-            }
-    for name, found in sorted(classes.items()):
-        values = _inherited(classes, name)
-        own = (found.values["code"],) if "code" in found.values else found.codes
-        codes = tuple(dict.fromkeys([*own, *found.values.get("codes", ())]))
-        if codes and values.get("todo") is not None:  # the others are no errors, or never raised
+            body = ast.parse(source).body
+            aliases = dict(_assigned(body))
+            classes |= {node.name: _members(node, aliases) for node in body if isinstance(node, ast.ClassDef)}
+    for name, own in sorted(classes.items()):
+        values = _with_inherited(classes, name)
+        codes = tuple(dict.fromkeys([*own["code"], *own.get("codes", ())]))
+        if codes and "todo" in values:  # the others are no errors, or never raised
             facts = values["concerns"], values["todo"], values["requirement"]
-            yield Error(name, codes, _flowing(found.meaning), *facts)
+            yield Error(name, codes, own["meaning"], *facts)
 
 
-def _class(node: ast.ClassDef, aliases: dict[str, ast.expr | None]) -> _Class:
-    values: dict[str, Any] = {}
-    codes: tuple[str, ...] = ()
+def _members(node: ast.ClassDef, aliases: dict[str, ast.expr]) -> dict[str, Any]:
+    """The literals that a class assigns; ``code``: those that it assigns or its annotation lists."""
+    doc = (ast.get_docstring(node) or "").replace("`", "")
+    # One line for each paragraph or entry of a list.
+    meaning = "\n".join(" ".join(part.split()) for part in doc.split("\n\n"))
+    members: dict[str, Any] = {"bases": list(map(ast.unparse, node.bases)), "meaning": meaning, "code": ()}
     for statement in node.body:
-        for name, value in _assigned(statement):
-            with suppress(ValueError):  # not a literal
-                values[name] = ast.literal_eval(value) if value is not None else None
         if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "code":
-            kind = aliases.get(ast.unparse(statement.annotation)) or statement.annotation
-            codes = tuple(re.findall(r"'([^']+)'", ast.unparse(kind)))
-            if statement.value is None:
-                del values["code"]
-    bases = [ast.unparse(base) for base in node.bases]
-    return _Class(bases, (ast.get_docstring(node) or "").replace("`", ""), values, codes)
+            kind = aliases.get(ast.unparse(statement.annotation), statement.annotation)
+            members["code"] = re.findall(r"'([^']+)'", ast.unparse(kind))
+    for name, value in _assigned(node.body):
+        with suppress(ValueError):  # not a literal
+            found = ast.literal_eval(value)
+            members[name] = (found,) if name == "code" else found
+    return members
 
 
-def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:
-    if isinstance(statement, ast.AnnAssign):
-        yield ast.unparse(statement.target), statement.value
-    elif isinstance(statement, ast.Assign):
-        yield ast.unparse(statement.targets[0]), statement.value
+def _assigned(body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    for statement in body:
+        if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            yield ast.unparse(statement.target), statement.value
+        elif isinstance(statement, ast.Assign):
+            yield ast.unparse(statement.targets[0]), statement.value
 
 
-def _inherited(classes: dict[str, _Class], name: str) -> dict[str, Any]:
-    """The values of a class of errors and of those above it; none where it is no error."""
-    if name not in classes:
-        return {}
-    values: dict[str, Any] = {}
-    for base in reversed(classes[name].bases):
-        values |= _inherited(classes, base)
-    return values | classes[name].values
-
-
-def _flowing(text: str) -> str:
-    """A docstring with one line for each paragraph or entry of a list."""
-    return "\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+def _with_inherited(classes: dict[str, dict[str, Any]], name: str) -> ChainMap[str, Any]:
+    own = classes.get(name, {})
+    return ChainMap(own, *(_with_inherited(classes, base) for base in own.get("bases", ())))

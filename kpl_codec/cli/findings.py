@@ -35,8 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 where there are findings of --fail-on or worse, else 0. Raises UsageError for a folder without
-    results, InputError."""
+    """Raises UsageError for a folder without results, InputError."""
     from ..findings.counters import finding_facts
 
     unknown = set(args.kind or ()) - KINDS.keys()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import random
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +22,7 @@ from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
 from .main import CLEAN
 from .options import add, add_aws, at_least
+from .progress import waiting
 from .source import UsageError, location_of
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..validation import LocalEngine
     from ..validation.job import check_output
-    from .progress import waiting
 
     recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
     if recipe.mixed_every and recipe.shard_count < 2:
@@ -92,10 +90,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason=f"{held}: --per-aggregate or --data-size is too large")
     folder = location_of(args.output)
     check_output(folder)
-    generation = Generation(recipe, (folder / "capture").make_folder())
-    engine = LocalEngine()
-    with waiting("generating", engine.progress):
-        engine.run_all(generation, generation.tasks)
+    with waiting("generating"):
+        write_capture(recipe, (folder / "capture").make_folder())
     (folder / "shards.json").write(recipe.shard_map().to_json().encode())
     counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"
     check = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"
@@ -109,7 +105,6 @@ def _sequence_number(number: int) -> str:
 
 @lru_cache(maxsize=1)
 def _keys(recipe: Recipe) -> list[list[str]]:
-    """Partition keys of each shard, in the order of the shards."""
     shard_map = recipe.shard_map()
     keys: dict[str, list[str]] = {shard_id: [] for shard_id in shard_map}
     missing, number = recipe.shard_count, 0
@@ -123,27 +118,13 @@ def _keys(recipe: Recipe) -> list[list[str]]:
     return list(keys.values())
 
 
-@dataclass(frozen=True)
-class Generation:
-    """A recipe and a folder that exists; each task writes one Parquet file."""
+def write_capture(recipe: Recipe, folder: Location) -> None:
+    """Writes files in columns that the Kinesis connectors give to the folder, which exists."""
+    import pyarrow as pa
 
-    recipe: Recipe
-    folder: Location
-
-    @property
-    def _records_per_file(self) -> int:
-        return max(1, _FILE_BYTES // (self.recipe.per_aggregate * (self.recipe.data_size + 10)))
-
-    @property
-    def tasks(self) -> int:
-        return -(-self.recipe.kinesis_records // self._records_per_file)
-
-    def run(self, number: int) -> None:
-        """Writes a file, in columns that the Kinesis connectors give."""
-        import pyarrow as pa
-
-        recipe, start = self.recipe, number * self._records_per_file
-        records = range(start, min(start + self._records_per_file, recipe.kinesis_records))
+    per_file = max(1, _FILE_BYTES // (recipe.per_aggregate * (recipe.data_size + 10)))
+    for number, start in enumerate(range(0, recipe.kinesis_records, per_file)):
+        records = range(start, min(start + per_file, recipe.kinesis_records))
         keys, data = zip(*(_kinesis_record(recipe, record) for record in records), strict=True)
         table = {
             "streamName": pa.repeat("generated", len(records)),
@@ -155,7 +136,7 @@ class Generation:
                 _BEGIN + timedelta(milliseconds=10 * record) for record in records
             ],
         }
-        (self.folder / f"part-{number:05d}.parquet").write_table(pa.table(table))
+        (folder / f"part-{number:05d}.parquet").write_table(pa.table(table))
 
 
 def _kinesis_record(recipe: Recipe, number: int) -> tuple[str, bytes]:

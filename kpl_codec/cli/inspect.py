@@ -21,7 +21,7 @@ from ..limits import MAGIC
 from ..pictures.labels import plural
 from ..pictures.terminal import Part, line, show, show_json
 from .options import add, add_aws, add_shared
-from .source import Captured, UsageError, client_of, read_bytes
+from .source import Captured, Unreadable, UsageError, client_of, read_bytes
 
 #: Fields and user records that are listed where nobody says how many.
 _SHOWN = 400
@@ -41,8 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 for a sound or plain record that a KCL consumer gets whole, else 1. Raises KplError for what cannot
-    be read."""
+    """0 for a sound or plain record that a KCL consumer gets whole, else 1."""
     if (args.data is None) == (args.stream is None):
         raise UsageError(reason="give either DATA or --stream NAME --shard-id ID --sequence-number N")
     record, keys = _from_stream(args) if args.stream else (_given(args), None)
@@ -60,40 +59,28 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _given(args: argparse.Namespace) -> KinesisRecord:
-    """The record that the arguments name; only its data where it is no captured one."""
-    data = _data(args)
+    """The record that the arguments name; only its data where it is no captured one. Raises UsageError."""
+    from .captured import captured
+
+    data, number = _data(args), args.sequence_number
     if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
         return KinesisRecord(None, data)
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
-        found = _of_capture(file.name, args.sequence_number)
-    if len(found) > 1:
-        advice = f"choose one with --sequence-number, such as {found[0].sequence_number}"
-        raise UsageError(reason=f"{args.data} holds several captured records: {advice}")
-    return found[0] if found else KinesisRecord(None, data)
-
-
-def _of_capture(path: str, sequence_number: str | None) -> list[KinesisRecord]:
-    """The captured record with that number, or the first two of a file; none where it is not a capture.
-    Raises UsageError."""
-    from .captured import captured
-
-    found: list[KinesisRecord] = []
-    own_data = False
-    for item in captured([path]):
-        if isinstance(item, Captured):
-            if sequence_number in (None, item.record.sequence_number):
-                found.append(item.record)
-        elif item.code in _OWN_DATA:
-            own_data = True
-        elif sequence_number is None:
+        items = list(captured([file.name]))
+    records = [item.record for item in items if isinstance(item, Captured)]
+    if number is not None:
+        records = [record for record in records if record.sequence_number == number]
+    for item in items:
+        if number is None and isinstance(item, Unreadable) and item.code not in _OWN_DATA:
             raise UsageError(reason=f"DATA is a capture, but {item.text} (--raw takes it as one record)")
-        if len(found) > (sequence_number is None):
-            return found
-    if not found and (sequence_number is not None or not own_data):
+    if number is None and len(records) > 1:
+        advice = f"choose one with --sequence-number, such as {records[0].sequence_number}"
+        raise UsageError(reason=f"{args.data} holds several captured records: {advice}")
+    if not records and (number is not None or not items):
         raise UsageError(reason="DATA is a capture without such a record (--raw takes it as one record)")
-    return found
+    return records[0] if records else KinesisRecord(None, data)
 
 
 def _data(args: argparse.Namespace) -> bytes:
@@ -109,7 +96,6 @@ def _data(args: argparse.Namespace) -> bytes:
 
 
 def _frame_in(text: bytes) -> bytes | None:
-    """The frame that is ``text`` decoded as base64 or hex, if it is one."""
     digits = b"".join(text.split())
     for decode in (partial(base64.b64decode, validate=True), unhexlify):
         with suppress(ValueError):
@@ -157,8 +143,7 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
 
 
 def _holds(node: Node, depth: int, offset: int) -> bool:
-    """Whether the byte at ``offset`` is the first of ``node`` (a field or a user record), or inside it
-    if it has no children."""
+    """Whether the byte at ``offset`` begins ``node``, or is inside it if it has no children."""
     if node.start == offset and depth >= 2:
         return True
     return not node.children and (node.start <= offset < node.end or node.start == node.end == offset)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, partition_key_hash
+from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
 from ..pictures.diagrams import skew_bars
 from ..pictures.labels import percent, plural, share, short_id
 from ..pictures.terminal import line, show, show_json, table, width, write
-from ..shards.skew import Skew, balanced_keys, skew_of
+from ..shards.skew import balanced_keys, skew_of
 from .options import add, add_action, add_aws, add_shards, add_shared
 from .progress import waiting
-from .source import UsageError, hash_keys_from, hashed_keys, load_shard_map, location_of
+from .source import UsageError, each_line, hashed_keys, load_shard_map, location_of
 
 #: Hot keys that are shown where nobody says how many.
 _SHOWN = 10
@@ -53,12 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_aws(hot, kinesis=False)
 
 
-def run(args: argparse.Namespace) -> int:
-    return int(args.action(args))
-
-
 def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]]:
-    """The ranges and names of the shards that are given."""
     if args.shard_count is not None:
         ranges = ALL_HASH_KEYS.split(args.shard_count)
         return ranges, [str(i) for i in range(len(ranges))]
@@ -83,22 +77,19 @@ def _skew(args: argparse.Namespace) -> int:
     keys = [hash_key for _, hash_key in hashed_keys(args)]
     skew = skew_of(keys, ranges)
     if args.json:
-        show_json(_skew_facts(skew, names))
+        shards = [{"shard": name, "count": count} for name, count in zip(names, skew.counts, strict=True)]
+        show_json({"total": skew.total, "ratio": skew.ratio, "shards": shards})
     else:
         write(skew_bars(skew, names, width()) + "\n")
         show(line(f"fullest / mean = {skew.ratio:.2f}, {skew.total:,} keys on {len(names)} shards"))
     return 0
 
 
-def _skew_facts(skew: Skew, names: Sequence[str]) -> dict[str, object]:
-    shards = [{"shard": name, "count": count} for name, count in zip(names, skew.counts, strict=True)]
-    return {"total": skew.total, "ratio": skew.ratio, "shards": shards}
-
-
 def _allocate(args: argparse.Namespace) -> int:
     shards = args.stream or args.shards or args.shard_count
-    existing = hash_keys_from(args.existing) if args.existing else []
-    allocated = balanced_keys(_ranges(args)[0] if shards else [ALL_HASH_KEYS], existing)
+    existing = each_line(args.existing, parse_hash_key) if args.existing else []
+    ranges = _ranges(args)[0] if shards else [ALL_HASH_KEYS]
+    allocated = balanced_keys(ranges, [hash_key for _, hash_key in existing])
     keys = list(islice(allocated, args.count))
     if args.json:
         show_json([str(key) for key in keys])
@@ -111,15 +102,11 @@ def _split(args: argparse.Namespace) -> int:
     ranges = ALL_HASH_KEYS.split(args.count)
     if args.json:
         names = ("startingHashKey", "endingHashKey")
-        show_json([{name: str(key) for name, key in zip(names, _ends(r), strict=True)} for r in ranges])
+        show_json([{name: str(key) for name, key in zip(names, r, strict=True)} for r in ranges])
     else:
-        rows = [[str(i), *map(str, _ends(r)), share(r)] for i, r in enumerate(ranges)]
+        rows = [[str(i), *map(str, r), share(r)] for i, r in enumerate(ranges)]
         show(table(["", "starting hash key", "ending hash key", "share"], rows, (0, 1, 2, 3)))
     return 0
-
-
-def _ends(keys: HashKeyRange) -> tuple[int, int]:
-    return keys.starting_hash_key, keys.ending_hash_key
 
 
 def _hot(args: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
 """`kpl-codec COMMAND ...`: finds the command's module and runs it.
 
-A command module has ``configure(parser) -> None``, ``run(args) -> int``, and an EPILOG if its help ends with
-more. Exit status: 0 clean, 1 findings, 2 failure (bad input, bad usage, something missing on the machine),
-130 interrupted.
+A command module has ``configure(parser) -> None``, ``run(args) -> int`` (or one for each action), and an
+EPILOG if its help ends with more. Exit status: 0 clean, 1 findings, 2 failure (bad input or usage, something
+missing on the machine), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -44,37 +43,23 @@ COMMANDS = {
 class Parser(argparse.ArgumentParser):
     """argparse's parser with the error prefix of all commands, without the usage."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.suggest_on_error = True  # "maybe you meant": argparse has it from Python 3.14
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As argparse's, but paths may also stand behind options, and an unknown option is the error of its
-        command and names the nearest option."""
+        """Paths may also stand behind options; an unknown option is the error of its command."""
         known, unknown = super().parse_known_args(args, namespace)
         many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
         if many and not any(word.startswith("-") for word in unknown if word != "-"):
             getattr(known, many).extend(unknown)
             return known, []
         if unknown:
-            typed = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
-            self.error(
-                f"unrecognized arguments: {' '.join(unknown)}{_like(typed, self._option_string_actions)}"
-            )
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return known, unknown
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            error.message += _like(str(value), map(str, action.choices or ()))
-            raise
-
     def error(self, message: str) -> NoReturn:
-        """Called by argparse for a command line that it cannot read."""
         sys.exit(_failed(f"{message} (see {self.prog} --help)"))
-
-
-def _like(typed: str, known: Iterable[str]) -> str:
-    """Which of the ``known`` may be meant, as the end of an error's text; empty if none is near."""
-    like = get_close_matches(typed, known, 1, 0.7)
-    return f"; did you mean {like[0]}?" if like else ""
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -96,13 +81,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         if name == wanted:
             module = import_module(f"{__package__}.{name}")
             command.epilog = getattr(module, "EPILOG", None)
+            command.set_defaults(run=getattr(module, "run", None))
             module.configure(command)
-            command.set_defaults(run=module.run)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     if "_ARGCOMPLETE" in os.environ:
@@ -158,15 +142,13 @@ def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
 
 
 def _open_closed_streams() -> None:
-    """Null devices for streams that were closed before the start (``>&-``): their numbers must not go to the
-    next file that is opened."""
+    """Null devices for streams that were closed before (``>&-``): no file must get their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays open
 
 
 def _complete() -> None:
-    """Complete the shell's line from the environment, and end."""
     import argcomplete
 
     typed = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0")) or None]
@@ -183,7 +165,6 @@ def _failed(reason: str) -> int:
 
 
 def entry() -> None:
-    """The console script."""
     try:
         status = main()
     except Exception:  # noqa: BLE001 - a bug: show the traceback, and never end with the status of findings

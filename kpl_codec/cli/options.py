@@ -24,8 +24,6 @@ _WHEN = "so long ago (5m, 2h, 7d) or a time (ISO 8601, UTC if it names no zone)"
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Whole numbers of ``least`` or more."""
-
     def number(text: str) -> int:
         try:
             value = int(text)
@@ -39,7 +37,6 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def above_zero(text: str) -> float:
-    """Finite numbers above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -58,7 +55,6 @@ def duration(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes, as 800m or 2g."""
     found = re.fullmatch(r"([1-9][0-9]*)([kmgt])b?", text.lower())
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size such as 800m or 2g")
@@ -66,7 +62,6 @@ def size(text: str) -> int:
 
 
 def moment(text: str) -> datetime:
-    """So long ago, or a time."""
     if re.fullmatch(r"\d+(\.\d+)?[smhd]", text):
         with suppress(OverflowError):
             return datetime.now(timezone.utc) - timedelta(seconds=duration(text))
@@ -78,7 +73,6 @@ def moment(text: str) -> datetime:
 
 
 def since(text: str) -> Since:
-    """beginning, latest, or a `moment`."""
     if text == "beginning":
         return "TRIM_HORIZON"
     if text == "latest":
@@ -188,6 +182,6 @@ def add_action(
     added: argparse.ArgumentParser = commands.add_parser(
         name, help=what, description=f"{what[0].upper()}{what[1:]}."
     )
-    added.set_defaults(action=run)
+    added.set_defaults(run=run)
     add_shared(added, "--json")
     return added

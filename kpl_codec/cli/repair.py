@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import deque
 
 from ..pictures.terminal import line, note, show, table
 from .main import CLEAN, FINDINGS
@@ -43,11 +42,8 @@ def run(args: argparse.Namespace) -> int:
         lineage = fetch_lineage(client_of(args), args.stream)
         if not args.other_stream:
             check_stream(folder, args.stream, lineage)
-        now = deque([(0, 0)], 1)
-        with waiting("repairing", lambda: now[0], quiet=args.quiet):
-            counts = apply_repair(
-                folder, connection(args), args.stream, on_file=lambda *files: now.append(files)
-            )
+        with waiting("repairing", quiet=args.quiet):
+            counts = apply_repair(folder, connection(args), args.stream)
     else:
         with waiting(f"planning the repair of {args.results}"):
             counts = plan_repair(folder)

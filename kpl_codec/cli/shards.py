@@ -37,11 +37,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shards(history)
 
 
-def run(args: argparse.Namespace) -> int:
-    """0 clean, 1 findings (history). Raises KplError."""
-    return int(args.action(args))
-
-
 def _facts(shard: Shard) -> dict[str, Any]:
     """As ListShards gives it, in camelCase; ``--shards`` reads it, too."""
     return {**_uncapitalized(shard.to_aws()), "open": shard.open}
@@ -75,7 +70,6 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
-    """The channels and queues of a live stream, where it has any."""
     if not args.stream:
         return {}
     from ..aws.channels import subscribers_of
@@ -98,8 +92,7 @@ def _show_shards(shards: list[Shard]) -> None:
     rows = []
     for shard in shards:
         keys = shard.hash_key_range
-        ends = keys.starting_hash_key, keys.ending_hash_key
-        shown = map(str, ends) if width() >= _WHOLE_KEYS else (f"{key:032x}"[:8] + "…" for key in ends)
+        shown = map(str, keys) if width() >= _WHOLE_KEYS else (f"{key:032x}"[:8] + "…" for key in keys)
         parents = " + ".join(map(short_id, shard.parent_shard_ids))
         rows.append([shard.shard_id, "open" if shard.open else "closed", *shown, share(keys), parents])
     show(table(heads, rows, (2, 3, 4)))
@@ -128,8 +121,14 @@ def _predict(args: argparse.Namespace) -> int:
 
 def _history(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=True)
+    now = datetime.now(timezone.utc) if args.stream else None
     if args.key is None:
-        _whole(args, shard_map)
+        if args.json:
+            show_json(_whole(shard_map))
+            return 0
+        write(timeline(shard_map, width(), now) + "\n")
+        for child, parents in shard_map.unknown_parents.items():
+            show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
         return 0
     hash_key = hash_key_of(args.key, explicit=args.explicit)
     chain = shard_map.chain(hash_key)
@@ -137,31 +136,22 @@ def _history(args: argparse.Namespace) -> int:
         show_json({"hashKey": str(hash_key), "chain": [s.shard_id for s in chain]})
     else:
         show(line(f"hash key {hash_key} has been on:"))
-        write(timeline(Lineage(chain), width(), _now(args)) + "\n")
+        write(timeline(Lineage(chain), width(), now) + "\n")
     return 0
 
 
-def _now(args: argparse.Namespace) -> datetime | None:
-    return datetime.now(timezone.utc) if args.stream else None
-
-
-def _whole(args: argparse.Namespace, shard_map: ShardMap) -> None:
-    if args.json:
-        lives = {span.shard.shard_id: span for span in spans(shard_map)}
-        shards = [
-            {
-                **_facts(shard),
-                "created": _iso(lives[shard_id].begin),
-                "closed": _iso(lives[shard_id].end),
-                "children": [child.shard_id for child in shard_map.children(shard_id)],
-            }
-            for shard_id, shard in shard_map.items()
-        ]
-        show_json({"shards": shards, "unknownParents": dict(shard_map.unknown_parents)})
-    else:
-        write(timeline(shard_map, width(), _now(args)) + "\n")
-        for child, parents in shard_map.unknown_parents.items():
-            show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
+def _whole(shard_map: ShardMap) -> dict[str, Any]:
+    lives = {span.shard.shard_id: span for span in spans(shard_map)}
+    shards = [
+        {
+            **_facts(shard),
+            "created": _iso(lives[shard_id].begin),
+            "closed": _iso(lives[shard_id].end),
+            "children": [child.shard_id for child in shard_map.children(shard_id)],
+        }
+        for shard_id, shard in shard_map.items()
+    ]
+    return {"shards": shards, "unknownParents": dict(shard_map.unknown_parents)}
 
 
 def _iso(moment: datetime | None) -> str | None:

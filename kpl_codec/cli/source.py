@@ -21,7 +21,6 @@ from ..shards.stream import stream_of
 from .progress import waiting
 
 if TYPE_CHECKING:
-    from ..aws.only import Place
     from ..captures import Location
 
 
@@ -38,19 +37,8 @@ class UsageError(KplError):
 # -- streams --------------------------------------------------------------------------------------
 
 
-def places_of(path: str) -> list[Place]:
-    """The sequence numbers in the file of --only. Raises UsageError, InputError."""
-    from ..aws.only import sequence_numbers
-
-    places = sequence_numbers(read_bytes(path))
-    if not places:
-        raise UsageError(reason=f"{path} has no sequence number: a JSON member sequenceNumber, or one a line")
-    return places
-
-
 def paths_or_stream(args: argparse.Namespace) -> None:
-    """Raises UsageError unless there are either paths, a stream or a queue, and for options that do not go
-    with them. ``args.only`` becomes the places in that file."""
+    """Raises UsageError for options that do not go together. ``args.only`` becomes the places in it."""
     if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
         queue = ", or --queue NAME" if hasattr(args, "queue") else ""
         raise UsageError(reason=f"give either PATH (- for standard input), or --stream NAME{queue}")
@@ -61,12 +49,17 @@ def paths_or_stream(args: argparse.Namespace) -> None:
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
     if args.only:  # read before anything is asked for
-        args.only = places_of(args.only)
+        from ..aws.only import sequence_numbers
+
+        places = sequence_numbers(read_bytes(args.only))
+        if not places:
+            what = "a JSON member sequenceNumber, or one a line"
+            raise UsageError(reason=f"{args.only} has no sequence number: {what}")
+        args.only = places
 
 
 def connection(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `kpl_codec.aws.client.kinesis_client`; the region of an ARN counts. Raises UsageError,
-    StreamNameError."""
+    """The arguments of `kpl_codec.aws.client.kinesis_client`; the region of an ARN counts."""
     given = {name: getattr(args, name) for name in ("region", "endpoint_url", "profile", "role_arn")}
     region = stream_of(args.stream).region
     if given["region"] is not None and region not in (None, given["region"]):
@@ -75,8 +68,7 @@ def connection(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def client_of(args: argparse.Namespace) -> Any:
-    """The client the arguments ask for, once its server was reached. Raises StreamUnavailable, UsageError,
-    ModuleNotFoundError."""
+    """The client the arguments ask for, once its server was reached. Raises StreamUnavailable, UsageError."""
     from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client, reach
 
@@ -111,8 +103,7 @@ def glue_of(args: argparse.Namespace) -> Any:
 
 
 def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMap:
-    """The shard map of --shards, else of --stream. Raises StreamUnavailable, ShardMapError, InputError,
-    UsageError."""
+    """The shard map of --shards, else of --stream. Raises StreamUnavailable, ShardMapError, InputError."""
     if args.shards:
         distribution: Distribution = getattr(args, "distribution", "USER_PARTITION_KEY")
         return ShardMap.from_json(read_bytes(args.shards), distribution, source=args.shards)
@@ -131,15 +122,10 @@ def hashed_keys(args: argparse.Namespace) -> list[tuple[str, int]]:
     hashed = partial(hash_key_of, explicit=args.explicit)
     found = [(key, hashed(key)) for key in args.keys]
     if args.keys_from:
-        found += _each_line(args.keys_from, hashed)
+        found += each_line(args.keys_from, hashed)
     if not found:
         raise UsageError(reason="no keys given")
     return found
-
-
-def hash_keys_from(path: str) -> list[int]:
-    """Hash keys, one a line, - for standard input. Raises UsageError, which names the line."""
-    return [hash_key for _, hash_key in _each_line(path, parse_hash_key)]
 
 
 def hash_key_of(key: str, *, explicit: bool) -> int:
@@ -156,12 +142,16 @@ def hash_key_of(key: str, *, explicit: bool) -> int:
     return partition_key_hash(key)
 
 
-def _each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]:
+def each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]:
+    """The keys in a file, with their hash keys. Raises UsageError, which names the line."""
     found = []
-    for number, text in enumerate(_read_lines(path), 1):
+    for number, line in enumerate(read_bytes(path).splitlines(), 1):
         try:
-            if text:
+            if line:
+                text = line.decode()
                 found.append((text, hashed(text)))
+        except UnicodeDecodeError:
+            raise UsageError(reason=f"{path}, line {number}: not UTF-8") from None
         except KplError as error:
             raise UsageError(reason=f"{path}, line {number}: {error}") from None
     return found
@@ -171,8 +161,6 @@ def _each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]
 
 
 class Captured(NamedTuple):
-    """A Kinesis record and its stream."""
-
     stream: str | None
     record: KinesisRecord
 
@@ -211,12 +199,3 @@ def read_bytes(path: str) -> bytes:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UsageError(reason=f"cannot read {path}: {reason}") from None
-
-
-def _read_lines(path: str) -> list[str]:
-    data = read_bytes(path)
-    try:
-        return data.decode().splitlines()
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(reason=f"{path}, line {number}: not UTF-8") from None

@@ -119,7 +119,6 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece]) -> bool:
-    """Whether the local engine runs the tasks."""
     if args.engine != "auto":
         return bool(args.engine == "local")
     # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine, for a stream, and where
@@ -131,9 +130,8 @@ def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece]) -> bool:
 
 
 def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
-    """Runs tasks on a running Spark, or starts a local one."""
     from ..spark.session import local_session
-    from ..spark.validation.engine import SparkEngine
+    from ..spark.validation import SparkEngine
 
     if not args.quiet:
         note("starting Spark ...")
@@ -182,7 +180,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
-    from ..spark.validation.stream import follow, in_one_go, state
+    from ..spark.validation import follow, in_one_go, state
 
     batches: list[int] = []
 
@@ -240,7 +238,7 @@ class SparkFailed(KplError, RuntimeError):
 def spark_errors(log: str | None) -> Iterator[None]:
     """Failures of Spark become one line that says where to look. Other errors pass."""
     # Ctrl-C ends Java too, and py4j logs that at length to the root logger.
-    logging.getLogger().addFilter(_not_py4j)
+    logging.getLogger().addFilter(lambda line: "py4j" not in line.pathname)
     try:
         yield
     except Exception as error:
@@ -264,7 +262,3 @@ def _cause(text: str) -> str:
     of_python = re.findall(r"^Traceback .*\n(?:[ \t].*\n|\n)+(\S.*)", text, re.MULTILINE)
     of_java = [line.removeprefix(": ") for line in lines if line.startswith((":", "Caused by:"))]
     return next(iter(ours or of_python[:1] or of_java or lines), "")
-
-
-def _not_py4j(line: logging.LogRecord) -> bool:
-    return "py4j" not in line.pathname

@@ -66,8 +66,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(reading, "--all", "read everything, not a share")
     add_shared(reading, "--since", begin="latest; anything else needs --all")
     for name in ("calls", "bytes"):
-        text = f"{name} a second on all shards (default: {Limits._field_defaults[name]:,.0f})"
-        add(reading, f"--max-{name} N", text, type=above_zero)
+        text, default = f"{name} a second on all shards", Limits._field_defaults[name]
+        text = f"{text} (default: {default:,.0f})"
+        add(reading, f"--max-{name} N", text, type=above_zero, default=default)
     telling = parser.add_argument_group("what is told")
     add(telling, "--json", "print a JSON object a line")
     add(telling, "--names", "show hot partition keys, not their hash keys")
@@ -135,7 +136,6 @@ def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
         for outlet in outlets:
             outlet.measures(measured, now)
 
-    limits = {"calls": args.max_calls, "bytes": args.max_bytes}
     begin = args.since.timestamp() if isinstance(args.since, datetime) else 0.0
     ago = 0.0 if args.since in (None, "LATEST") else max(0.0, time.time() - begin)
     return StreamWatcher(
@@ -144,7 +144,7 @@ def _watcher(args: argparse.Namespace, outlets: list[Outlet]) -> StreamWatcher:
         share=1.0 if args.all else args.share,
         period=args.period,
         since=ago,
-        limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
+        limits=Limits(calls=args.max_calls, bytes=args.max_bytes),
         names=args.names,
         on_finding=tell,
         on_measures=measure,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,7 +44,6 @@ class Program:
         self.command, self.timeout = list(command), timeout
         self._in_lines = lines
         self._process: subprocess.Popen[str] | None = None
-        self._answers: queue.Queue[str | None]
         self._errors: IO[bytes]
         self.hello: dict[str, Any] = {}
 
@@ -67,26 +66,12 @@ class Program:
     def _start(self) -> subprocess.Popen[str]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it ends with this object
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-                text=True, encoding="utf-8", errors="replace",
+                text=True, encoding="utf-8", errors="replace", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise ProgramError(code="start", detail=f"{self.command[0]}: {error}") from error
-        answers = self._answers = queue.Queue()
-
-        def read() -> None:
-            assert process.stdout is not None
-            answer = ""
-            for line in process.stdout:
-                answer += line
-                if not self._in_lines or line.strip() == END:
-                    answers.put(answer)
-                    answer = ""
-            answers.put(None)
-
-        threading.Thread(target=read, daemon=True).start()
-        return process
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The program's answer; or ``{"failure": "crash" | "hang" | "nonsense", "detail": ...}``."""
@@ -99,18 +84,27 @@ class Program:
             self._process = self._start()
         process = self._process
         assert process.stdin is not None
-        try:
+        assert process.stdout is not None
+        answered, complete = "", False
+        # What the process has started must end, too: it may hold the pipe open.
+        patience = threading.Timer(self.timeout, os.killpg, (process.pid, signal.SIGKILL))
+        patience.start()
+        with contextlib.suppress(OSError):  # it is gone already
             process.stdin.write(asked)
             process.stdin.flush()
-            answered = self._answers.get(timeout=self.timeout)
-        except queue.Empty:
+            for line in process.stdout:
+                answered += line
+                if not self._in_lines or line.strip() == END:
+                    complete = True
+                    break
+        late = patience.finished.is_set()
+        patience.cancel()
+        if late or not complete:
             self.close()
-            return {"failure": "hang", "detail": f"no answer in {self.timeout} s"}
-        except OSError:
-            answered = None
-        if answered is None:
-            self.close()
-            return {"failure": "crash", "detail": self._last_words()}
+            if late:
+                return {"failure": "hang", "detail": f"no answer in {self.timeout} s"}
+            self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 500))
+            return {"failure": "crash", "detail": self._errors.read().decode(errors="replace")}
         try:
             # CNF-6: "An answer in lines MUST be graded as the same answer in JSON."
             if self._in_lines:
@@ -122,11 +116,6 @@ class Program:
             return answer
         self.close()
         return {"failure": "nonsense", "detail": answered[:200]}
-
-    def _last_words(self) -> str:
-        """The end of what the process, which is gone, wrote to its standard error."""
-        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 500))
-        return self._errors.read().decode(errors="replace")
 
     def close(self) -> None:
         process, self._process = self._process, None
@@ -191,7 +180,6 @@ def answer_of(lines: Iterable[str], op: str) -> dict[str, Any]:
 
 
 def _text(key: bytes | None) -> str | bytes | None:
-    """A key as text; as bytes where it is not UTF-8."""
     try:
         return None if key is None else key.decode()
     except UnicodeDecodeError:

@@ -41,6 +41,8 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 _AT_ONCE, _AT_FIRST = 1024, 32
 #: What compiled code says of a run of Kinesis records.
 _OPENED, _DROPPED = 0, 1
+#: Its status of a sound aggregate.
+_AGGREGATED = 2
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
 
 
@@ -124,14 +126,14 @@ class Opener:
         for what, first, last, user_records in frames:
             if what == _OPENED:
                 counts.kinesis_records += last - first
-                counts.aggregated_records += frames.aggregates(first, last)
+                counts.aggregated_records += frames.status.count(_AGGREGATED, first, last)
                 counts.user_records += len(user_records)
                 yield user_records
             elif what == _DROPPED:
                 counts.kinesis_records += 1
                 counts.aggregated_records += 1
                 outside = frames.first_outside(first)
-                self._drop(records[first], frames.rows_of(first), "out-of-range", outside)
+                self._drop(records[first], user_records, "out-of-range", outside)
             else:
                 yield self.open_one(records[first])
 
@@ -384,8 +386,8 @@ def deaggregate(
     opened: Iterable[Iterable[DeaggregatedRecord]]
     opened = Opener(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None or unframe:
-        from .undoing import undoing  # few need it: the import of a Lambda function stays short
+        from .undoing import Undo  # few need it: the import of a Lambda function stays short
 
-        for undo in undoing(max_decompressed_size, unframe, policy, counts.defects):
-            opened = map(partial(map, undo), opened)
+        undo = Undo(max_decompressed_size, unframe, policy, counts.defects)
+        opened = map(partial(map, undo), opened)
     return Deaggregation(chain.from_iterable(opened), counts)

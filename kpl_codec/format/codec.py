@@ -7,7 +7,6 @@ defect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
 
 from ..compiled import md5, speedups
 from ..errors import AggregateFull, EncodeError
@@ -15,8 +14,6 @@ from ..limits import DIGEST_SIZE, FRAME_OVERHEAD
 from . import frame, wire
 from .message import AggregatedRecord, field_size, parse, serialize, tag_bytes, varint_size
 from .records import UserRecord, check
-
-T = TypeVar("T")
 
 
 def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
@@ -88,42 +85,18 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
     refused user record, or TypeError if it is not given a list of UserRecords; then nothing is written.
     """
     encoder: Callable[..., bytes] = encode_in_python if speedups is None else speedups.encode
-    return _encoded(encoder, user_records)
-
-
-def _encoded(encoder: Callable[[Iterable[Any]], T], given: Iterable[Any]) -> T:
-    """What ``encoder`` makes of it. A TypeError says what belongs there, unless an iterator raised it."""
     try:
-        return encoder(given)
+        return encoder(user_records)
     except EncodeError:
         raise
     except (TypeError, ValueError):
-        if isinstance(given, Iterable) and not isinstance(given, (list, tuple, str, bytes, Mapping)):
+        # (An iterator may raise them, too.)
+        if isinstance(user_records, Iterable) and not isinstance(
+            user_records, (list, tuple, str, bytes, Mapping)
+        ):
             raise
-        what = type(given).__name__
+        what = type(user_records).__name__
     raise TypeError(f"{what} where a list of UserRecords belongs, each kpl_codec.UserRecord(key, data)")
-
-
-def encode_many(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
-    """`encode` of every group of user records: as many aggregated records, in the same order.
-
-    With the compiled extension this is faster than one at a time, twice as fast for large user records,
-    because it computes sixteen MD5 digests in parallel. Raises EncodeError for the first refused user record,
-    with its group, and TypeError as `encode` does; then nothing is written.
-    """
-    encoder: Callable[..., list[bytes]]
-    encoder = _encode_many_in_python if speedups is None else speedups.encode_many
-    return _encoded(encoder, groups)
-
-
-def _encode_many_in_python(groups: Iterable[Iterable[UserRecord]]) -> list[bytes]:
-    frames = []
-    for index, records in enumerate(groups):
-        try:
-            frames.append(encode_in_python(records))
-        except EncodeError as error:
-            raise error.at(group_index=index) from None
-    return frames
 
 
 def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:

@@ -12,14 +12,13 @@ Specification: spec/05-producer.md, ZIP-1 to ZIP-4.
 from __future__ import annotations
 
 import zlib
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from ..errors import DecodeError
 
 __all__ = ["DecompressionError", "compress", "decompress"]
 
 Compression = Literal["gzip", "zlib", "zstd"]
-COMPRESSIONS: Final[tuple[Compression, ...]] = get_args(Compression)
 #: The largest data that a reader makes of one user record unless told otherwise, in bytes.
 DEFAULT_MAX_DECOMPRESSED_SIZE: Final = 64 * 1024 * 1024
 

@@ -9,6 +9,7 @@ Specification: spec/01-aggregated-record.md, MSG and ENC.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Any, overload
 
@@ -185,8 +186,6 @@ def parse(message: bytes) -> AggregatedRecord | None:
 
 def varint(value: int) -> bytes:
     """``value`` (0 to 2^64 - 1) as a minimal varint."""
-    if value < 0x80:
-        return bytes((value,))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -197,9 +196,7 @@ def varint(value: int) -> bytes:
 
 def varint_size(value: int) -> int:
     """Bytes of ``value`` (0 to 2^64 - 1) as a minimal varint: 1 to 10."""
-    if value < 0x4000:
-        return 1 if value < 0x80 else 2
-    return (value.bit_length() + 6) // 7
+    return max(1, (value.bit_length() + 6) // 7)
 
 
 def field_size(length: int) -> int:
@@ -207,29 +204,14 @@ def field_size(length: int) -> int:
     return 1 + varint_size(length) + length
 
 
-_MOST_KEPT = 65536
-
-
-class _Fields(dict[int, bytes]):
-    """A tag and the varint after it, by number: made once."""
-
-    def __init__(self, tag: bytes) -> None:
-        self._tag = tag
-
-    def __missing__(self, value: int) -> bytes:
-        field = self._tag + varint(value)
-        if len(self) < _MOST_KEPT:
-            self[value] = field
-        return field
-
-
-_PARTITION_KEY_INDEX, _EXPLICIT_HASH_KEY_INDEX = _Fields(b"\x08"), _Fields(b"\x10")
-# Of a user record, and of the data in it: the number is its length.
-_LENGTH = _Fields(b"\x1a")
+@lru_cache(65536)
+def _number(tag: bytes, value: int) -> bytes:
+    """A tag and the varint after it."""
+    return tag + varint(value)
 
 
 def _field(tag: bytes, value: bytes) -> bytes:
-    return tag + varint(len(value)) + value
+    return _number(tag, len(value)) + value
 
 
 def tag_bytes(tag: Tag) -> bytes:
@@ -248,13 +230,13 @@ def serialize(records: Iterable[UserRecord]) -> bytes:
     for partition_key, data, explicit_hash_key, tags in records:
         # ENC-3: "Key tables MUST hold each distinct key once, in the order of first use."
         pk_index = partition_keys.setdefault(partition_key, len(partition_keys))
-        inner = _PARTITION_KEY_INDEX[pk_index]
+        inner = _number(b"\x08", pk_index)
         if explicit_hash_key is not None:
             ehk_index = explicit_hash_keys.setdefault(explicit_hash_key, len(explicit_hash_keys))
-            inner += _EXPLICIT_HASH_KEY_INDEX[ehk_index]
-        inner += _LENGTH[len(data)]
+            inner += _number(b"\x10", ehk_index)
+        inner += _number(b"\x1a", len(data))
         tail = b"".join(map(tag_bytes, tags)) if tags else b""
-        parts += (_LENGTH[len(inner) + len(data) + len(tail)], inner, data, tail)
+        parts += (_number(b"\x1a", len(inner) + len(data) + len(tail)), inner, data, tail)
     # ENC-2: "An aggregated record MUST hold at least one user record."
     if not parts:
         raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")

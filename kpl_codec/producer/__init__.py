@@ -2,7 +2,7 @@
 
 `ProducerCore` is driven by `kpl_codec.aws.Producer` (threads, boto3) or `kpl_codec.aws.AsyncProducer`
 (asyncio, aiobotocore). Read in this order: config, outcomes, partitioner, pending, kinesis_record,
-aggregator, limiter, send_queue, ordering, placer, answers, verdicts, failures, core.
+aggregator, send_queue, ordering, placer, verdicts, results, core.
 """
 
 from .config import ConfigError, ProducerConfig

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
@@ -120,14 +119,14 @@ class ProducerConfig:
             raise ConfigError(setting="compression", value="zstd", expected=other)
 
     @classmethod
-    def from_kpl_properties(cls, properties: str | Mapping[str, object], **settings: Any) -> ProducerConfig:
-        """The settings of a KPL configuration: the text of its properties file, or names and values.
+    def from_kpl_properties(cls, properties: str, **settings: Any) -> ProducerConfig:
+        """The settings of a KPL configuration, the text of its properties file.
 
         Names as the KPL writes them, in any case (RecordTtl, recordTtl). Those that are no setting here
         are ignored, with one warning that names them. ``settings``: more of them under their names here; they
         go before the configuration's. Raises ConfigError for a value out of range.
         """
-        given = _properties(properties) if isinstance(properties, str) else properties
+        given = _properties(properties)
         ours = {one.name.removesuffix("_ms").replace("_", ""): one.name for one in fields(cls)}
         named = {name: ours.get(name.replace("_", "").lower()) for name in given}
         # PRD-45: "A configuration of the KPL MUST give the same settings here; what is no setting here MUST
@@ -135,7 +134,7 @@ class ProducerConfig:
         ignored = [name for name, setting in named.items() if setting is None]
         if ignored:
             warnings.warn(f"no settings here, so they are ignored: {', '.join(ignored)}", stacklevel=2)
-        taken = {setting: _typed(given[name]) for name, setting in named.items() if setting is not None}
+        taken = {setting: given[name] for name, setting in named.items() if setting is not None}
         return cls(**{**taken, **settings})
 
     @property
@@ -193,21 +192,16 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def _typed(value: object) -> object:
-    """A property's text as a number or bool, if it is one."""
-    text = str(value).strip()
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return int(text) if text.isascii() and text.isdigit() else value
-
-
-def _properties(text: str) -> dict[str, str]:
+def _properties(text: str) -> dict[str, object]:
     """The names and values of a Java properties file, as far as the KPL's settings need it: comments,
     ``=``, ``:`` or a blank between name and value, lines continued with a backslash."""
-    settings: dict[str, str] = {}
+    settings: dict[str, object] = {}
     for line in map(str.strip, re.sub(r"\\\r?\n\s*", "", text).splitlines()):
         if line and line[0] not in "#!":
             match = _LINE.match(line)
             name, value = match.groups() if match else (line, "")
-            settings[name] = value.strip()
+            value = value.strip()
+            settings[name] = int(value) if value.isascii() and value.isdigit() else value
+            if value.lower() in ("true", "false"):
+                settings[name] = value.lower() == "true"
     return settings

@@ -14,7 +14,7 @@
 
 A user record is always in exactly one of these places, and leaves only through `results`. ``outstanding``
 counts those that have not left. Only this class moves them: a place gives out (``take_...``) what is to leave
-it, and the rules for failures say what becomes of what. No place knows another.
+it, and the verdicts say what becomes of what. No place knows another.
 Specification: spec/05-producer.md, PRD-6 to PRD-32.
 """
 
@@ -25,20 +25,17 @@ from itertools import chain
 
 from ..ledger import digest_of
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
-from .answers import Entry, parse_max_record_size, parse_put_records
 from .config import ProducerConfig
-from .failures import Failures, Fate, note
 from .kinesis_record import Outgoing, PutRecordsRequest, build_all
-from .ledger import StoredRows
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, Attempt, outcome_of
+from .outcomes import ACTIONS, Attempt, Entry, outcome_of, parse_max_record_size, parse_put_records
 from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
-from .results import deliver, undelivered
+from .results import StoredRows, deliver, undelivered
 from .send_queue import EXPIRY_STEP, SendQueue
-from .verdicts import Verdicts
+from .verdicts import Fate, Verdicts, note
 
 
 class ProducerCore:
@@ -73,7 +70,6 @@ class ProducerCore:
         self.rows = StoredRows() if noted else None
         self._meter = Meter(observe)
         self._chance = chance
-        self._failures = Failures(config, live)
         self._requests = 0
         self._closed = False
         self._make_places()
@@ -296,7 +292,7 @@ class ProducerCore:
             self._queue.refused_as_invalid(now)
             for _ in landed:
                 self._meter.failed(failure.code)
-            self._place_again(self._move(self._failures.invalid(landed, failure.code, now)), now)
+            self._place_again(self._move(self._verdicts.invalid(landed, failure.code, now)), now)
         else:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
             self._answered(landed, [entry] * len(landed), now)
@@ -331,7 +327,7 @@ class ProducerCore:
             self._meter.delivered(outgoing, attempt.shard_id or "")
             return ()
         self._meter.failed(attempt.code or attempt.outcome)
-        return self._move(self._failures.failed(outgoing, attempt, now))
+        return self._move(self._verdicts.failed(outgoing, attempt, now))
 
     def _move(self, fate: Fate) -> Sequence[Pending]:
         """Do what is to become of failed Kinesis records; returns the user records to place again."""

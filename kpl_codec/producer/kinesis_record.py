@@ -11,8 +11,7 @@ from ..errors import AggregateFull
 from ..format.codec import AggregatedRecordBuilder, build_many
 from ..format.hash_keys import format_hash_key
 from ..ledger import NO_DIGEST
-from .answers import Entry
-from .outcomes import Attempt
+from .outcomes import Attempt, Entry
 from .pending import Pending
 
 

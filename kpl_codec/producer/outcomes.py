@@ -1,34 +1,21 @@
-"""The possible outcomes of a Kinesis record that was sent, and what is done about each.
-
-    outcome            | seen as                                              | what is done
-    -------------------+------------------------------------------------------+---------------------------
-    delivered          | stored; its shard's range has all user records       | succeed
-    misplaced          | stored; some user record is not: the KCL drops all   | send all again, new map
-    placement-unknown  | stored on a shard whose range is not known yet       | wait for a newer map
-    throttled          | ProvisionedThroughputExceeded, KMSThrottling ...     | send again after a backoff
-    internal           | InternalFailure, 5xx, any code not listed            | send again after a backoff
-    not-sent           | no connection, no credentials, no region             | send again after a backoff
-    no-answer          | connection broken, timed out, answer cut short       | send again after a backoff
-    count-mismatch     | an answer with more or fewer entries than sent       | send again after a backoff
-    invalid            | ValidationException, InvalidArgument of a whole call | send its parts one by one
-    refused            | no such stream, access denied, KMS key disabled ...  | fail at once
-    expired            | the user record's time to live is over               | fail
-    closed             | the producer was closed before it could be sent      | fail
-    dropped            | the producer was full, and its caller chose to drop  | fail
+"""The possible outcomes of a Kinesis record that was sent, what is done about each, what answers say of it:
+the rest of the producer sees checked answers only.
 
 A misplaced aggregate is stored, and is sent again. A KCL consumer gets its user records once, because it
 drops the misplaced copy. After no-answer, count-mismatch and internal it is unknown whether the record is
 stored, so it may be there twice.
-Specification: spec/05-producer.md, PRD-10 to PRD-24.
+Specification: spec/05-producer.md, PRD-10 to PRD-24, and PRD-62; 5.5 has the outcomes as a table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from ..aws_errors import ErrorKind, error_kind
 from ..errors import KplError
 from ..format.records import Tag
+from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
 
 Outcome = Literal[
     "delivered", "misplaced", "placement-unknown", "throttled", "internal", "not-sent", "no-answer",
@@ -38,12 +25,19 @@ Outcome = Literal[
 
 #: What is done about an outcome.
 ACTIONS: Final[dict[Outcome, str]] = {
-    "delivered": "succeed",
-    "misplaced": "send-again",
-    "placement-unknown": "await-map",
-    **dict.fromkeys(("throttled", "internal", "not-sent", "no-answer", "count-mismatch"), "back-off"),
-    "invalid": "isolate",
-    **dict.fromkeys(("refused", "expired", "closed", "dropped"), "fail"),
+    "delivered": "succeed",  # stored; its shard's range has all user records
+    "misplaced": "send-again",  # stored; some user record is not in the range: the KCL drops all
+    "placement-unknown": "await-map",  # stored on a shard whose range is not known yet
+    "throttled": "back-off",  # ProvisionedThroughputExceeded, KMSThrottling ...; then sent again
+    "internal": "back-off",  # InternalFailure, 5xx, any code that is not known
+    "not-sent": "back-off",  # no connection, no credentials, no region
+    "no-answer": "back-off",  # connection broken, timed out, answer cut short
+    "count-mismatch": "back-off",  # an answer with more or fewer entries than sent
+    "invalid": "isolate",  # ValidationException, InvalidArgument of a whole call: its parts go one by one
+    "refused": "fail",  # no such stream, access denied, KMS key disabled ...
+    "expired": "fail",  # the user record's time to live is over
+    "closed": "fail",  # the producer was closed before it could be sent
+    "dropped": "fail",  # the producer was full, and its caller chose to drop
 }
 
 #: How many attempts of a user record are kept.
@@ -67,6 +61,54 @@ _BY_KIND: Final[dict[ErrorKind, Outcome]] = {
 def outcome_of(code: str, *, answered: bool = True) -> Outcome:
     """The outcome for an error code of AWS or of the client. ``answered`` False: no answer came."""
     return _BY_KIND[error_kind(code)] if answered else "no-answer"
+
+
+class Entry(NamedTuple):
+    """What an answer says of a Kinesis record. ``code`` and ``message`` as the service wrote them."""
+
+    outcome: Outcome
+    shard_id: str | None = None
+    sequence_number: str | None = None
+    code: str | None = None
+    message: str | None = None
+
+
+MALFORMED: Final = Entry("count-mismatch", code="MalformedAnswer")
+
+
+def parse_put_records(answer: object, sent: int) -> list[Entry]:
+    """One entry for each of ``sent`` Kinesis records."""
+    entries = answer.get("Records") if isinstance(answer, Mapping) else None
+    # PRD-23: "An answer that does not have one entry for each record sent tells nothing about any of
+    # them; all MUST be sent again."
+    if not isinstance(entries, list) or len(entries) != sent:
+        return [Entry("count-mismatch", code="CountMismatch")] * sent
+    return [_parse_entry(entry) for entry in entries]
+
+
+def _parse_entry(entry: object) -> Entry:
+    if not isinstance(entry, Mapping):
+        return MALFORMED
+    code, message = entry.get("ErrorCode"), entry.get("ErrorMessage")
+    if isinstance(code, str) and code:
+        outcome = outcome_of(code)
+        if ACTIONS[outcome] == "isolate":  # it was refused by itself; the message may repeat the record
+            return Entry("refused", code=code)
+        return Entry(outcome, code=code, message=message if isinstance(message, str) else None)
+    shard_id, number = entry.get("ShardId"), entry.get("SequenceNumber")
+    if not code and isinstance(shard_id, str) and isinstance(number, str) and shard_id and number:
+        return Entry("delivered", shard_id, number)
+    return MALFORMED
+
+
+def parse_max_record_size(answer: object) -> int | None:
+    """Bytes of the largest Kinesis record that the stream of a DescribeStreamSummary answer takes; None if it
+    does not say."""
+    summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
+    kib = summary.get("MaxRecordSizeInKiB") if isinstance(summary, Mapping) else None
+    if type(kib) is not int:
+        return None
+    return min(max(kib * 1024, DEFAULT_MAX_RECORD_SIZE), LARGEST_MAX_RECORD_SIZE)
 
 
 class Attempt(NamedTuple):

@@ -17,11 +17,9 @@ Chance = Callable[[int], int]
 
 class UniformStickyPartitioner:
     """``sticky_size``: bytes to one shard before the next draw. ``adaptive``: prefer shards with short
-    queues. Raises ValueError for settings out of range."""
+    queues."""
 
     def __init__(self, sticky_size: int, chance: Chance, *, adaptive: bool = True) -> None:
-        if sticky_size < 1:
-            raise ValueError("sticky_size must be at least 1 byte")
         self.sticky_size, self.adaptive, self._chance = sticky_size, adaptive, chance
         self.shards: tuple[str, ...] = ()  # from which it chooses
         self._table: tuple[int, ...] | None = None  # None: every shard has the same weight
@@ -53,11 +51,9 @@ class UniformStickyPartitioner:
     def appended(self, size: int, *, may_switch: bool = True) -> None:
         """Count ``size`` bytes for the current shard. ``may_switch`` False: an aggregate is half full.
 
-        Worked example, sticky size 16 KB, records sent at once while nothing is under way: 12 KB go out as
-        one batch, the next 4 KB begin a new one and reach 16 KB. A switch at this point leaves a batch of 4
-        KB behind, and so on with the next shard: batches of 12, 4, 12, 4. Waiting until the batch is full
-        gives 12, 16, 16. So a switch may wait, but at most until twice the size: otherwise an aggregate that
-        is always half full would keep one shard forever.
+        Worked example, sticky size 16 KB: 12 KB go out as one batch, and a switch after the next 4 KB would
+        give batches of 12, 4, 12, 4. Waiting until the batch is full gives 12, 16, 16. It may wait until
+        twice the size: else an aggregate that is always half full would keep one shard forever.
         """
         self._produced += size
         # PRT-1: "The partitioner MUST stay with a shard until sticky_size bytes were produced to it,

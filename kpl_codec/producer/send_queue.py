@@ -1,18 +1,27 @@
 """Kinesis records that are ready to send: a lane for each shard, then the next request.
 
-add ──▶ lane of the shard ──(tokens, backoff)──▶ collector ──(full, or time)──▶ take
+add ──▶ lane of the shard ──(tokens, backoff)──▶ next request ──(full, or time)──▶ take
 isolate ──────────────(groups that go as a request of their own)───────────────▶ take
+
+One lane per predicted shard. Records without a prediction share a lane without token buckets (their shard is
+not known), but with a backoff. A shard gets a share, at first 1, of the full rate. Worked example: a shard
+accepts 100 records a second, because others write to it, too; the full rate is 1500. Each throttled answer
+halves the share: 1500, 750, 375, 187, 94 a second. Then it rises by 75 a second each second until the next
+throttled answer.
+Specification: spec/05-producer.md, PRD-16, PRD-20, PRD-21, PRD-24, PRD-43 and PRD-44.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Final
 
-from .answers import Entry
+from ..aws_errors import Backoff
+from ..limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
-from .limiter import BACKOFF, Lane
-from .outcomes import ACTIONS, Outcome
+from .outcomes import ACTIONS, Entry, Outcome
 from .partitioner import Chance
 from .pending import Pending
 
@@ -23,67 +32,170 @@ FREE_REFUSALS = 100
 #: with all of their user records expired, and few are written anew.
 EXPIRY_STEP = 1 / 100
 
+#: PRD-21.
+BACKOFF: Final = Backoff(0.1, 5.0)
+#: PRD-21: after so many failures in a row a shard gets one Kinesis record in a backoff.
+FAILURES_BEFORE_PROBES: Final = 3
+#: PRD-43: the lowest share, its factor after throttling, and its increase per second.
+LOWEST_SHARE: Final = 0.005
+DECREASE: Final = 0.5
+INCREASE: Final = 0.05
 
-class Collector:
-    """The Kinesis records for the next request. It goes out when it is full, when its time has come, or at
-    once in a flush."""
 
-    def __init__(self, config: ProducerConfig) -> None:
-        self._config, self._delay = config, config.collecting_seconds
-        self.kinesis_records: list[Outgoing] = []
-        self._size = 0
-        self._full = False
-        self._until = 0.0
+class TokenBucket:
+    """``rate`` tokens a second, at most ``capacity`` of them; full at first. ``share``: the part of both in
+    use now."""
 
-    def fits(self, outgoing: Outgoing) -> bool:
-        # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
-        # included, collection_max_size bytes; a single larger record goes by itself."
-        config = self._config
-        fits = not self.kinesis_records or (
-            len(self.kinesis_records) < config.collection_max_count
-            and self._size + outgoing.full_size <= config.collection_max_size
-        )
-        self._full = self._full or not fits
-        return fits
+    __slots__ = ("_at", "_tokens", "capacity", "rate", "share")
 
-    def add(self, outgoing: Outgoing, now: float) -> None:
-        # One that comes late, because there was no map or no token, has less time left to wait.
-        until = min(now, outgoing.deadline) + self._delay
-        self._until = min(self._until, until) if self.kinesis_records else until
-        self.kinesis_records.append(outgoing)
-        self._size += outgoing.full_size
+    def __init__(self, rate: float, capacity: float) -> None:
+        self.rate, self.capacity, self.share = rate, capacity, 1.0
+        self._tokens = capacity
+        self._at: float | None = None
 
-    def ready_at(self) -> float | None:
-        """When the request has to go out: None while empty, minus infinity if it is full enough now."""
-        if not self.kinesis_records:
-            return None
-        full = self._full or len(self.kinesis_records) >= self._config.collection_max_count
-        return float("-inf") if full else self._until
+    def wait(self, cost: float, now: float) -> float:
+        """Seconds until there are ``cost`` tokens, 0 if there are. A cost above the capacity needs only a
+        full bucket."""
+        most = self.capacity * self.share
+        if self._at is not None and now > self._at:
+            self._tokens += (now - self._at) * self.rate * self.share
+        self._tokens = min(self._tokens, most)
+        self._at = now if self._at is None else max(self._at, now)
+        missing = min(cost, most) - self._tokens
+        return missing / (self.rate * self.share) if missing > 1e-9 else 0.0
 
-    def keep(self, kinesis_records: list[Outgoing]) -> None:
-        self.take()
-        self.kinesis_records = kinesis_records
-        self._size = sum(outgoing.full_size for outgoing in kinesis_records)
+    def take(self, cost: float) -> None:
+        """Take tokens; a cost above the capacity leaves a debt."""
+        self._tokens -= cost
 
-    def take(self) -> list[Outgoing]:
-        kinesis_records, self.kinesis_records = self.kinesis_records, []
-        self._size = 0
-        self._full = False
-        return kinesis_records
+
+class Lane:
+    """The lane of one shard. ``queue``: closed Kinesis records that wait for tokens or for the backoff.
+
+    ``next_at``: when the first may go, if known. ``backoff_until``: nothing is sent before. All in seconds.
+    """
+
+    __slots__ = (
+        "_buckets", "_chance", "_failures", "_raised_at", "_share_from", "backoff_until", "next_at", "queue",
+        "shard", "share",
+    )  # fmt: skip
+
+    def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
+        self.shard = shard
+        self.queue: deque[Outgoing] = deque()
+        self.backoff_until = float("-inf")
+        self.next_at = float("-inf")
+        self._failures = 0
+        self._share_from = float("-inf")  # answers to earlier requests have been counted
+        self._raised_at: float | None = None
+        self._chance = chance
+        self.share = 1.0
+        # PRD-20: "A predicted shard MUST get at most rate_limit percent of 1000 records and 1 MiB a second,
+        # bursts of 1000 records and 10 MiB apart."
+        records = TokenBucket(SHARD_RECORDS_PER_SECOND * rate_limit / 100, SHARD_RECORDS_PER_SECOND)
+        size = TokenBucket(SHARD_BYTES_PER_SECOND * rate_limit / 100, LARGEST_MAX_RECORD_SIZE)
+        self._buckets = [records, size] if shard is not None else []
+
+    def ready_at(self, now: float) -> float:
+        """When the first of the queue may go: ``now`` or later. Also stored in `next_at`."""
+        self.next_at = max(now, self.backoff_until)
+        for bucket, cost in zip(self._buckets, (1, self.queue[0].full_size), strict=False):
+            self.next_at = max(self.next_at, now + bucket.wait(cost, now))
+        return self.next_at
+
+    def pop(self, now: float) -> Outgoing:
+        outgoing = self.queue.popleft()
+        self.next_at = float("-inf")
+        for bucket, cost in zip(self._buckets, (1, outgoing.full_size), strict=False):
+            bucket.take(cost)
+        # PRD-21: "From its third failure in a row until then it MUST get one Kinesis record in a backoff."
+        if self._failures >= FAILURES_BEFORE_PROBES:
+            self._back_off(now)
+        return outgoing
+
+    def _back_off(self, now: float) -> None:
+        self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
+        self._failures += 1
+
+    def keep(self, kinesis_records: Iterable[Outgoing]) -> None:
+        self.queue = deque(kinesis_records)
+        self.next_at = float("-inf")
+
+    def answered(self, outcomes: Set[Outcome], sent_at: float, now: float) -> None:
+        """Take the outcomes of Kinesis records sent to this shard at ``sent_at``: delivered, or failures."""
+        stored = "delivered" in outcomes
+        failed = len(outcomes) > stored
+        # PRD-43: "An answer that throttles records of a shard MUST halve the rate at which it gets more, at
+        # most once for what was sent before; answers that throttle none raise it by a twentieth of the full
+        # rate a second."
+        if "throttled" in outcomes and sent_at >= self._share_from:
+            self._set_share(max(LOWEST_SHARE, self.share * DECREASE))
+            self._share_from = self._raised_at = now
+        if not failed and self._raised_at is not None:
+            self._set_share(min(1.0, self.share + INCREASE * min(1.0, now - self._raised_at)))
+            self._raised_at = now if self.share < 1.0 else None
+        # PRD-21: "After an attempt failed its shard MUST be left alone for a backoff that doubles from
+        # 100 ms to at most 5 s, less a random part of at most half, and starts anew after an answer in which
+        # something of the shard was stored."
+        if stored:
+            self._failures = 0
+        if not failed:
+            self.backoff_until = float("-inf")
+        elif now >= self.backoff_until:  # parallel calls that failed count as one failure
+            self._back_off(now)
+
+    def _set_share(self, share: float) -> None:
+        self.share = share
+        for bucket in self._buckets:
+            bucket.share = share
 
 
 class SendQueue:
+    """The lanes; and the Kinesis records of the next request, which goes out when it is full, when its time
+    has come, or at once in a flush."""
+
     def __init__(self, config: ProducerConfig, chance: Chance) -> None:
-        self._rate_limit = config.rate_limit
+        self._config, self._delay = config, config.collecting_seconds
         self._chance = chance
         self._expiry_step = config.ttl_seconds * EXPIRY_STEP
         self._expires_from = float("inf")  # nothing in here expires before
-        self._collector = Collector(config)
+        self._next: list[Outgoing] = []
+        self._next_size = 0
+        self._next_is_full = False
+        self._next_until = 0.0
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
         self._isolated: list[list[Outgoing]] = []
         self._invalid = 0
         self._refused_until = float("-inf")
+
+    def _fits(self, outgoing: Outgoing) -> bool:
+        # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
+        # included, collection_max_size bytes; a single larger record goes by itself."
+        size = self._next_size + outgoing.full_size
+        few = len(self._next) < self._config.collection_max_count
+        return not self._next or (few and size <= self._config.collection_max_size)
+
+    def _collect(self, outgoing: Outgoing, now: float) -> None:
+        # One that comes late, because there was no map or no token, has less time left to wait.
+        until = min(now, outgoing.deadline) + self._delay
+        self._next_until = min(self._next_until, until) if self._next else until
+        self._next.append(outgoing)
+        self._next_size += outgoing.full_size
+
+    def _next_at(self) -> float | None:
+        """When the next request has to go out: None while empty, minus infinity if it is full enough now."""
+        if not self._next:
+            return None
+        full = self._next_is_full or len(self._next) >= self._config.collection_max_count
+        return float("-inf") if full else self._next_until
+
+    def _begin_next(self, kinesis_records: list[Outgoing]) -> list[Outgoing]:
+        """Gives those of the request before."""
+        before, self._next = self._next, kinesis_records
+        self._next_size = sum(outgoing.full_size for outgoing in kinesis_records)
+        self._next_is_full = False
+        return before
 
     def add(self, outgoing: Outgoing) -> None:
         lane = self._lane(outgoing.shard)
@@ -99,7 +211,7 @@ class SendQueue:
     def _lane(self, shard: str | None) -> Lane:
         lane = self._lanes.get(shard)
         if lane is None:
-            lane = self._lanes[shard] = Lane(shard, self._rate_limit, self._chance)
+            lane = self._lanes[shard] = Lane(shard, self._config.rate_limit, self._chance)
         return lane
 
     def answered(self, kinesis_records: list[Outgoing], entries: list[Entry], now: float) -> None:
@@ -136,13 +248,11 @@ class SendQueue:
         if self._isolated:
             return self._isolated.pop()
         self._fill(now)
-        ready_at = self._collector.ready_at()
-        if ready_at is None:
+        next_at = self._next_at()
+        if next_at is None:
             return None
-        urgent = any(
-            outgoing.records[0].number < urgent_below for outgoing in self._collector.kinesis_records
-        )
-        return self._collector.take() if ready_at <= now or urgent else None
+        urgent = any(outgoing.records[0].number < urgent_below for outgoing in self._next)
+        return self._begin_next([]) if next_at <= now or urgent else None
 
     def _fill(self, now: float) -> None:
         for key, lane in list(self._busy.items()):
@@ -150,21 +260,21 @@ class SendQueue:
             while queue:
                 if lane.ready_at(now) > now:
                     break
-                if not self._collector.fits(queue[0]):
+                if not self._fits(queue[0]):
+                    self._next_is_full = True
                     # The request is full: this lane goes to the end, so that a busy shard does not block the
                     # others.
                     self._busy[key] = self._busy.pop(key)
                     return
-                self._collector.add(lane.pop(now), now)
+                self._collect(lane.pop(now), now)
             if not queue:
                 self._busy.pop(key, None)
 
     def ready_at(self) -> float | None:
         """When `take` may return something; None for never."""
         times = [lane.next_at for lane in self._busy.values()]
-        collected = self._collector.ready_at()
-        if collected is not None:
-            times.append(collected)
+        if (next_at := self._next_at()) is not None:
+            times.append(next_at)
         if self._isolated:
             times.append(float("-inf"))
         return max(min(times), self._refused_until) if times else None
@@ -200,7 +310,7 @@ class SendQueue:
         if gone:
             groups = ([outgoing for outgoing in group if outgoing not in gone] for group in self._isolated)
             self._isolated = [group for group in groups if group]
-            self._collector.keep([one for one in self._collector.kinesis_records if one not in gone])
+            self._begin_next([outgoing for outgoing in self._next if outgoing not in gone])
             for lane in list(self._busy.values()):
                 lane.keep([outgoing for outgoing in lane.queue if outgoing not in gone])
                 if not lane.queue:
@@ -210,6 +320,6 @@ class SendQueue:
     def kinesis_records(self) -> Iterator[Outgoing]:
         for group in self._isolated:
             yield from group
-        yield from self._collector.kinesis_records
+        yield from self._next
         for lane in self._busy.values():
             yield from lane.queue

@@ -1,31 +1,28 @@
-"""The verdict on Kinesis records that the service stored: delivered, misplaced, or not known yet.
-
-    it is         | the shard it is on is | which holds       | verdict
-    --------------+-----------------------+-------------------+---------------------------------------
-    bare          |                       |                   | delivered
-    an aggregate  | known                 | every user record | delivered
-    an aggregate  | known                 | some, or none     | misplaced
-    an aggregate  | not known yet         |                   | none: parked until a newer map
-    an aggregate  | of a stream that was  |                   | misplaced
-                  | deleted since         |                   |
+"""The verdict on Kinesis records that the service stored: delivered, misplaced, or not known yet. And what
+becomes of those that were not delivered: their user records end, or are sent again.
 
 An aggregate is delivered as a whole or not at all, because a KCL consumer drops it if one of its user records
 is out of the shard's range. This also holds for an aggregate with one hash key: it is in its shard's range
-unless the stream has begun to distribute records AUTO, which only the map shows.
-Specification: spec/05-producer.md, PRD-27 to PRD-31.
+unless the stream has begun to distribute records AUTO, which only the map shows. Specification:
+spec/05-producer.md, PRD-24, PRD-25, PRD-27 to PRD-32, PRD-44 and PRD-50; 5.7 has the verdicts as a table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..shards.live_shard_map import LiveShardMap
 from .config import ProducerConfig
 from .kinesis_record import Outgoing
-from .outcomes import Attempt
+from .outcomes import ACTIONS, NO_HISTORY, Attempt, Entry
+from .pending import Pending
+from .results import undelivered
 
 #: Seconds between refreshes while a shard is missing from the map.
 PROBE_INTERVAL = 1.0
+#: After so many misplacements a user record is sent alone: no consumer drops a bare record.
+MISPLACEMENTS_BEFORE_ALONE = 2
 
 
 class Parked(NamedTuple):
@@ -36,12 +33,34 @@ class Parked(NamedTuple):
     until: float
 
 
+class Fate(NamedTuple):
+    """``ended``: user records that have failed. ``again``: those to be placed again. ``unchanged``: Kinesis
+    records to be sent as they are. ``isolated``: the same, each list as a request of its own, the first
+    first."""
+
+    ended: Sequence[Pending] = ()
+    again: Sequence[Pending] = ()
+    unchanged: Sequence[Outgoing] = ()
+    isolated: Sequence[list[Outgoing]] = ()
+
+
+def note(outgoing: Outgoing, attempt: Attempt) -> None:
+    """Add a failed attempt to the history of its user records."""
+    before, after = None, NO_HISTORY.with_attempt(attempt)  # nearly all of them share one history
+    for pending in outgoing.records:
+        if pending.history is not before:
+            before = pending.history
+            after = (before or NO_HISTORY).with_attempt(attempt)
+        pending.history = after
+
+
 class Verdicts:
-    """See the module. `judge` is for an answer, `map_changed` and `take_due` for the ``parked``."""
+    """See the module. `judge` is for an answer, `map_changed` and `take_due` for the ``parked``, `failed` and
+    `invalid` for what was not delivered."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
-        self._live = live
-        self._patience = config.ttl_seconds / 2
+        self._config, self._live = config, live
+        self._aggregating = config.buffering_seconds / 2 - config.collecting_seconds
         self.parked: list[Parked] = []
         self._probe_at: float | None = None
 
@@ -57,7 +76,7 @@ class Verdicts:
         if judged.outcome == "placement-unknown":
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live."
-            until = min(now + self._patience, outgoing.expires_at)
+            until = min(now + self._config.ttl_seconds / 2, outgoing.expires_at)
             self.parked.append(Parked(outgoing, judged, until))
             if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
@@ -80,7 +99,7 @@ class Verdicts:
         )
         if known == "unknown":
             return attempt._replace(outcome="placement-unknown")
-        if known == "gone":
+        if known == "gone":  # the stream was deleted since
             return attempt._replace(outcome="misplaced")
         # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is
         # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
@@ -116,3 +135,60 @@ class Verdicts:
         if self._probe_at is not None:
             times.append(self._probe_at)
         return min(times, default=None)
+
+    def failed(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Fate:
+        note(outgoing, attempt)
+        outcome, action = attempt.outcome, ACTIONS[attempt.outcome]
+        if action == "fail" or (outcome == "throttled" and self._config.fail_if_throttled):
+            return Fate([undelivered(self._config, one, outcome, attempt.code) for one in outgoing.records])
+        ended = [undelivered(self._config, one, "expired") for one in outgoing.take_expired(now)]
+        if action == "back-off" and self._stays(outgoing):
+            # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
+            # changed for it."
+            return Fate(ended, unchanged=[outgoing] if outgoing.records else ())
+        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time_ms, and never beyond
+        # its time to live."
+        deadline = now + self._aggregating
+        for pending in outgoing.records:
+            pending.deadline = min(deadline, pending.expires_at)
+            pending.map_deadline = min(now + self._config.ttl_seconds / 10, pending.expires_at)
+            # PRD-31: "A user record that was misplaced twice MUST be sent alone."
+            if pending.history and pending.history.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
+                pending.alone, pending.wrap = True, pending.must_wrap
+        return Fate(ended, outgoing.records)
+
+    def _stays(self, outgoing: Outgoing) -> bool:
+        """Whether the map would send a Kinesis record as it was sent before."""
+        live = self._live
+        if outgoing.shard is None:  # one user record
+            return live.predict(outgoing.lowest) is None and not live.map_may_come
+        return outgoing.generation == live.known.generation and live.trusts(outgoing.shard)
+
+    def invalid(self, kinesis_records: list[Outgoing], code: str, now: float) -> Fate:
+        """The service refused a whole call as invalid: find the invalid record by halving.
+
+        One bad record must not fail 499 good ones. First halves are sent, then single Kinesis records, then
+        the user records of an aggregate one by one. A record that is refused alone fails.
+        """
+        first = kinesis_records[0]
+        if len(kinesis_records) == 1 and len(first.records) == 1:
+            return self.failed(first, first.attempt(Entry("refused", code=code), now), now)
+        for outgoing in kinesis_records:
+            note(outgoing, outgoing.attempt(Entry("invalid", code=code), now))
+        same_life = first.generation == self._live.known.generation
+        open_shards = frozenset(self._live.known.routes.shard_ids if same_life else ())
+        again: list[Pending] = []
+        # PRD-32: what was meant for a shard that has closed since is placed anew; its next request is halved.
+        halved: list[Outgoing] = []
+        for outgoing in kinesis_records:
+            if outgoing.shard is None or outgoing.shard in open_shards:
+                halved.append(outgoing)
+            else:
+                again += outgoing.records
+        if len(kinesis_records) == 1 and halved:
+            again = halved.pop().records
+            for pending in again:
+                pending.alone = True
+        half = len(halved) // 2
+        parts = [halved[:half], halved[half:]]
+        return Fate(again=again, isolated=[part for part in parts if part])

@@ -31,8 +31,6 @@ _CLOSED_TTL: Final = 60.0
 #: The longest retention of a stream, in seconds.
 _LONGEST_RETENTION: Final = 8760 * 3600.0
 _NUMBERED: Final = re.compile(r"shardId-([0-9]{1,20})\Z")
-#: When a shard closed that was closed already when it was first listed.
-_LONG_AGO: Final = float("-inf")
 
 
 class KnownShards:
@@ -66,10 +64,6 @@ class KnownShards:
         return ShardMap(self.listed.values(), self.distribution) if self.listed else None
 
 
-#: Before the first listing.
-NO_SHARDS: Final = KnownShards({}, {}, "USER_PARTITION_KEY")
-
-
 class MapChanged(NamedTuple):
     """A refresh has given a map, perhaps the same again. ``recreated``: it is another stream of that name."""
 
@@ -95,7 +89,7 @@ class Known(NamedTuple):
     of the stream, in seconds; ``contradictions``: refused listings in a row.
     """
 
-    shards: KnownShards = NO_SHARDS
+    shards: KnownShards = KnownShards({}, {}, "USER_PARTITION_KEY")
     routes: Routes = NO_ROUTES
     generation: int = 0
     listed_at: float | None = None
@@ -268,7 +262,8 @@ def _noted(life: Known, changed: Sequence[Shard], no_longer_open: Collection[str
         closed.setdefault(shard_id, now)
     for shard in changed:
         if not shard.open:
-            closed.setdefault(shard.shard_id, now if shard.shard_id in life.shards.all else _LONG_AGO)
+            # One that was closed when it was first listed has closed long ago.
+            closed.setdefault(shard.shard_id, now if shard.shard_id in life.shards.all else float("-inf"))
     return life._replace(closed=closed)
 
 

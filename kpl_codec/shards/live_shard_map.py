@@ -57,7 +57,7 @@ class LiveShardMap:
     ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
     hold records (for lineage). ``refresh_interval``: seconds between routine refreshes, None for none.
     ``describe``: call DescribeStreamSummary, too: it shows AUTO distribution, and that a stream was created
-    again. ``max_results``: shards of one page.
+    again.
     """
 
     def __init__(
@@ -67,13 +67,11 @@ class LiveShardMap:
         shard_filter: ShardFilterType = "AT_LATEST",
         refresh_interval: float | None = None,
         describe: bool = True,
-        max_results: int = 1000,
     ) -> None:
         self._stream = stream_of(stream).argument
         self._shard_filter = shard_filter
         self._interval = refresh_interval
         self._describe = describe
-        self._max_results = max_results
         self._trust = Trust(_BACKOFF)
         #: Trusted or not. Replaced as a whole.
         self.known = Known()
@@ -213,9 +211,7 @@ class LiveShardMap:
 
     def _start(self, now: float) -> None:
         self._retry_at = None
-        self._refresh = Refresh(
-            now, self._stream, self._shard_filter, self._max_results, describe=self._describe
-        )
+        self._refresh = Refresh(now, self._stream, self._shard_filter, describe=self._describe)
 
     # -- requests and answers -----------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from .shard import Distribution, Shard, listed_shards
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
 #: More shards than any stream has. A listing with more pages never ends.
 _MOST_SHARDS: Final = 1_000_000
+#: Shards of one page.
+_MAX_RESULTS: Final = 1000
 
 
 class Request(NamedTuple):
@@ -94,13 +96,7 @@ class Refresh:
     stream may be another one since then."""
 
     def __init__(
-        self,
-        begun: float,
-        stream: Mapping[str, Any],
-        shard_filter: ShardFilterType,
-        max_results: int,
-        *,
-        describe: bool,
+        self, begun: float, stream: Mapping[str, Any], shard_filter: ShardFilterType, *, describe: bool
     ) -> None:
         self.begun = begun
         self.outdated = False
@@ -108,7 +104,6 @@ class Refresh:
         self._summary: StreamSummary | None = None
         self._stream = stream
         self._filter = shard_filter
-        self._max_results = max_results
         self._describe = describe
         self._tokens: dict[str, None] = {}
         self._in_flight: Request | None = None
@@ -120,7 +115,7 @@ class Refresh:
         if self._describe:
             self._in_flight = Request("DescribeStreamSummary", dict(self._stream), number)
             return self._in_flight
-        arguments: dict[str, Any] = {"MaxResults": self._max_results}
+        arguments: dict[str, Any] = {"MaxResults": _MAX_RESULTS}
         # MAP-6: "The first page of ListShards names the stream and the filter; a later page MUST carry
         # NextToken and MaxResults only."
         if self._tokens:
@@ -161,7 +156,7 @@ class Refresh:
         token = answer.get("NextToken") or None
         # MAP-19: "A listing that repeats a NextToken, or has pages for more than 1,000,000 shards, MUST be
         # refused: it would never end."
-        reason, most = "", 100 + _MOST_SHARDS // self._max_results
+        reason, most = "", 100 + _MOST_SHARDS // _MAX_RESULTS
         if token is not None and not isinstance(token, str):
             reason = "a NextToken that is no string"
         elif token in self._tokens:

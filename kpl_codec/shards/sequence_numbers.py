@@ -50,7 +50,6 @@ class SequenceHint(NamedTuple):
     shard_index: int
     shard_created: datetime
     time: datetime
-    sequence_index: int
 
     @property
     def shard_id(self) -> str:
@@ -75,5 +74,4 @@ def sequence_hint(sequence_number: str | None) -> SequenceHint | None:
         shard_index=shard_index,
         shard_created=_EPOCH + timedelta(seconds=number >> 148 & 0xF_FFFF_FFFF),
         time=_EPOCH + timedelta(seconds=number >> 36 & 0xF_FFFF_FFFF),
-        sequence_index=number >> 80 & 0xFFFF_FFFF_FFFF_FFFF,
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from .. import arrow
 from ..adapters.shapes import standard_name
-from ..arrow.layout import COUNTING_FIELDS, ERROR_FIELDS, FIELDS, PLACEMENT_FIELDS, SCHEMA_FIELD, TAGS_FIELD
+from ..arrow.layout import FIELDS, TYPES
 from ..deaggregation.policies import Policy, check_policy
 
 if TYPE_CHECKING:
@@ -18,32 +19,29 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Kinds(NamedTuple):
-    """What says which columns are added."""
-
-    policy: Policy
-    placement: bool
-    tags: bool
-    unframe: bool
-
-    def added(self) -> list[pa.Field]:
-        """The columns of the result beside those of a user record."""
-        return list(self.schema(pa.schema([("data", pa.binary())])))[len(FIELDS) :]
-
-    def schema(self, given: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
-        policy, *others = self
-        options: dict[str, Any] = dict(zip(self._fields[1:], others, strict=True))
-        return arrow.output_schema(given, policy, columns=columns, dictionaries=False, **options)
+#: The Arrow schema of a result: of the input's, and of the columns wanted.
+SchemaOf = Callable[..., pa.Schema]
 
 
-def matched(df: DataFrame, kinds: Kinds) -> DataFrame:
+def result_with(policy: Policy, **kinds: Any) -> SchemaOf:
+    """``kinds``: placement, tags, unframe. Raises ValueError for an unknown policy."""
+    check_policy(policy)
+    return partial(arrow.output_schema, policy=policy, dictionaries=False, **kinds)
+
+
+def _added(schema_of: SchemaOf) -> list[pa.Field]:
+    """The columns of the result beside those of a user record."""
+    return list(schema_of(pa.schema([("data", pa.binary())])))[len(FIELDS) :]
+
+
+def matched(df: DataFrame, schema_of: SchemaOf) -> DataFrame:
     """``df`` with our names for columns that the session matches with them. Raises ValueError for a column
     that conflicts with one to be added."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
     # of one to be added MUST be refused, unless an earlier run added it."
-    added = kinds.added()
+    added = _added(schema_of)
     fold = folding(df.sparkSession)
     names: dict[str, list[str]] = {}
     for name in df.columns:
@@ -102,16 +100,17 @@ def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     return df.withColumn("shardId", empty).withColumn("shardIdFrom", empty), True
 
 
-def output_schema(schema: StructType, kinds: Kinds, columns: Sequence[str] | None = None) -> StructType:
+def output_schema(
+    schema: StructType, schema_of: SchemaOf, columns: Sequence[str] | None = None
+) -> StructType:
     """The Spark schema of the result; the workers use the real Arrow schema. Raises TypeError, CaptureError,
     ValueError."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    check_policy(kinds.policy)
-    out = kinds.schema(arrow_schema_of(schema), columns)
+    out = schema_of(arrow_schema_of(schema), columns=columns)
     # A copied column keeps its Spark type, also one with one of our names that this run does not add.
-    added = {field.name for field in (*FIELDS, *kinds.added())}
+    added = {field.name for field in (*FIELDS, *_added(schema_of))}
     fields = {field.name: StructField(field.name, field.dataType) for field in schema.fields}
     fields |= {f.name: f for f in from_arrow_schema(pa.schema(f for f in out if f.name in added)).fields}
     return StructType([fields[field.name] for field in out])
@@ -129,7 +128,6 @@ def arrow_schema_of(schema: StructType) -> pa.Schema:
 def without_others(df: DataFrame, columns: Sequence[str]) -> DataFrame:
     """``df`` without columns that are only copied, unless ``columns`` name them. `with_shard_column` needs
     its two."""
-    every = (*FIELDS, TAGS_FIELD, SCHEMA_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
-    used = {field.name for field in every} - {"streamName", "approximateArrivalTimestamp"}
+    used = TYPES.keys() - {"streamName", "approximateArrivalTimestamp"}
     kept = [name for name in df.columns if name in {*used, "shardIdFrom", *columns}]
     return df if len(kept) == len(df.columns) else df.select(*[f"`{name}`" for name in kept])

@@ -8,19 +8,26 @@ Specification: spec/07-spark.md, SPK-1 to SPK-9, SPK-77.
 
 from __future__ import annotations
 
+import gc
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cache, reduce
+from itertools import chain
+from operator import and_
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.policies import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
-from .columns import Kinds, folding, matched, output_schema, with_shard_column, without_others
-from .shared import keep_modules, opened, shared
+from .columns import folding, matched, output_schema, result_with, with_shard_column, without_others
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
 
+_log = logging.getLogger("kpl_codec.spark")
+_Value = TypeVar("_Value")
 _Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
@@ -58,8 +65,8 @@ def deaggregate(
     unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column, ShardMapError for an
     invalid listing: all before a job starts.
     """
-    options = {"max_decompressed_size": max_decompressed_size, "unframe": unframe, "tags": tags}
-    return _deaggregated(df, policy, shard_map, columns, options)
+    size = max_decompressed_size
+    return _deaggregated(df, policy, shard_map, columns, size, tags=tags, unframe=unframe)
 
 
 def verify(
@@ -80,8 +87,8 @@ def verify(
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    options = {"max_decompressed_size": max_decompressed_size, "unframe": unframe, "tags": tags}
-    return _deaggregated(df, "report", shard_map, columns, options, find_shards=find_shards)
+    size = max_decompressed_size
+    return _deaggregated(df, "report", shard_map, columns, size, find_shards, tags=tags, unframe=unframe)
 
 
 def _deaggregated(
@@ -89,22 +96,23 @@ def _deaggregated(
     policy: Policy,
     shard_map: ShardMap | str | None,
     columns: Sequence[str] | None,
-    options: dict[str, Any],
-    *,
+    max_decompressed_size: int | None,
     find_shards: bool = False,
+    **kinds: bool,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
-    kinds = Kinds(policy, shard_map is not None, options["tags"], options["unframe"])
-    df = matched(df, kinds)
-    schema = output_schema(df.schema, kinds, columns)
+    schema_of = result_with(policy, placement=shard_map is not None, **kinds)
+    df = matched(df, schema_of)
+    schema = output_schema(df.schema, schema_of, columns)
     if columns is not None:
+        columns = list(columns)
         df = without_others(df, columns)
-    options = {**options, "columns": None if columns is None else list(columns)}
     known = shared(df.sparkSession, shard_map)
-    return df.mapInArrow(_task(policy, known, options, find_shards=find_shards), schema)
+    work = _task(policy, known, max_decompressed_size, find_shards, columns=columns, **kinds)
+    return df.mapInArrow(work, schema)
 
 
 def is_aggregated(column: Column | str) -> Column:
@@ -152,9 +160,8 @@ def register_table_function(
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     data = StructType([StructField("data", BinaryType())])
-    schema = output_schema(data, Kinds(policy, placement=False, tags=False, unframe=unframe))
-    options = {"columns": schema.names, "max_decompressed_size": max_decompressed_size, "unframe": unframe}
-    work = _task(policy, lambda: None, options)
+    schema = output_schema(data, result_with(policy, unframe=unframe))
+    work = _task(policy, lambda: None, max_decompressed_size, columns=schema.names, unframe=unframe)
     fold = folding(spark)
     standard = {fold(known): known for known in schema.names}
 
@@ -175,19 +182,20 @@ def register_table_function(
 def _task(
     policy: Policy,
     known: Callable[[], ShardMap | None],
-    options: dict[str, Any],
-    *,
+    max_decompressed_size: int | None = None,
     find_shards: bool = False,
+    **options: Any,
 ) -> _Task:
     """``options``: of `Deaggregator`."""
-    if (size := options["max_decompressed_size"]) is not None:
-        check_max_size(size)
+    if max_decompressed_size is not None:
+        check_max_size(max_decompressed_size)
+        options["max_decompressed_size"] = max_decompressed_size
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ..arrow import DEFAULT_BATCH_BYTES, coalesce
         from ..captures.rows import with_shards
 
-        keep_modules()
+        _keep_modules()
         shard_map = known()
         if find_shards:
             batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
@@ -197,4 +205,71 @@ def _task(
     return run
 
 
-__all__ = ["deaggregate", "is_aggregated", "register_table_function", "verify"]
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """None for Spark Connect, which has none."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.sparkContext
+    except PySparkException:
+        return None
+
+
+def shared(spark: SparkSession, value: _Value) -> Callable[[], _Value]:
+    """Gives ``value`` in tasks of ``spark``. Spark Connect has no broadcasts: there it is sent with every
+    task."""
+    context = context_of(spark)
+    if context is None:
+        return lambda: value
+    # SPK-8: "The shard map MUST be sent to each worker once, whatever the number of tasks."
+    broadcast = context.broadcast(value)
+    return lambda: broadcast.value  # a worker process unpickles it when it asks for the first time
+
+
+@cache
+def _keep_modules() -> None:
+    """Garbage collections of this process leave out what it has loaded by now. Spark makes a full one after
+    each task: 30 ms, where a task on 40 MB took 80."""
+    gc.freeze()
+
+
+def opened(batches: Iterator[pa.RecordBatch], policy: Policy, **options: Any) -> Iterator[pa.RecordBatch]:
+    """The user records of Kinesis records. ``options``: of `Deaggregator`."""
+    from ..arrow import Deaggregator
+
+    for first in batches:  # at most one, followed by all the others
+        deaggregator = Deaggregator(first.schema, policy, dictionaries=False, **options)
+        for batch in chain([first], batches):
+            yield from deaggregator.process(batch)
+        if deaggregator.counts.dropped:
+            # SPK-6: "What the kcl policy drops MUST be logged by each task, by reason."
+            _log.warning("dropped as the KCL does: %s", dict(deaggregator.counts.dropped))
+
+
+_PLACE = ["shardId", "sequenceNumber"]
+_SUB, _LAST = "subSequenceNumber", "lastSubSequenceNumber"
+
+
+def handled_runs(df: DataFrame) -> DataFrame:
+    """The names in ``df`` (``shardId``, ``sequenceNumber``, ``subSequenceNumber``; others are left out)
+    as runs, ``subSequenceNumber`` to ``lastSubSequenceNumber``. What is there twice stays twice.
+
+    A Kinesis record of which all user records from the first to the last are there once is one row. So the
+    result is about as large as the ledgers of the producers.
+    """
+    from pyspark.sql import functions as F
+
+    names = df.select(*_PLACE, F.coalesce(F.col(_SUB).cast("long"), F.lit(0)).alias(_SUB))
+    sums = [F.count(_SUB).alias("n"), F.count_distinct(_SUB).alias("distinct")]
+    ends = [F.min(_SUB).alias("first"), F.max(_SUB).alias("last")]
+    records = names.groupBy(*_PLACE).agg(*sums, *ends)
+    # AUD-18: "A table of what was handled MUST say the same after it was made small."
+    gapless = (F.col("n") == F.col("distinct")) & (F.col("n") == F.col("last") - F.col("first") + 1)
+    whole = records.where(gapless).select(*_PLACE, F.col("first").alias(_SUB), F.col("last").alias(_LAST))
+    broken = records.where(~gapless).select([F.col(name).alias(f"_{name}") for name in _PLACE])
+    same = reduce(and_, [names[name].eqNullSafe(broken[f"_{name}"]) for name in _PLACE])
+    others = names.join(broken, same, "left_semi")
+    return whole.unionByName(others.withColumn(_LAST, F.col(_SUB)))
+
+
+__all__ = ["deaggregate", "handled_runs", "is_aggregated", "register_table_function", "verify"]

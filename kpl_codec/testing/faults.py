@@ -4,7 +4,7 @@
         client = kinesis.client(endpoint_url=proxy.endpoint_url)
         proxy.on("PutRecords", throttle(), times=2)               # the next two calls
         proxy.on("PutRecords", fail_records([0, 3]), times=1)     # then one partial failure
-        proxy.on("ListShards", expired_next_token(), when=has("NextToken"))
+        proxy.on("GetRecords", error("ExpiredIteratorException"), after=9)
         proxy.on("*", slow(0.2), rate=0.1)                        # one call in ten, seeded
         ...
         proxy.calls                                               # all calls and their results
@@ -34,8 +34,7 @@ from ..outlets.serving import ServerThread
 
 __all__ = [
     "Answer", "Call", "Cut", "Exchange", "Fault", "FaultProxy", "Rule", "cut_answer", "cut_before", "error",
-    "expired_iterator", "expired_next_token", "fail_records", "has", "lose_answer", "rewrite",
-    "server_error", "slow", "throttle",
+    "fail_records", "lose_answer", "rewrite", "slow", "throttle",
 ]  # fmt: skip
 
 _JSON_TYPE = "application/x-amz-json-1.1"
@@ -109,14 +108,15 @@ class Rule:
     matched: int = field(default=0, init=False)
     acted: int = field(default=0, init=False)
 
-    def applies(self, operation: str, request: Mapping[str, Any], chance: float) -> bool:
-        """Whether it acts on this call, which it counts. ``chance``: 0 to 1, against ``rate``."""
+    def applies(self, operation: str, request: Mapping[str, Any], chance: random.Random) -> bool:
+        """Whether it acts on this call, which it counts. ``chance`` decides where ``rate`` is below 1."""
         if self.operation not in ("*", operation) or (self.when and not self.when(request)):
             return False
         if self.times is not None and self.acted >= self.times:
             return False
         self.matched += 1
-        if self.matched <= self.after or chance >= self.rate:
+        unlucky = self.rate < 1 and chance.random() >= self.rate
+        if self.matched <= self.after or unlucky:
             return False
         self.acted += 1
         return True
@@ -135,12 +135,7 @@ class FaultProxy(ServerThread):
         self._calls: list[Call] = []
         self._lock = threading.Lock()
         self._random = random.Random(seed)
-        proxy = self
-
-        class Handler(_Handler):
-            owner = proxy
-
-        super().__init__(Handler, "127.0.0.1", 0)
+        super().__init__(type("Handler", (_Handler,), {"owner": self}), "127.0.0.1", 0)
 
     def on(
         self,
@@ -176,14 +171,6 @@ class FaultProxy(ServerThread):
         """``http://127.0.0.1:<port>``."""
         return f"http://127.0.0.1:{self.port}"
 
-    def _choose(self, operation: str, request: Mapping[str, Any]) -> Rule | None:
-        with self._lock:
-            for rule in self._rules:
-                chance = self._random.random() if rule.rate < 1 else 0.0
-                if rule.applies(operation, request, chance):
-                    return rule
-        return None
-
     def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """The answer. Raises Cut."""
         request = json.loads(body or b"{}")
@@ -192,7 +179,11 @@ class FaultProxy(ServerThread):
             sent = body if changed == request else json.dumps(changed).encode()
             return self.forward(operation, sent, headers)
 
-        rule, status = self._choose(operation, request), None
+        with self._lock:
+            rule = next(
+                (rule for rule in self._rules if rule.applies(operation, request, self._random)), None
+            )
+        status = None
         exchange = Exchange(operation, dict(request), send)
         try:
             answer = rule.fault(exchange) if rule else exchange.forward()
@@ -266,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def error(code: str, *, status: int = 400, message: str = "injected") -> Fault:
-    """Answer with an AWS error; the server never sees the call."""
+    """Answer with an AWS error, such as InternalFailure with status 500; the server never sees the call."""
 
     def fault(exchange: Exchange) -> Answer:
         return Answer(status, json.dumps({"__type": code, "message": message}).encode())
@@ -284,11 +275,6 @@ def throttle() -> Fault:
         return error(code, message="Rate exceeded")(exchange)
 
     return throttled
-
-
-def server_error(status: int = 500) -> Fault:
-    """A 500 (or 503 ...) without the server having seen the call."""
-    return error("InternalFailure", status=status)
 
 
 def slow(seconds: float) -> Fault:
@@ -360,16 +346,6 @@ def fail_records(
     return failed_records
 
 
-def expired_next_token() -> Fault:
-    """ListShards with a NextToken more than 300 s old."""
-    return error("ExpiredNextTokenException", message="NextToken expired")
-
-
-def expired_iterator() -> Fault:
-    """GetRecords with an iterator more than 300 s old."""
-    return error("ExpiredIteratorException", message="Iterator expired")
-
-
 def rewrite(change: Callable[[Any], Any]) -> Fault:
     """Send the call on and change the (JSON) answer."""
 
@@ -378,8 +354,3 @@ def rewrite(change: Callable[[Any], Any]) -> Fault:
         return answer.with_json(change(answer.json))
 
     return rewritten
-
-
-def has(name: str) -> Callable[[Mapping[str, Any]], bool]:
-    """A condition for ``when``: the request carries this argument."""
-    return lambda request: request.get(name) is not None

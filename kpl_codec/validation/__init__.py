@@ -3,7 +3,7 @@
     result = validate(["captures/"], shard_map, "out/", engine=LocalEngine())
 
 The work is a list of tasks; an engine runs them: `LocalEngine` in processes of this machine,
-`kpl_codec.spark.validation.engine.SparkEngine` on Spark. Both write the same files. Specification:
+`kpl_codec.spark.validation.SparkEngine` on Spark. Both write the same files. Specification:
 spec/07-spark.md.
 """
 

@@ -23,6 +23,8 @@ _BATCH_BYTES = 16 * 1024 * 1024
 
 #: So many Kinesis records of a task are all looked at for their writer, then one of so many.
 _ALL_LOOKED_AT, _ONE_OF = 32, 128
+#: What is told beside the rows is held up to so many batches: a small one is judged as slowly as a large one.
+_TOLD_AT_ONCE = 32
 #: So many schema versions are counted.
 _MOST_VERSIONS = 1000
 #: A row of a batch, the code of a finding about it, and its text.
@@ -64,6 +66,7 @@ def check(
     def rows() -> Iterator[pa.RecordBatch]:
         named: set[str] = set()
         count = 0
+        told: list[pa.RecordBatch] = []
         for batch in captured:
             bad = pc.is_valid(batch["captureError"])
             if pc.any(bad).as_py():
@@ -72,14 +75,15 @@ def check(
                 batch = batch.filter(pc.invert(bad))
             first = range(min(batch.num_rows, _ALL_LOOKED_AT - count))
             looked_at = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
-            yield from _told(batch, (*_disguised(batch), *_written(batch, looked_at, named)), schema)
+            told += _told(batch, (*_disguised(batch), *_written(batch, looked_at, named)), schema)
             count += batch.num_rows
-            told: list[pa.RecordBatch] = []
             for made in deaggregator.process(with_shards(batch, shard_map, _IN)):
                 yield made
                 told += schemas.see(made)
-            yield from told
-        yield from schemas.versions()
+            if len(told) >= _TOLD_AT_ONCE:
+                yield from told
+                told = []
+        yield from (*told, *schemas.versions())
 
     return coalesce(rows(), _BATCH_BYTES)
 
@@ -130,11 +134,14 @@ class _Schemas:
 
     def see(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         data = rows["data"]
-        begins = pc.is_in(pc.binary_slice(data, 0, 2), pa.array((PLAIN, ZLIB), data.type))
-        framed = pc.and_(begins, pc.greater_equal(pc.binary_length(data), HEADER_SIZE))
-        at = pc.indices_nonzero(pc.fill_null(framed, False))
+        # Most data is something else, which its first byte says.
+        at = pc.indices_nonzero(pc.fill_null(pc.starts_with(data, PLAIN[:1]), False))
+        begun = data.take(at)
+        begins = pc.is_in(pc.binary_slice(begun, 0, 2), pa.array((PLAIN, ZLIB), data.type))
+        framed = pc.and_(begins, pc.greater_equal(pc.binary_length(begun), HEADER_SIZE))
+        at = at.filter(framed)
         if len(at):
-            ids = pc.binary_slice(data.take(at), 2, HEADER_SIZE)
+            ids = pc.binary_slice(begun.filter(framed), 2, HEADER_SIZE)
             records = pc.cumulative_sum(rows["firstOfRecord"].cast(pa.int64())).take(at)
             frames = pa.table({"record": records, "id": ids, "row": at})
             by_id = frames.group_by("id", use_threads=False).aggregate([("row", "count"), ("row", "min")])

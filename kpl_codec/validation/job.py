@@ -13,7 +13,7 @@ out/spark.log         what Spark and its workers printed (from the command line)
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from html import escape
@@ -140,7 +140,7 @@ def validate(
     # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
     each = sum(piece.weight for piece in pieces) // (4 * engine.cores)
     tasks = pack(pieces, task_bytes=task_bytes or max(2 << 20, min(64 << 20, each)))
-    return _run(Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs=inputs)
+    return _run(Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs)
 
 
 def validate_stream(
@@ -168,27 +168,18 @@ def validate_stream(
     source = f"Kinesis stream {stream}" + ("" if only is None else f", {len(only)} records of it")
     job = Job([[part] for part in parts], shard_map, Location(output), user_records=user_records)
 
-    def of_channels(aggregated_records: int) -> Iterable[Finding]:
-        from ..aws.channels import channel_findings, subscribers_of
-        from ..aws.client import kinesis_client
-
-        client = kinesis_client(**connection)
-        return (
-            channel_findings(subscribers_of(client, stream), aggregated_records) if aggregated_records else ()
-        )
-
-    return _run(job, engine, of_channels, inputs=[stream], source=source)
+    return _run(job, engine, [stream], connection, source=source)
 
 
 def _run(
     job: Job,
     engine: Engine,
-    more: Callable[[int], Iterable[Finding]] = lambda aggregated_records: (),
+    inputs: Sequence[str],
+    connection: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> Validation:
     """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
-    ``more``: findings about the stream, by the number of its aggregated records; ``about``: fields of
-    `About`."""
+    ``connection``: of the stream that is the only one of ``inputs``; ``about``: more fields of `About`."""
     output, shard_map = job.output, job.shard_map
     prepare_output(output)
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
@@ -205,8 +196,14 @@ def _run(
         discard(output)
         raise
     tally = gather(work)
-    found = [*repeated(work), *more(tally.records["aggregated"])]
-    report = write_report(output, tally, shard_map, found, **about)
+    found = repeated(work)
+    aggregated = tally.records["aggregated"]
+    if connection is not None and aggregated:
+        from ..aws.channels import channel_findings, subscribers_of
+        from ..aws.client import kinesis_client
+
+        found += channel_findings(subscribers_of(kinesis_client(**connection), inputs[0]), aggregated)
+    report = write_report(output, tally, shard_map, found, inputs=inputs, **about)
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
     whole = [*found, *findings_of_the_whole(tally, shard_map)]
     if whole:

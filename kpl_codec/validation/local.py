@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import KplError
 from .task import Job
@@ -35,13 +35,6 @@ class WorkerLost(KplError, RuntimeError):
     todo = "It probably ran out of memory: give --memory or fewer --cores."
 
 
-class Work(Protocol):
-    """Work in numbered parts; it can be pickled."""
-
-    def run(self, number: int) -> object:
-        """Does one part."""
-
-
 class LocalEngine:
     """``cores``: worker processes, by default one per core. ``memory_bytes`` bounds all of them together, by
     default three quarters of the machine's memory."""
@@ -62,19 +55,15 @@ class LocalEngine:
 
     def run(self, job: Job) -> None:
         """Runs every task. Raises what a task raises, and WorkerLost."""
+        self._done, self._total = 0, len(job.tasks)
         size = sum(part.weight for task in job.tasks for part in task)
-        self.run_all(job, len(job.tasks), in_process=size < IN_PROCESS_BYTES)
-
-    def run_all(self, work: Work, count: int, *, in_process: bool = False) -> None:
-        """Calls ``work.run`` with each number below ``count``. Raises what it raises, and WorkerLost."""
-        self._done, self._total = 0, count
-        workers = 1 if in_process else min(self.cores, count)
+        workers = 1 if size < IN_PROCESS_BYTES else min(self.cores, self._total)
         if workers <= 1:
-            for number in range(count):
-                work.run(number)
+            for number in range(self._total):
+                job.run(number)
                 self._done += 1
             return
-        started = [_Worker(work) for _ in range(workers)]
+        started = [_Worker(job) for _ in range(workers)]
         idle = SimpleQueue[_Worker]()
         for worker in started:
             idle.put(worker)
@@ -90,7 +79,7 @@ class LocalEngine:
 
         with ThreadPoolExecutor(workers) as pool:
             try:
-                done = [pool.submit(do, number) for number in range(count)]
+                done = [pool.submit(do, number) for number in range(self._total)]
                 for finished in wait(done, return_when=FIRST_EXCEPTION).done:
                     finished.result()
             finally:
@@ -104,7 +93,7 @@ class _Worker:
     """A process that does tasks. It ends when its input is closed, so with this process, however that
     ends."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, job: Job) -> None:
         # The worker can import the same modules as this process.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         self._process = subprocess.Popen(
@@ -114,7 +103,7 @@ class _Worker:
             env=environment,
             start_new_session=True,  # Ctrl-C is for this process, also while the worker still starts
         )
-        self._send(work)
+        self._send(job)
 
     def _send(self, value: Any) -> None:
         assert self._process.stdin is not None
@@ -133,7 +122,6 @@ class _Worker:
             raise error
 
     def kill(self) -> None:
-        """Ends the process; a task that is under way stays undone."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
@@ -143,18 +131,18 @@ class _Worker:
 
 
 def serve() -> None:
-    """A worker: reads the work, then numbers, pickled, from standard input; answers each with None or the
+    """A worker: reads the job, then numbers, pickled, from standard input; answers each with None or the
     error."""
     # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     given = sys.stdin.buffer
     with suppress(EOFError, pickle.UnpicklingError):  # the process that started us ended
-        work: Work = pickle.load(given)
+        job: Job = pickle.load(given)
         while True:
             number, error = pickle.load(given), None
             try:
-                work.run(number)
+                job.run(number)
             except Exception as caught:  # noqa: BLE001  raised where the job was started
                 error = caught
             try:

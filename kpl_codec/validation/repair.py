@@ -20,7 +20,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -105,19 +105,13 @@ def plan_repair(output: str | Location) -> dict[str, int]:
     return write_plan(folder)
 
 
-def apply_repair(
-    output: str | Location,
-    connection: Mapping[str, Any],
-    stream: str,
-    *,
-    on_file: Callable[[int, int], None] = lambda done, files: None,
-) -> dict[str, int]:
+def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: str) -> dict[str, int]:
     """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
     this run), put-before, failed, already-delivered, cannot.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. If
-    ``output`` is a local folder, two runs at once take turns; elsewhere only one run is allowed. ``on_file``:
-    called with the plan files that are done, and all. Raises RepairError (no-plan, other-stream).
+    ``output`` is a local folder, two runs at once take turns; elsewhere only one run is allowed. Raises
+    RepairError (no-plan, other-stream).
     """
     from ..aws.client import kinesis_client
     from ..aws.producer import Producer
@@ -132,19 +126,14 @@ def apply_repair(
     if record.kind() is not None and record.read() != told:
         raise RepairError(code="other-stream", path=folder.path)
     record.write(told)
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for done, file in enumerate(files):
-            on_file(done, len(files))
-            yield from planned(file)
-
+    rows = (row for file in files for row in planned(file))
     with ExitStack() as stack:
         if folder.is_local:  # the lock ends with the process that holds it
             lock = stack.enter_context(open((folder / "repair/log/lock").path, "ab"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         client = kinesis_client(**connection)
         producer = stack.enter_context(Producer(stream, config=CONFIG, client=client))
-        return dict(put_rows(rows(), repaired.Log(folder / "repair/log"), producer))
+        return dict(put_rows(rows, repaired.Log(folder / "repair/log"), producer))
 
 
 def put_rows(rows: Iterable[dict[str, Any]], log: repaired.Log, producer: Producer) -> Counter[str]:

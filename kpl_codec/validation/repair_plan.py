@@ -59,8 +59,6 @@ _KEYS = ["shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "expl
 
 
 class _Row(NamedTuple):
-    """The values of `_KEYS`."""
-
     shard_id: str | None
     sequence_number: str | None
     sub_sequence_number: int

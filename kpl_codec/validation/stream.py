@@ -67,12 +67,19 @@ def _date_of(answer: Mapping[str, Any]) -> datetime:
 def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
     from ..aws.client import kinesis_client
     from ..aws.cursor import Pace, ShardCursor
+    from ..aws.only import Gone, read_only
     from ..aws.reading import PATIENCE, POLL_INTERVAL, place_of
 
     rows, name = Rows(None), stream_of(part.stream).name
     client, pace = kinesis_client(**part.connection), Pace(1 / POLL_INTERVAL, None)
     if part.only is not None:
-        yield from _read_only(client, part, rows, name)
+        for index, item in enumerate(read_only(client, part.stream, part.only)):
+            if isinstance(item, Gone):
+                where = f"{item.place.shard_id or 'no shard'}, sequence number {item.place.sequence_number}"
+                rows.unreadable("gone", f"{where}: {item.reason}", index)
+            else:
+                rows.record(item, name)
+        yield from rows.take()
         return
     cursor = ShardCursor(
         client, part.stream, part.shard_id, place_of(part.start), pace=pace, patience=PATIENCE
@@ -87,16 +94,4 @@ def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
             yield from rows.take()
         if answered and not wanted:
             break
-    yield from rows.take()
-
-
-def _read_only(client: Any, part: ShardPart, rows: Rows, name: str) -> Iterator[pa.RecordBatch]:
-    from ..aws.only import Gone, read_only
-
-    for index, item in enumerate(read_only(client, part.stream, part.only or ())):
-        if isinstance(item, Gone):
-            where = f"{item.place.shard_id or 'no shard'}, sequence number {item.place.sequence_number}"
-            rows.unreadable("gone", f"{where}: {item.reason}", index)
-        else:
-            rows.record(item, name)
     yield from rows.take()

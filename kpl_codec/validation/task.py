@@ -91,8 +91,7 @@ class Job:
     user_records: bool = True
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The user records of a task, in batches of `check`; after the last one its findings and counts are
-        written."""
+        """The user records of a task, as `check` gives them; then its findings and counts are written."""
         captured = (
             batch
             for part in self.tasks[number]
@@ -132,8 +131,7 @@ def make_folders(work: Location) -> None:
 
 
 def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Location, name: str) -> int:
-    """Writes ``rows`` (batches of `check`) to a file in ``folder``, even if there are none; gives how many
-    there were."""
+    """Writes ``rows`` (batches of `check`), even if there are none; gives how many there were."""
     count = 0
     with _parquet(
         folder.make_folder() / f"{name}.parquet",
@@ -181,7 +179,6 @@ def judged(
 
 
 def discard(output: Location) -> None:
-    """Delete what tasks have written."""
     work_folder(output).delete()
     users_folder(output).delete()
 

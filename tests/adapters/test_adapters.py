@@ -81,14 +81,12 @@ def wire_record(record: kpl.KinesisRecord) -> dict[str, Any]:
 def test_live_boto3_answers() -> None:
     answer = parsed_by_botocore("GetRecords", {"Records": [wire_record(r) for r in KINESIS_RECORDS]})
     assert isinstance(answer["Records"][0]["Data"], bytes)
-    assert list(adapters.from_get_records(answer, shard_id=SHARD)) == KINESIS_RECORDS
+    assert list(adapters.kinesis_records(answer, shard_id=SHARD)) == KINESIS_RECORDS
     # pages, their records, and a generator of either
     assert list(kinesis_records([answer, answer], shard_id=SHARD)) == KINESIS_RECORDS * 2
     assert list(kinesis_records(iter(answer["Records"]), shard_id=SHARD)) == KINESIS_RECORDS
     stream = ({"SubscribeToShardEvent": answer} for _ in range(2))
-    assert (
-        list(kinesis_records({"EventStream": stream}, shard_id=SHARD, shape="boto3")) == KINESIS_RECORDS * 2
-    )
+    assert list(kinesis_records({"EventStream": stream}, shard_id=SHARD)) == KINESIS_RECORDS * 2
 
 
 QUEUED = [
@@ -120,7 +118,7 @@ def queue_answer(*, dump: bool) -> dict[str, Any]:
 def test_answers_of_queues() -> None:
     assert list(kinesis_records(queue_answer(dump=False))) == QUEUED
     text = json.dumps(queue_answer(dump=True), default=str)
-    assert list(kinesis_records(text)) == list(kinesis_records([json.loads(text)], shape="queue")) == QUEUED
+    assert list(kinesis_records(text)) == list(kinesis_records([json.loads(text)])) == QUEUED
     rows = list(kpl.deaggregate(QUEUED))
     assert [as_row(row)[:3] for row in rows] == [row[:3] for row in expected_user_records()]
     ids = {row.record_id for row in rows}
@@ -198,7 +196,7 @@ def test_raw_bytes_and_kclpy_objects_and_kinesis_records() -> None:
         kpl.KinesisRecord(None, b""),
     ]
     rows = [r._replace(sub_sequence_number=4) for r in KINESIS_RECORDS]
-    assert list(adapters.from_kcl(map(Kclpy, rows), shard_id=SHARD)) == rows
+    assert list(adapters.kinesis_records(map(Kclpy, rows), shard_id=SHARD)) == rows
     assert list(kinesis_records([KINESIS_RECORDS[0]._replace(shard_id=None)], shard_id="s")) == [
         KINESIS_RECORDS[0]._replace(shard_id="s")
     ]
@@ -403,24 +401,9 @@ def test_a_member_that_is_there_twice_hides_nothing() -> None:
         assert (items[3].field, items[3].offset, items[3].position) == ("<1>", len(good) + 1, 3)
 
 
-def test_an_explicit_shape_takes_no_other() -> None:
-    with pytest.raises(kpl.CaptureError, match="kinesis is missing"):
-        list(kinesis_records(load("firehose_kinesis_source.json"), shape="lambda"))
-    with pytest.raises(kpl.CaptureError, match="known shape"):
-        list(kinesis_records(b"abc", shape="lambda"))
-    with pytest.raises(ValueError, match="shape"):
-        captured([], shape="kafka")  # type: ignore[arg-type]
-    for name in ("firehose_kinesis_source", "analytics_stream"):
-        assert list(kinesis_records(load(f"{name}.json"), shape="firehose")) == KINESIS_RECORDS
-    assert list(kinesis_records(load("pipes_kinesis.json"), shape="pipes")) == KINESIS_RECORDS
-
-
 @pytest.mark.parametrize(
     ("read", "advice"),
     [
-        (lambda: adapters.from_get_records(load("lambda_kinesis.json")), "a lambda record: kinesis_"),
-        (lambda: kinesis_records(load("firehose_kinesis_source.json"), shape="lambda"), "a firehose record"),
-        (lambda: kinesis_records({"Records": [{"Data": b"x"}]}, shape="lambda"), "a boto3 record: kinesis_"),
         (lambda: kinesis_records("captured/events.json"), "of a file give the content"),
         (lambda: kinesis_records(base64.b64encode(b"x" * 9).decode()), "base64.b64decode"),
     ],

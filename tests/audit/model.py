@@ -65,11 +65,9 @@ class MemorySink(Sink):
         self.segments: list[list[bytes]] = []
         self.broken = False
 
-    def begin(self, segment: int) -> None:
-        assert segment == len(self.segments)
-        self.segments.append([])
-
-    def write(self, chunk: bytes, *, sync: bool) -> None:
+    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
+        if segment == len(self.segments):
+            self.segments.append([])
         self.segments[-1].append(chunk)
 
 

@@ -64,10 +64,9 @@ class Memory(Sink):
         self.segment_bytes = segment_bytes
         self.segments: list[list[bytes]] = []
 
-    def begin(self, segment: int) -> None:
-        self.segments.append([])
-
-    def write(self, chunk: bytes, *, sync: bool) -> None:
+    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
+        if segment == len(self.segments):
+            self.segments.append([])
         self.segments[-1].append(chunk)
 
 
@@ -185,10 +184,10 @@ def test_a_full_disk_costs_no_result_and_is_told(caplog: pytest.LogCaptureFixtur
     class Full(Memory):
         full = False
 
-        def write(self, chunk: bytes, *, sync: bool) -> None:
+        def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
             if self.full:
                 raise OSError(errno.ENOSPC, "no space")
-            super().write(chunk, sync=sync)
+            super().write(segment, chunk, sync=sync)
 
     sink = Full()
     writer = Writer(sink, "w", "orders", "produced", wait=True, seconds=1)

@@ -11,7 +11,7 @@ import pytest
 from kpl_codec import schema_registry
 from kpl_codec.aws import AsyncProducer
 from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
-from kpl_codec.testing.faults import FaultProxy, cut_answer, lose_answer, server_error, throttle
+from kpl_codec.testing.faults import FaultProxy, cut_answer, error, lose_answer, throttle
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .test_producer import PATIENT, delivered, through
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 def test_every_kind_of_fault_at_once_loses_nothing(
     kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy
 ) -> None:
-    for fault in (lose_answer(), cut_answer(0.5), throttle(), server_error()):
+    for fault in (lose_answer(), cut_answer(0.5), throttle(), error("InternalFailure", status=500)):
         proxy.on("PutRecords", fault, rate=0.12)
 
     async def main() -> list[Delivery]:

@@ -26,7 +26,6 @@ from kpl_codec.testing.faults import (
     error,
     fail_records,
     lose_answer,
-    server_error,
     throttle,
 )
 from kpl_codec.testing.local_kinesis import LocalKinesis
@@ -80,7 +79,7 @@ def reshard(kinesis: LocalKinesis, stream: str, times: int, stop: threading.Even
                 NewStartingHashKey=str(upper.starting_hash_key),
             )
             done.append("split")
-        kinesis.wait_active(stream, client=client)
+        kinesis.wait_active(stream)
     return done
 
 
@@ -195,11 +194,17 @@ def test_every_kind_of_fault_at_once_loses_nothing(
     stream: str,
     proxy: FaultProxy,
 ) -> None:
-    for fault in (lose_answer(), cut_answer(0.5), throttle(), server_error(), server_error(503)):
+    for fault in (
+        lose_answer(),
+        cut_answer(0.5),
+        throttle(),
+        error("InternalFailure", status=500),
+        error("InternalFailure", status=503),
+    ):
         proxy.on("PutRecords", fault, times=1)  # each once, whatever the chances
         proxy.on("PutRecords", fault, rate=0.12)
     proxy.on("PutRecords", fail_records(lambda i, entry: i % 3 == 0, "InternalFailure"), rate=0.2)
-    proxy.on("ListShards", server_error(), rate=0.3)
+    proxy.on("ListShards", error("InternalFailure", status=500), rate=0.3)
     config = ProducerConfig(record_max_buffered_time_ms=10, aggregation_max_size=300, **PATIENT)
     with Producer(stream, config=config, client_settings=through(kinesis_local, proxy)) as producer:
         futures = [producer.put(f"key-{n % 50}", b"%05d" % n) for n in range(1000)]

@@ -11,13 +11,7 @@ from kpl_codec import UnknownShard
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.sequence_numbers import sequence_hint
-from kpl_codec.testing.faults import (
-    cut_answer,
-    cut_before,
-    expired_iterator,
-    server_error,
-    throttle,
-)
+from kpl_codec.testing.faults import cut_answer, cut_before, error, throttle
 
 from .test_shard_map import merge, split
 
@@ -63,9 +57,9 @@ def test_a_stream_is_read_whole_through_splits_and_merges(readers, kind, request
 def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, client, stream):
     put = put_numbered(client, stream, 60)
     proxy.on("GetRecords", throttle(), times=2)
-    proxy.on("GetRecords", expired_iterator(), after=1, times=1)
+    proxy.on("GetRecords", error("ExpiredIteratorException"), after=1, times=1)
     proxy.on("GetRecords", cut_answer(0.4), times=2)
-    proxy.on("GetShardIterator", server_error(), times=1)
+    proxy.on("GetShardIterator", error("InternalFailure", status=500), times=1)
     proxy.on("GetRecords", cut_before(), times=1)
     records = list(readers.read_stream(faulty, stream, poll_interval=0.01, sleep=lambda _: None))
     assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)

@@ -91,15 +91,14 @@ def test_payloads_are_decoded_and_definitions_fetched_once(glue: Any) -> None:
 
 
 @pytest.mark.requirement("GSR-10")
-def test_few_are_kept(glue: Any) -> None:
+def test_few_are_kept(glue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kpl_codec.aws.schema_registry._MOST_KEPT", 2)
     ids = [register(glue, name, "JSON", json.dumps({"title": name})) for name in "abc"]
     client = Counting(glue)
-    registry = SchemaRegistry(client, max_schemas=2)
+    registry = SchemaRegistry(client)
     for version in (ids[0], ids[1], ids[0], ids[2], ids[0], ids[1]):
         assert registry.schema(version).schema_version_id == version
     assert client.asked == [ids[0], ids[1], ids[2], ids[1]]
-    with pytest.raises(ValueError, match="max_schemas 0"):
-        SchemaRegistry(client, max_schemas=0)
 
 
 @pytest.mark.requirement("GSR-10")

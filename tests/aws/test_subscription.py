@@ -13,16 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.aws.cursor import ShardCursor
-from kpl_codec.aws.stream_consumer import StreamConsumers
-from kpl_codec.aws.subscription import EventError, SubscriptionCursor, shard_event
+from kpl_codec.aws.subscription import EventError, StreamConsumers, SubscriptionCursor, shard_event
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
-from kpl_codec.testing.faults import (
-    cut_before,
-    error,
-    server_error,
-    throttle,
-)
+from kpl_codec.testing.faults import cut_before, error, throttle
 from tests.examples import examples
 
 from ..testing.event_stream import FanOutProxy, cut_events, end_events, fail_events, slow_events
@@ -266,7 +260,7 @@ def test_other_events_are_refused(found: Any) -> None:
 
 FAULTS = [
     throttle(),
-    server_error(),
+    error("InternalFailure", status=500),
     cut_before(),
     error("ExpiredTokenException"),
     error("ResourceInUseException"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kpl_codec.aws.watch import StreamWatcher
-from kpl_codec.testing.faults import cut_answer, error, expired_iterator, server_error, throttle
+from kpl_codec.testing.faults import cut_answer, error, throttle
 from kpl_codec.watch import Limits, WatchFinding
 
 from .test_shard_map import split
@@ -82,9 +82,9 @@ def test_everything_is_read_through_a_split(kinesis_local, client, stream):
 @pytest.mark.slow
 def test_faults_are_survived(proxy, faulty, client, stream):
     proxy.on("GetRecords", throttle(), times=3)
-    proxy.on("GetRecords", expired_iterator(), after=1, times=2)
+    proxy.on("GetRecords", error("ExpiredIteratorException"), after=1, times=2)
     proxy.on("GetRecords", cut_answer(0.4), times=2)
-    proxy.on("GetShardIterator", server_error(), times=2)
+    proxy.on("GetShardIterator", error("InternalFailure", status=500), times=2)
     proxy.on("ListShards", throttle(), times=1)
     with Running(faulty, stream, **FAST) as running:
         running.wait(lambda: running.watcher.watch.measured.looks >= 2)

@@ -28,7 +28,7 @@ def idempotency_table(name: str) -> Iterator[Any]:
     """A boto3 DynamoDB client whose server has the table that Powertools' documentation asks for."""
     package = install("dynalite", VERSION)
     process = subprocess.Popen(
-        [*find_node().command, "-e", _SCRIPT, str(package)],
+        [find_node(), "-e", _SCRIPT, str(package)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

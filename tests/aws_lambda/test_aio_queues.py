@@ -130,9 +130,6 @@ async def test_refusals_and_sigterm(service: QueueService, newest_boto3: Path) -
         service.rates = Rates()
         with pytest.raises(QueueUnavailable, match="ResourceNotFoundException"):
             await process_queue_records(client, queue + "0", handle, wait=1)
-        service.rates = Rates(calls=1.0)
-        with pytest.raises(QueueUnavailable, match="ThrottlingException"):
-            await process_queue_records(client, queue, handle, patience=0.5)
 
 
 @pytest.mark.requirement("QUE-10")

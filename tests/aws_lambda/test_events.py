@@ -182,23 +182,9 @@ def test_without_a_sequence_number_to_report_the_batch_fails(event: Any) -> None
     del event["Records"][1]["kinesis"]["sequenceNumber"]
     with pytest.raises(kpl.CaptureError):
         process_user_records(event, Handler())
-    for no_event in ({}, {"Records": None}):
+    for no_event in ({}, {"Records": None}, {"records": []}, [], "{}"):
         with pytest.raises(kpl.CaptureError):
-            process_user_records(no_event, Handler())
-
-
-@pytest.mark.parametrize(
-    ("given", "function"),
-    [
-        ([], "kpl_codec.aws_lambda.user_records"),
-        ("{}", "kpl_codec.aws_lambda.user_records"),
-        ({"records": []}, "firehose.transform_user_records"),
-        ({"Records": [{"Data": b"x", "SequenceNumber": "1"}]}, "user_records reads GetRecords answers"),
-    ],
-)
-def test_what_is_no_event_is_told_its_function(given: Any, function: str) -> None:
-    with pytest.raises(TypeError, match=function):
-        process_user_records(given, Handler())
+            process_user_records(no_event, Handler())  # type: ignore[arg-type]
 
 
 def test_the_report_policy_hands_out_defects(poisoned: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import adapters
-from kpl_codec.aws_lambda import Poison
+from kpl_codec.aws_lambda import Poison, firehose
 from kpl_codec.aws_lambda.firehose import MAX_RESPONSE_SIZE, Transformed, transform_user_records
 from kpl_codec.format.compression import compress
 from tests.examples import examples
@@ -178,7 +179,8 @@ def test_the_answer_fits_and_nothing_is_left_out(batch: list[list[kpl.UserRecord
     ]
     event = adapters.to_firehose(rows, delivery_stream_arn=STREAM, source_stream_arn=STREAM)
     notes: Any = Notes()
-    answer = transform_user_records(event, same, max_response_size=limit, ledger=notes)
+    with patch.object(firehose, "MAX_RESPONSE_SIZE", limit):
+        answer = transform_user_records(event, same, ledger=notes)
     handled: list[tuple[str | None, int]] = []
     assert answer_size(answer) <= limit
     assert [r["recordId"] for r in answer["records"]] == [r["recordId"] for r in event["records"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 from aws_lambda_powertools.utilities.batch import (
     BatchProcessor,
     EventType,
-    async_process_partial_response,
     process_partial_response,
 )
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
@@ -30,7 +28,6 @@ from kpl_codec import adapters
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope, KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import (
-    AsyncUserRecordBatchProcessor,
     KinesisUserRecord,
     UserRecordBatchProcessor,
     async_once,
@@ -138,30 +135,6 @@ def test_a_model_that_refuses_fails_its_kinesis_record(event: Any) -> None:
     assert len(seen) == 7
 
 
-def test_async_processor(poisoned: Any) -> None:
-    seen: list[KinesisUserRecord] = []
-
-    async def handler(record: KinesisUserRecord) -> None:
-        await asyncio.sleep(0)
-        if record.kinesis.sub_sequence_number == 1:
-            raise RuntimeError("no")
-        seen.append(record)
-
-    answer = async_process_partial_response(
-        event=poisoned,
-        record_handler=handler,
-        processor=AsyncUserRecordBatchProcessor(),
-        context=Context(),  # type: ignore[arg-type]
-    )
-    assert numbers(answer) == [str(FIRST + 1), str(FIRST + 2)]  # type: ignore[arg-type]
-    assert len(seen) == 2
-
-
-def test_only_kinesis() -> None:
-    with pytest.raises(ValueError, match="Kinesis"):
-        UserRecordBatchProcessor(event_type=EventType.SQS)
-
-
 def test_event_for_data_class_and_model(event: Any) -> None:
     opened = user_record_event(event)
     payloads = [row[2] for row in expected_user_records()]
@@ -177,7 +150,7 @@ class Order(BaseModel):
 def orders(*values: Any) -> dict[str, Any]:
     data = kpl.encode([kpl.UserRecord("p", json.dumps(value).encode()) for value in values])
     record = kpl.KinesisRecord("a", data, "1", SHARD)
-    return adapters.to_lambda([record], stream_arn=STREAM, invoke_identity_arn="arn:aws:iam::1:role/r")
+    return adapters.to_lambda([record], stream_arn=STREAM)
 
 
 def test_the_envelope_gives_a_model_per_user_record() -> None:

@@ -45,7 +45,7 @@ def event_of_everything(client: Any, name: str, arn: str) -> dict[str, Any]:
             StreamName=name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
         answer = client.get_records(ShardIterator=iterator)
-        records += adapters.from_get_records(answer, shard_id=shard["ShardId"])
+        records += adapters.kinesis_records(answer, shard_id=shard["ShardId"])
     return adapters.to_lambda(records, stream_arn=arn)
 
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 NPM = ("aws-kinesis-agg", "4.2.7")
 TASKS = (
     *("each object", "objects", "objects+placement", "kcl policy", "report", "columns", "columns+placement"),
-    *("encode", "encode many", "aggregate", "lookup"),
+    *("encode", "aggregate", "lookup"),
 )
 #: Whose time stands for a task that a contender does not have: columns are compared with objects.
 STANDS_FOR = {
@@ -37,7 +37,6 @@ STANDS_FOR = {
     "report": "objects+placement",
     "columns": "objects",
     "columns+placement": "objects+placement",
-    "encode many": "encode",
     "aggregate": "encode",
 }
 
@@ -102,7 +101,7 @@ def measure(everyone: list[Contender], corpus: corpora.Corpus, task: str, rounds
             answer = contender.ask(corpus.name, candidate, check=True)  # the first turn warms up
             if "unsupported" not in answer:
                 asked[contender.name] = candidate
-                if answer["digest"] and task not in ("encode", "encode many", "aggregate"):
+                if answer["digest"] and task not in ("encode", "aggregate"):
                     made[contender.name] = answer["digest"]
                 break
     if len(set(made.values())) > 1:
@@ -191,7 +190,7 @@ def main() -> None:
                 for task in options.tasks.split(","):
                     if task == "lookup" and name != options.corpora[0]:
                         continue
-                    if name in "eh" and task in ("encode", "encode many", "aggregate"):
+                    if name in "eh" and task in ("encode", "aggregate"):
                         continue
                     show(line(task, corpus, measure(everyone, corpus, task, options.rounds), list(heads)))
         finally:

@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 
 from kpl_codec.captures import Location
-from kpl_codec.cli.generate import Generation, Recipe
-from kpl_codec.validation import LocalEngine
+from kpl_codec.cli.generate import Recipe, write_capture
 
 ENGINES = ("local", "spark")
 ROUNDS = 3
@@ -29,8 +28,7 @@ ROUNDS = 3
 def capture(folder: Path, recipe: Recipe) -> int:
     """Writes the records of ``recipe`` as Parquet; gives the bytes."""
     folder.mkdir()
-    generation = Generation(recipe, Location(folder))
-    LocalEngine().run_all(generation, generation.tasks)
+    write_capture(recipe, Location(folder))
     return sum(file.stat().st_size for file in folder.iterdir())
 
 

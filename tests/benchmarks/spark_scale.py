@@ -32,7 +32,7 @@ from typing import Any
 
 from kpl_codec.cli.generate import Recipe
 from kpl_codec.spark import deaggregate, local_session, verify
-from kpl_codec.spark.validation.engine import SparkEngine
+from kpl_codec.spark.validation import SparkEngine
 from kpl_codec.validation import validate
 
 from .engines import capture

@@ -119,9 +119,6 @@ class KplCodec:
     def encode(self, corpus: Corpus) -> list[bytes]:
         return [kpl.encode(records) for records in self.user_records]
 
-    def encode_many(self, corpus: Corpus) -> list[bytes]:
-        return kpl.encode_many(self.user_records)
-
     def aggregate(self, corpus: Corpus) -> list[bytes]:
         """One record at a time, its exact size known before it goes in."""
         frames = []
@@ -152,7 +149,6 @@ class KplCodec:
             "columns": self.columns,
             "columns+placement": lambda corpus: self.columns(corpus, self.map),
             "encode": self.encode,
-            "encode many": self.encode_many,
             "aggregate": self.aggregate,
             "lookup": self.lookup,
         }

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.adapters import from_get_records, to_lambda
+from kpl_codec.adapters import kinesis_records, to_lambda
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import aio, process_user_records, process_window, user_records
 from kpl_codec.deaggregation import policies
@@ -222,7 +222,7 @@ def test_a_live_source_is_not_held_back() -> None:
             asked.append(number)
             yield {"Records": [{"Data": SOUND, "PartitionKey": "a", "SequenceNumber": str(number)}]}
 
-    for rows in (kpl.deaggregate(from_get_records(answers())), user_records(answers())):
+    for rows in (kpl.deaggregate(kinesis_records(answers())), user_records(answers())):
         asked.clear()
         assert next(rows).sequence_number == "0"
         assert asked == [0]

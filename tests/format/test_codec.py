@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.format.codec import PythonBuilder, is_canonical
+from kpl_codec.format.codec import PythonBuilder, build_many, is_canonical
 from kpl_codec.limits import MAGIC
 from kpl_codec.producer import ProducerConfig
 from kpl_codec.producer.pending import Preparation
@@ -52,19 +52,12 @@ def test_decode_inverts_encode(records: list[kpl.UserRecord]) -> None:
 
 @given(st.lists(st.lists(user_records, min_size=1, max_size=4), max_size=20))
 def test_many_aggregates_are_each_what_encode_writes(groups: list[list[kpl.UserRecord]]) -> None:
-    assert kpl.encode_many(groups) == [kpl.encode(group) for group in groups]
-
-
-def test_a_refused_user_record_is_told_with_its_group() -> None:
-    good = kpl.UserRecord("k", b"")
-    with pytest.raises(kpl.EncodeError) as caught:
-        kpl.encode_many([[good], [good, kpl.UserRecord("", b"")], [good]])
-    assert (caught.value.group_index, caught.value.record_index) == (1, 1)
-    assert "user record 1" in str(caught.value)
-    assert "group 1" in str(caught.value)
-    with pytest.raises(kpl.EncodeError) as caught:
-        kpl.encode_many([[good], []])
-    assert (caught.value.code, caught.value.group_index) == ("no-user-records", 1)
+    builders = []
+    for group in groups:
+        builders.append(kpl.AggregatedRecordBuilder())
+        for record in group:
+            builders[-1].add(record)
+    assert build_many(builders) == [kpl.encode(group) for group in groups]
 
 
 @pytest.mark.requirement("ENC-6")
@@ -219,8 +212,6 @@ def test_any_message_gives_user_records_or_one_typed_error(message: bytes) -> No
         (lambda: kpl.encode(kpl.UserRecord("k", b"")), "UserRecord where a list of UserRecords"),
         (lambda: kpl.encode(None), "NoneType where a list of UserRecords"),
         (lambda: kpl.encode("text"), "str where a list of UserRecords"),
-        (lambda: kpl.encode_many([kpl.UserRecord("k", b"")]), "where a list of UserRecords"),
-        (lambda: kpl.encode_many([[("k", b"")]]), "where a list of UserRecords"),
     ],
 )
 def test_mistakes_are_told_what_to_give(call: Any, told: str) -> None:

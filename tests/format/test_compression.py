@@ -6,7 +6,7 @@ import base64
 import gzip
 import tracemalloc
 import zlib
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,6 @@ import kpl_codec as kpl
 from kpl_codec import KinesisRecord, UserRecord, deaggregate
 from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.format.compression import (
-    COMPRESSIONS,
     STARTS,
     Compression,
     DecompressionError,
@@ -28,6 +27,7 @@ from kpl_codec.format.compression import (
 )
 from kpl_codec.producer import ProducerConfig
 
+COMPRESSIONS = get_args(Compression)
 EACH = pytest.mark.parametrize("compression", COMPRESSIONS)
 #: Any bytes, bytes that start like compressed data, compressed data itself, and what is worth compressing.
 DATA = st.one_of(

@@ -17,9 +17,8 @@ NPM_VERSION = "4.2.7"
 def command(name: str) -> list[str]:
     """The package of npm is installed into a cache."""
     if name == "aws-kinesis-agg":
-        node = find_node()
-        package = install("aws-kinesis-agg", NPM_VERSION, node)
-        return [*node.command, str(Path(__file__).with_name("program_npm.js")), os.fspath(package)]
+        package = install("aws-kinesis-agg", NPM_VERSION)
+        return [find_node(), str(Path(__file__).with_name("program_npm.js")), os.fspath(package)]
     if name == "kpl_codec":
         return list(THIS_LIBRARY)
     return [sys.executable, "-m", f"{__package__}.program_{name}"]

@@ -110,9 +110,8 @@ def test_a_properties_file_of_the_kpl_gives_the_same_settings(name: str) -> None
         text = f"# the KPL's\n! too\n\n{kpl_name(name)} = {value}\nRegion: eu-west-1\nLogLevel warning\n"
         with pytest.warns(UserWarning, match="ignored: Region, LogLevel$"):
             assert getattr(ProducerConfig.from_kpl_properties(text), name) == value
-        assert getattr(ProducerConfig.from_kpl_properties({kpl_name(name): value}), name) == value
     with pytest.raises(ConfigError) as caught:
-        ProducerConfig.from_kpl_properties({kpl_name(name): high + 1})
+        ProducerConfig.from_kpl_properties(f"{kpl_name(name)} = {high + 1}")
     assert caught.value.setting == name
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.producer import Attempt, Delivery, DeliveryError, Outcome, ProducerClosed, ProducerFull, Put
-from kpl_codec.producer.limiter import BACKOFF, Lane, TokenBucket
 from kpl_codec.producer.outcomes import ACTIONS
+from kpl_codec.producer.send_queue import BACKOFF, Lane, TokenBucket
 from kpl_codec.shards.live_shard_map import Failure
 from tests.examples import examples
 

@@ -95,11 +95,6 @@ def test_a_shard_that_is_gone_is_left_at_once() -> None:
     assert partitioner.current() is None
 
 
-def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="sticky_size"):
-        UniformStickyPartitioner(0, Counting())
-
-
 @pytest.fixture(scope="module")
 def both_series() -> dict[int, list[simulation.Result]]:
     return {rate: simulation.series(rate) for rate in (2048, 4096)}

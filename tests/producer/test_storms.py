@@ -10,7 +10,7 @@ import pytest
 
 from kpl_codec.producer import Delivery, ProducerFull
 from kpl_codec.producer.kinesis_record import PutRecordsRequest
-from kpl_codec.producer.limiter import Lane, TokenBucket
+from kpl_codec.producer.send_queue import Lane, TokenBucket
 from kpl_codec.shards.live_shard_map import Failure
 
 from .bench import HIGH, LOW, Bench

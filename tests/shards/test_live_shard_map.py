@@ -56,7 +56,7 @@ def refused(live, now, listing, summary=None) -> str:
 
 @pytest.mark.requirement("MAP-1", "MAP-6")
 def test_from_invalid_over_updating_to_ready():
-    live, stream = LiveShardMap("s", max_results=2), ModelStream(5, now=0)
+    live, stream = LiveShardMap("s"), ModelStream(5, now=0)
     assert live.state == "INVALID"
     assert live.next_request(0.0) is None
     assert live.timer() is None
@@ -76,9 +76,9 @@ def test_from_invalid_over_updating_to_ready():
         assert live.predict(0) is None
         event = live.receive(request, next(listed), 1.3)
     assert seen == [
-        {"StreamName": "s", "ShardFilter": {"Type": "AT_LATEST"}, "MaxResults": 2},
-        {"NextToken": "token-0", "MaxResults": 2},
-        {"NextToken": "token-1", "MaxResults": 2},
+        {"StreamName": "s", "ShardFilter": {"Type": "AT_LATEST"}, "MaxResults": 1000},
+        {"NextToken": "token-0", "MaxResults": 1000},
+        {"NextToken": "token-1", "MaxResults": 1000},
     ]
     assert isinstance(event, MapChanged)
     assert event.shards.open_ids == {s.shard_id for s in stream.shards}

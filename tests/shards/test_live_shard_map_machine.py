@@ -33,7 +33,6 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         self.live = LiveShardMap(
             "s",
             describe=describe,
-            max_results=size,
             shard_filter="FROM_TRIM_HORIZON" if everything else "AT_LATEST",
         )
         self.live.refresh(self.now)

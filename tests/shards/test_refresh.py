@@ -18,8 +18,8 @@ from .model import ModelStream
 CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-def refresh(max_results: int = 1000) -> Refresh:
-    return Refresh(5.0, {"StreamName": "s"}, "AT_LATEST", max_results, describe=False)
+def refresh() -> Refresh:
+    return Refresh(5.0, {"StreamName": "s"}, "AT_LATEST", describe=False)
 
 
 def listing_of(refresh: Refresh, pages: Iterable[dict[str, Any]], known: dict[str, Any]) -> Listing | None:
@@ -83,11 +83,11 @@ def test_a_listing_that_never_ends_is_refused() -> None:
         "reason": "a NextToken came twice",
         "shard_ids": (),
     }
-    endless = refresh(max_results=10_000)  # pages for 1,000,000 shards, and 100 more
-    pages = [{**page, "NextToken": str(number)} for number in range(202)]
-    assert listing_of(endless, pages[:201], {}) is None
-    with pytest.raises(ShardMapError, match="more than 200 pages") as refused:
-        listing_of(endless, pages[201:], {})
+    endless = refresh()  # pages for 1,000,000 shards, and 100 more
+    pages = [{**page, "NextToken": str(number)} for number in range(1102)]
+    assert listing_of(endless, pages[:1101], {}) is None
+    with pytest.raises(ShardMapError, match="more than 1100 pages") as refused:
+        listing_of(endless, pages[1101:], {})
     assert refused.value.fields["shard_ids"] == ()
 
 

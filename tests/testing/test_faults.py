@@ -19,13 +19,9 @@ from kpl_codec.testing.faults import (
     cut_answer,
     cut_before,
     error,
-    expired_iterator,
-    expired_next_token,
     fail_records,
-    has,
     lose_answer,
     rewrite,
-    server_error,
     slow,
     throttle,
 )
@@ -85,8 +81,8 @@ def test_an_error_of_the_server_comes_through_as_it_is(client):
     ("fault", "code", "status"),
     [
         (throttle(), "ProvisionedThroughputExceededException", 400),
-        (server_error(), "InternalFailure", 500),
-        (server_error(503), "InternalFailure", 503),
+        (error("InternalFailure", status=500), "InternalFailure", 500),
+        (error("InternalFailure", status=503), "InternalFailure", 503),
         (error("KMSThrottlingException"), "KMSThrottlingException", 400),
     ],
 )
@@ -172,8 +168,8 @@ def test_records_fail_by_what_they_are(kinesalite, client, proxy, stream):
 
 
 def test_expired_tokens_and_iterators(client, proxy, stream):
-    proxy.on("ListShards", expired_next_token(), when=has("NextToken"))
-    proxy.on("GetRecords", expired_iterator(), times=1)
+    proxy.on("ListShards", error("ExpiredNextTokenException"), when=lambda request: "NextToken" in request)
+    proxy.on("GetRecords", error("ExpiredIteratorException"), times=1)
     assert len(client.list_shards(StreamName=stream)["Shards"]) == 2
     with pytest.raises(client.exceptions.ExpiredNextTokenException):
         client.list_shards(NextToken="anything")
@@ -191,7 +187,7 @@ def test_an_answer_is_rewritten(client, proxy, stream):
 
 def test_after_times_rate_and_the_order_of_rules(client, proxy, stream):
     first = proxy.on("ListShards", throttle(), after=1, times=1)
-    second = proxy.on("*", server_error(), rate=0.5)
+    second = proxy.on("*", error("InternalFailure", status=500), rate=0.5)
     outcomes = []
     for _ in range(60):
         try:

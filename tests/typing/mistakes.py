@@ -6,7 +6,6 @@ from typing import Any
 
 import kpl_codec as kpl
 from kpl_codec import aws
-from kpl_codec.adapters import captured
 from kpl_codec.aws_lambda import process_user_records
 from kpl_codec.producer import ProducerConfig, ProducerFull
 
@@ -29,7 +28,6 @@ def options(records: list[kpl.KinesisRecord], shard_map: kpl.ShardMap, event: di
     kpl.deaggregate([b"data"])  # wrong
     kpl.decode("84mawg==")  # wrong
     kpl.encode([("key", b"data")])  # wrong
-    captured(event, shape="kafka")  # wrong
     process_user_records(event, print, after_failure="again")  # wrong
     ProducerConfig(when_full="wait")  # wrong
     kpl.ShardMap.from_json({"Shards": []})  # wrong

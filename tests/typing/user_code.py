@@ -12,7 +12,7 @@ from hypothesis import given
 from pyspark.sql import DataFrame, SparkSession
 
 import kpl_codec as kpl
-from kpl_codec.adapters import captured, from_get_records, kinesis_records, to_lambda
+from kpl_codec.adapters import captured, kinesis_records, to_lambda
 from kpl_codec.aws import AsyncProducer, Producer, aio, fetch_lineage, fetch_shard_map, read_stream
 from kpl_codec.aws.queues import find_queue
 from kpl_codec.aws_lambda import Poison, aio_queues, process_user_records, process_window, user_records
@@ -90,7 +90,7 @@ def follow(iterator: str, shard_map: kpl.ShardMap) -> Iterator[kpl.DeaggregatedR
     client = boto3.client("kinesis")
     while iterator:
         answer = client.get_records(ShardIterator=iterator)
-        records = from_get_records(answer, shard_id="shardId-000000000000")
+        records = kinesis_records(answer, shard_id="shardId-000000000000")
         deaggregated = kpl.deaggregate(records, "report", shard_map=shard_map)
         for record in deaggregated:
             if record.placement is not None and record.placement.verdict != "expected":
@@ -120,7 +120,7 @@ async def whole_stream_with_asyncio(client: object) -> int:
 
 
 def captures(text: str) -> None:
-    for item in captured(text, shape="boto3"):
+    for item in captured(text):
         if isinstance(item, kpl.CaptureError):
             print(item.code, item.field, item.position, item.hint)
         else:

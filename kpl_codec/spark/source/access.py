@@ -1,5 +1,4 @@
-"""How a stream is read, on the driver and in tasks: with a client, by the options, in the time that is
-given."""
+"""How a stream is read, on the driver and in tasks."""
 
 from __future__ import annotations
 
@@ -7,15 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
-from ...aws.calls import call_errors, failure_of
 from ...aws.cursor import Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
-from ...aws_errors import Backoff, is_permanent
+from ...aws.subscription import StreamConsumers
 from ...shards.lineage import Lineage
+from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import Place
-from ...shards.stream import stream_of
 from .offsets import DataLoss
 from .options import Options
 
@@ -25,27 +24,20 @@ _log = logging.getLogger("kpl_codec.spark")
 SHORTEST_RETENTION: Final = 24 * 3600 * 1000
 #: Codes of GetShardIterator for a sequence number or shard that no longer exists.
 GONE: Final = {"InvalidArgumentException": "trimmed", "ResourceNotFoundException": "shard-gone"}
-_BACKOFF: Final = Backoff(0.2, 2.0)
-_ATTEMPTS: Final = 5
 
 
+@dataclass(eq=False)
 class Access:
     """Calls Kinesis with ``client``. ``clock`` in seconds, ``now`` in seconds since 1970. Thread-safe."""
 
-    def __init__(
-        self,
-        client: Any,
-        options: Options,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.options = options
-        self.clock, self.now, self.sleep = clock, now, sleep
-        self._client = client
-        self._retention: int | None = None
-        self._asking = threading.Lock()
+    client: Any
+    options: Options
+    _: KW_ONLY
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    _retention: int | None = None
+    _asking: threading.Lock = field(default_factory=threading.Lock)
 
     def now_ms(self) -> int:
         return int(self.now() * 1000)
@@ -56,38 +48,30 @@ class Access:
 
     def cursor(self, shard_id: str, place: Place, pace: Pace, consumer: str | None = None) -> ShardCursor:
         """A cursor at a place. ``consumer``: the ARN of the consumer that subscribes, None to poll."""
-        settings: dict[str, Any] = {
-            "patience": self.options.retry_timeout,
-            "clock": self.clock,
-            "now": self.now,
-            "sleep": self.sleep,
-        }
+        settings: dict[str, Any] = {"clock": self.clock, "now": self.now, "sleep": self.sleep}
+        settings["patience"] = self.options.retry_timeout
         if consumer is not None:
             from ...aws.subscription import SubscriptionCursor
 
-            return SubscriptionCursor(self._client, consumer, shard_id, place, **settings)
-        return ShardCursor(self._client, self.options.called, shard_id, place, pace=pace, **settings)
+            return SubscriptionCursor(self.client, consumer, shard_id, place, **settings)
+        return ShardCursor(self.client, self.options.called, shard_id, place, pace=pace, **settings)
 
     def lineage(self) -> Lineage:
         """The shards that hold records, closed ones too. Raises StreamUnavailable."""
         options = self.options
-        return fetch_lineage(self._client, options.called, timeout=options.retry_timeout, sleep=self.sleep)
+        return fetch_lineage(self.client, options.called, timeout=options.retry_timeout, sleep=self.sleep)
 
     def retention(self) -> int:
         """The stream's retention in ms; the shortest there is where the role may not ask."""
         with self._asking:  # once for all shards in doubt
-            for failures in range(_ATTEMPTS if self._retention is None else 0):
+            if self._retention is None:
+                asked = StreamConsumers(self.client, patience=10.0, sleep=self.sleep, clock=self.clock)
                 try:
-                    answer = self._client.describe_stream_summary(**stream_of(self.options.called).argument)
-                except call_errors() as error:
-                    if is_permanent(failure_of(error).code):
-                        break
-                    self.sleep(_BACKOFF.seconds(failures))
-                else:
-                    hours = answer["StreamDescriptionSummary"]["RetentionPeriodHours"]
-                    self._retention = hours * 3600 * 1000
-                    break
-            return self._retention or SHORTEST_RETENTION
+                    hours = asked.summary(self.options.called)["RetentionPeriodHours"]
+                except StreamUnavailable:
+                    return SHORTEST_RETENTION
+                self._retention = hours * 3600 * 1000
+            return self._retention
 
     def report_loss(self, shard_id: str, place: Place, code: str, reason: str) -> None:
         number = place.sequence_number if place.names_record else None

@@ -5,30 +5,33 @@
 
 Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. The options:
 `options`. The package must be installed where the workers run, with pyarrow and boto3.
-Here is what the driver does, in `tasks` and `write` what tasks do. Specification: spec/07-spark-source.md.
+Here is what Spark calls. Specification: spec/07-spark-source.md.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-try:
-    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
-except ImportError as error:  # pragma: no cover - PySpark 3.5 and older
-    raise ImportError(
-        "the data source kpl-kinesis needs PySpark 4.0 or newer; on 3.5 use kpl_codec.spark.deaggregate"
-    ) from error
+from . import NoDataSource
 
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+except ImportError as error:  # pragma: no cover - PySpark 3.5 and older
+    raise NoDataSource from error
+
+import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...arrow import coalesce
-from ...aws.stream_consumer import StreamConsumers
-from ...aws.subscription import REFUSED_FOR
+from ...aws.subscription import REFUSED_FOR, StreamConsumers
 from ...shards.place import LATEST, TRIM_HORIZON, Place
+from ..columns import arrow_schema_of
+from ..functions import opened
 from .access import Access
 from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, piece_of
 from .options import Options, parse_options
@@ -38,11 +41,13 @@ from .shard_planner import Caps, ShardPlanner
 from .tasks import (
     CARRIED_BY_TASK,
     KinesisPartition,
-    TaskReader,
     arrow_schema,
     kinesis_batch,
     name_of,
+    read_piece,
+    shard_map_of,
     shared_out,
+    side_by_side,
 )
 
 if TYPE_CHECKING:  # tasks that read need no producer
@@ -52,16 +57,51 @@ try:  # PySpark 4.2 and newer
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
 except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow for it
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """A substitute where Spark has none."""
+    SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
 
-class _Reader(TaskReader):
-    """On the driver it plans, too."""
+class _Reader:
+    """On the driver it plans; copies of it read in the tasks. Clients are made where they are used."""
 
     _planner: Planner | None = None
     _consumer: str | None = None
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.options, self.schema = options, schema
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
+        if not isinstance(partition, KinesisPartition):
+            return  # Spark makes its own where there are none
+        options = self.options
+        out = arrow_schema_of(self.schema)
+        source: Iterator[pa.RecordBatch] = iter(())
+        if partition.carried is not None:
+            source = iter((partition.carried,))
+        elif partition.pieces:
+            access = Access(options.client(), options)
+            records = partial(read_piece, access, partition.consumer)
+            source = (
+                kinesis_batch(options.stream.name, piece.shard_id, answer)
+                for piece, answer in side_by_side(records, partition.pieces)
+            )
+        if options.policy != "none":
+            listing, shard_map = partition.listing, None
+            if listing is not None:
+                shard_map = shard_map_of(options.client(), options.called, listing)
+            source = opened(
+                source,
+                options.policy,
+                shard_map=shard_map,
+                tags=options.tags,
+                max_decompressed_size=options.max_decompressed_size,
+                unframe=options.unframe,
+                max_batch_bytes=options.max_batch_bytes,
+            )
+        for batch in coalesce(source, options.max_batch_bytes):
+            by_name = {name.lower(): batch.column(name) for name in batch.schema.names}
+            columns = [by_name[field.name.lower()].cast(field.type) for field in out]
+            yield pa.RecordBatch.from_arrays(columns, schema=out)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
@@ -71,7 +111,7 @@ class _Reader(TaskReader):
         options = self.options
         if self._consumer is None and options.consumer is not None:
             consumers = StreamConsumers(options.client(), patience=options.retry_timeout)
-            self._consumer = consumers.active(options.called, options.consumer.name)
+            self._consumer = consumers.active(options.called, options.consumer)
         return self._consumer
 
     @property
@@ -86,7 +126,7 @@ class _Reader(TaskReader):
         judged = bool(pieces) and (options.placement or options.policy == "kcl")
         listing = name_of(self.planner.lineage()) if judged else None
         known, left = self.planner.carried(pieces)
-        carried = [kinesis_batch(options.stream_name, piece.shard_id, known[piece]) for piece in known]
+        carried = [kinesis_batch(options.stream.name, piece.shard_id, known[piece]) for piece in known]
         arn = self.consumer() if pieces else None
         runs = shared_out(left, options.max_partitions)
         return [
@@ -127,8 +167,7 @@ def _between(shard: ShardPlanner, start: Place, end: Place) -> Piece | None:
         if not start.names_record and (first is None or int(first) >= end.lowest):
             return None
         return piece_of(shard.shard_id, start, BatchEnd(end, first=first))
-    tip = shard.tip() if end == LATEST else shard.before(end.time_ms)
-    begin, *rest = shard.ends(start, Caps(), tip)
+    begin, *rest = shard.ends(start, Caps(), shard.tip(end))
     last = rest[-1].place if rest else begin.place
     known = begin.records if last == begin.place else None
     return piece_of(shard.shard_id, start, replace(begin, place=last, records=known))
@@ -140,7 +179,7 @@ def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Plac
 
 
 class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read. It is in one Python process per query; copies of it read in the tasks."""
+    """A streaming read. It is in one Python process per query."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -175,7 +214,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         elif not start:
             after = planner.begin_at(options.starting_position)  # an empty batch, to write the start
         else:
-            before = StreamOffset.from_json(start, options.stream_name)
+            before = StreamOffset.from_json(start, options.stream.name)
             whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
             caps = Caps() if whole else Caps(options.max_records, options.max_span)
             after = planner.advance(before, caps)
@@ -201,7 +240,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         self.planner.stop_at_tip()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        stream = self.options.stream_name
+        stream = self.options.stream.name
         before = StreamOffset.from_json(start, stream)
         if end == self._unjudged:
             self.planner.refuse_unread(before)
@@ -212,12 +251,8 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             self._wait(REFUSED_FOR)  # tasks that subscribe sooner would only wait themselves
         return partitions
 
-    def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: Spark has the checkpoint."""
-
     def stop(self) -> None:
-        consumer = self.options.consumer
-        if consumer is not None and consumer.deregister and self._consumer is not None:
+        if self.options.deregister and self._consumer is not None:
             StreamConsumers(self.options.client(), patience=60.0).deregister(self._consumer)
 
 
@@ -253,7 +288,7 @@ class KinesisDataSource(DataSource):
     def reader(self, schema: StructType) -> KinesisBatchReader:
         # EFO-11: "A batch read MUST refuse to deregister its consumer: Spark tells no source that a batch
         # read has ended."
-        if self._checked.consumer is not None and self._checked.consumer.deregister:
+        if self._checked.consumer is not None and self._checked.deregister:
             expected = "false in a batch read, whose end Spark does not tell: read with Trigger.AvailableNow"
             raise OptionError(option="requireConsumerDeregistration", value=True, expected=expected)
         return KinesisBatchReader(self._checked, self._fitting(schema))

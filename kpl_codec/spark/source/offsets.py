@@ -1,7 +1,7 @@
 """Offsets of the stream source: a query's place on every shard, as JSON in Spark's checkpoint.
 
     {"stream": "orders", "version": 1, "listed": 1763719200000, "shards": {
-        "shardId-000000000000": {"after": "4957...", "end": true},
+        "shardId-000000000000": {"after": "4957...", "drained": true},
         "shardId-000000000001": {"before": "4958...", "first": "4957..."},
         "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000, "began": "4959..."}}}
 
@@ -13,7 +13,7 @@ SPK-55, SPK-71.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from ...errors import KplError
@@ -29,12 +29,6 @@ _KINDS: Final[dict[str, PlaceKind]] = {
     "before": "AT_SEQUENCE_NUMBER",
     "after": "AFTER_SEQUENCE_NUMBER",
 }
-#: How the notes are written: the field of `BatchEnd`, and its type in JSON.
-_NOTES: Final[dict[str, tuple[str, type]]] = {
-    "end": ("drained", bool), "since": ("since", int), "began": ("began", str), "first": ("first", str),
-    "lost": ("start_gone", bool), "initial": ("initial", str), "records": ("records", int),
-    "behind": ("behind", int),
-}  # fmt: skip
 #: Of a sequence number: 56 at AWS, up to 129 by its rules.
 _MOST_DIGITS: Final = 129
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
@@ -110,7 +104,7 @@ class BatchEnd:
 
     def to_json(self) -> dict[str, Any]:
         kind, value = self.place
-        notes = {name: getattr(self, note) for name, (note, _) in _NOTES.items()}
+        notes = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
         written = {name: note for name, note in notes.items() if note is not None and note is not False}
         return {_NAMES[kind]: kind if value is None else value, **written}
 
@@ -123,20 +117,21 @@ class BatchEnd:
             if not _sound(name, value):
                 raise OffsetError(reason=f"a shard's {name} is {value!r}")
         place = TRIM_HORIZON if names[0] == "at" else Place(_KINDS[names[0]], text[names[0]])
-        notes = {_NOTES[name][0]: value for name, value in text.items() if name in _NOTES}
-        return cls(place, **notes)
+        return cls(place, **{name: value for name, value in text.items() if name not in _KINDS})
 
 
 def _sound(name: str, value: Any) -> bool:
     """Whether a shard's member may have this value."""
-    if name == "at":
-        return bool(value == TRIM_HORIZON.kind)
-    kind = int if name == "time" else str if name in _KINDS else _NOTES[name][1] if name in _NOTES else None
-    if type(value) is not kind:
-        return False
-    if isinstance(value, int):  # also what is true: false is not written
-        return value >= (name == "end" or name == "lost")
-    return is_sequence_number(value) or (name == "initial" and value == "")
+    match name:
+        case "at":
+            return bool(value == TRIM_HORIZON.kind)
+        case "drained" | "start_gone":
+            return value is True  # false is not written
+        case "time" | "since" | "records" | "behind":
+            return type(value) is int and value >= 0
+        case "before" | "after" | "began" | "first" | "initial":
+            return is_sequence_number(value) or (name == "initial" and value == "")
+    return False
 
 
 def is_sequence_number(value: object) -> bool:

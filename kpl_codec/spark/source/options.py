@@ -13,14 +13,15 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from ...deaggregation.policies import POLICIES, Policy
 from ...producer.config import ConfigError, ProducerConfig
 from ...shards.stream import Stream, StreamNameError, stream_of
-from .positions import OptionError, Position, parse_position
+from .positions import OptionError, Position, Unfit, end_position, start_position
 
 _log = logging.getLogger("kpl_codec.spark")
 
@@ -33,80 +34,78 @@ _FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": Fals
 _SUBSCRIBES: Final = {"polling": False, "getrecords": False, "efo": True, "subscribetoshard": True}
 #: The largest number of an option: what Spark and a clock can take.
 _MOST: Final = 2**31 - 1
+#: Characters of a value in an error.
+_MOST_SHOWN: Final = 100
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-class Kind(NamedTuple):
-    """``value`` of a text; ValueError or KeyError for one that is not ``expected``."""
-
-    expected: str
-    value: Callable[[str], Any]
+Value = Callable[[str], Any]
 
 
 class Option(NamedTuple):
     """``field``: of `Options`, `Connection` or `ProducerConfig`. ``names``: ours, and those of the other
-    connectors that mean the same. ``default``: as a text."""
+    connectors that mean the same. ``default``: as a text. ``value``: of a text; raises Unfit."""
 
     field: str
     names: tuple[str, ...]
     default: str | None
-    kind: Kind
+    value: Value
 
 
-def _number(low: int, number: Callable[[str], float] = int) -> Kind:
+def _number(low: int, number: Callable[[str], float] = int) -> Value:
     def value(text: str) -> float:
-        amount = number(text)
-        if not low <= amount <= _MOST:
-            raise ValueError
-        return amount
+        with suppress(ValueError):
+            amount = number(text)
+            if low <= amount <= _MOST:
+                return amount
+        raise Unfit(f"{'an integer' if number is int else 'a number'} of at least {low}")
 
-    return Kind(f"{'an integer' if number is int else 'a number'} of at least {low}", value)
+    return value
 
 
-def _limit(factor: int = 1) -> Kind:
+def _limit(factor: int = 1) -> Value:
     number = _number(0, int if factor == 1 else float)
-    return Kind(number.expected, lambda text: int(number.value(text) * factor) or None)
+    return lambda text: int(number(text) * factor) or None
 
 
-def _seconds(unit: str = "s") -> Kind:
+def _seconds(unit: str = "s") -> Value:
     """A duration: a number of ``unit``, or with a unit of its own."""
 
     def value(text: str) -> float:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text.strip().lower())
         if match is None:
-            raise ValueError
+            raise Unfit(f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m")
         return min(float(match[1]), _MOST) * _UNITS[match[2] or unit]
 
-    return Kind(f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m", value)
+    return value
 
 
-def _word(expected: str, words: Mapping[str, Any]) -> Kind:
-    return Kind(expected, lambda text: words[text.lower()])
+def _word(expected: str, words: Mapping[str, Any]) -> Value:
+    def value(text: str) -> Any:
+        if text.lower() not in words:
+            raise Unfit(expected)
+        return words[text.lower()]
+
+    return value
 
 
-_TEXT: Final = Kind("a text", str)
 _FLAG: Final = _word("true or false", _FLAGS)
 _POLICY: Final = _word("strict, kcl, report or none", {word: word for word in (*POLICIES, "none")})
 _CONSUMER: Final = _word("polling (or GetRecords), efo (or SubscribeToShard)", _SUBSCRIBES)
 
 
-def _position(option: str) -> Kind:
-    return Kind("a position", partial(parse_position, option))
-
-
 def _stream(text: str) -> Stream:
-    expected = "one stream: read several with several queries, or with the union of several DataFrames"
-    if "," not in text:
-        try:
-            return stream_of(text)
-        except StreamNameError as error:
-            expected = error.reason
-    raise OptionError(option="stream", value=text, expected=expected)
+    if "," in text:
+        raise Unfit("one stream: read several with several queries, or with the union of several DataFrames")
+    try:
+        return stream_of(text)
+    except StreamNameError as error:
+        raise Unfit(error.reason) from None
 
 
-def _option(names: str, default: str | None = None, kind: Kind = _TEXT, *, shown: bool = True) -> Any:
+def _option(names: str, default: str | None = None, value: Value = str, *, shown: bool = True) -> Any:
     """A field that an option fills: see `Option`."""
-    return field(repr=shown, metadata={"option": (tuple(names.split()), default, kind)})
+    return field(repr=shown, metadata={"option": (tuple(names.split()), default, value)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +124,6 @@ class Connection:
     secret_access_key: str | None = _option("awsSecretAccessKey awsSecretKey", shown=False)
     session_token: str | None = _option("awsSessionToken sessionToken", shown=False)
 
-    def client(self) -> Any:
-        return _client(os.getpid(), self)
-
 
 @lru_cache(maxsize=8)
 def _client(_process: int, connection: Connection) -> Any:
@@ -137,32 +133,24 @@ def _client(_process: int, connection: Connection) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
-    """As whom tasks subscribe. ``name``: or ARN; by its name it is registered if it is not there.
-    ``deregister`` when the query ends."""
-
-    name: str
-    deregister: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Options:
-    """All options, checked. Times are seconds, but ``max_span``, which is milliseconds of arrival time."""
+    """All options, checked. Times are seconds, but ``max_span``, which is milliseconds of arrival time.
+    ``consumer``: name or ARN of the one that subscribes, None to poll; ``deregister`` it when the query ends.
+    """
 
     connection: Connection
     producer: ProducerConfig
-    consumer: Consumer | None
-    stream: Stream = _option("stream streamName streamARN", None, Kind("a stream", _stream))
-    starting_position: Position = _option(
-        "startingPosition initialPosition", "TRIM_HORIZON", _position("startingPosition")
-    )
-    ending_position: Position = _option("endingPosition", "LATEST", _position("endingPosition"))
+    consumer: str | None
+    stream: Stream = _option("stream streamName streamARN", None, _stream)
+    starting_position: Position = _option("startingPosition initialPosition", "TRIM_HORIZON", start_position)
+    ending_position: Position = _option("endingPosition", "LATEST", end_position)
     policy: Policy | Literal["none"] = _option("policy", "strict", _POLICY)
     placement: bool = _option("placement", "false", _FLAG)
     tags: bool = _option("tags", "false", _FLAG)
     max_decompressed_size: int | None = _option("maxDecompressedSize", None, _number(1))
     unframe: bool = _option("unframe", "false", _FLAG)
     fail_on_data_loss: bool = _option("failOnDataLoss", "true", _FLAG)
+    deregister: bool = _option("requireConsumerDeregistration", "false", _FLAG)
     max_records: int | None = _option("maxFetchRecordsPerShard", "0", _limit())
     max_span: int | None = _option("maxSecondsPerShard", "600", _limit(1000))
     max_partitions: int | None = _option("maxPartitions", "0", _limit())
@@ -174,11 +162,7 @@ class Options:
     max_batch_bytes: int = _option("maxBatchBytes", "4194304", _number(1024))
 
     def client(self) -> Any:
-        return self.connection.client()
-
-    @property
-    def stream_name(self) -> str:
-        return self.stream.name
+        return _client(os.getpid(), self.connection)
 
     @property
     def called(self) -> str:
@@ -189,16 +173,15 @@ class Options:
 OPTIONS: Final = (
     *(Option(f.name, *f.metadata["option"]) for m in (Connection, Options) for f in fields(m) if f.metadata),
     Option("subscribes", ("consumerType", "consumerMode"), None, _CONSUMER),
-    Option("consumer_name", ("consumerName",), None, _TEXT),
-    Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, _TEXT),
-    Option("glue_consumer_arn", ("fanoutConsumerARN",), None, _TEXT),
-    Option("deregister", ("requireConsumerDeregistration",), "false", _FLAG),
+    Option("consumer_name", ("consumerName",), None, str),
+    Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, str),
+    Option("glue_consumer_arn", ("fanoutConsumerARN",), None, str),
     Option("aggregation_enabled", ("sink.aggregationEnabled",), "true", _FLAG),
     Option("record_max_buffered_time_ms", ("sink.recordMaxBufferedTimeMs",), "100", _number(0)),
     Option("max_connections", ("sink.maxConnections",), "24", _number(1)),
     Option("record_ttl_ms", ("sink.recordTtl",), "300000", _number(100)),
-    Option("ordering", ("sink.ordering",), "none", _TEXT),
-    Option("compression", ("sink.compression",), "none", _TEXT),
+    Option("ordering", ("sink.ordering",), "none", str),
+    Option("compression", ("sink.compression",), "none", str),
 )
 _CHANGES_NOTHING: Final = """
 addIdleTimeBetweenReads addRecordTimestamp avoidEmptyBatches checkNewRecordThreads clientMaxRetryIntervalMs
@@ -244,38 +227,35 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
     """The value of every option, by its field. Raises OptionError."""
     # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
     # with or without their prefix and whatever their case."
-    left: dict[str, tuple[str, str]] = {}
+    taken = {name.lower(): option for option in OPTIONS for name in option.names}
+    not_needed = {name.lower(): name for name in NOT_NEEDED}
+    values: dict[str, Any] = {key: default and value(default) for key, _, default, value in OPTIONS}
+    given: dict[str, str] = {}
     for name, text in options.items():
         short = name.lower().removeprefix("kinesis.")
-        if name.lower() in _SPARKS_OWN:
-            continue
-        if short in left:
-            raise OptionError(option=name, value="...", expected=f"only one of {left[short][0]}, {name}")
-        left[short] = name, text
-    values: dict[str, Any] = {}
-    for key, names, default, kind in OPTIONS:
-        given = [left.pop(name.lower()) for name in names if name.lower() in left]
-        if len(given) > 1:
-            raise OptionError(option=given[1][0], value="...", expected=f"only one of {', '.join(names)}")
-        value = given[0][1] if given and given[0][1] else default  # an empty text is none
-        try:
-            values[key] = None if value is None else kind.value(value)
-        except OptionError:
-            raise
-        except (ValueError, KeyError):
-            raise OptionError(option=given[0][0], value=value, expected=kind.expected) from None
-    for name in NOT_NEEDED:
-        if left.pop(name.lower(), None) is not None:
-            _changes_nothing(name, "spec/07-spark-source.md, 7.9, says what to use instead")
-    # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
-    # anything is read, with its name and what was expected."
-    for short, (name, text) in left.items():
-        known = {name.lower(): name for option in OPTIONS for name in option.names}
-        like = " or ".join(known[close] for close in difflib.get_close_matches(short, known, 2))
-        hint = f" ({like}, perhaps)" if like else ""
-        secret = any(word in short for word in ("secret", "token", "password"))
-        expected = f"an option of kpl-kinesis{hint}: {', '.join(sorted(known.values(), key=str.lower))}"
-        raise OptionError(option=name, value="..." if secret else text, expected=expected)
+        if short in not_needed:
+            _changes_nothing(not_needed[short], "spec/07-spark-source.md, 7.9, says what to use instead")
+        elif short in taken:
+            option = taken[short]
+            if option.field in given:
+                expected = f"only one of {given[option.field]}, {name}"
+                raise OptionError(option=name, value="...", expected=expected)
+            given[option.field] = name
+            try:
+                if text:  # an empty one is none
+                    values[option.field] = option.value(text)
+            except Unfit as error:
+                expected, part = (*error.args, text)[:2]
+                shown = part if len(part) <= _MOST_SHOWN else part[:_MOST_SHOWN] + "..."
+                raise OptionError(option=name, value=shown, expected=expected) from None
+        elif name.lower() not in _SPARKS_OWN:
+            # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
+            # anything is read, with its name and what was expected."
+            known = {name.lower(): name for option in OPTIONS for name in option.names}
+            like = " or ".join(known[close] for close in difflib.get_close_matches(short, known, 2))
+            hint = f" ({like}, perhaps)" if like else ""
+            expected = f"an option of kpl-kinesis{hint}: {', '.join(sorted(known.values(), key=str.lower))}"
+            raise OptionError(option=name, value="...", expected=expected)
     return values
 
 
@@ -292,7 +272,7 @@ def _producer(settings: dict[str, Any]) -> ProducerConfig:
         raise OptionError(option=names[error.setting], value=value, expected=expected) from None
 
 
-def _consumer(values: Mapping[str, Any], stream_name: str) -> Consumer | None:
+def _consumer(values: Mapping[str, Any], stream_name: str) -> str | None:
     """The consumer that the options name, None to poll. Raises OptionError."""
     glue, subscribes, name = values["glue_consumer_arn"], values["subscribes"], values["consumer_name"]
     arn = values["consumer_arn"] or glue
@@ -312,7 +292,7 @@ def _consumer(values: Mapping[str, Any], stream_name: str) -> Consumer | None:
         if match is None or match[1] != stream_name:
             expected = f"arn:aws:kinesis:REGION:ACCOUNT:stream/{stream_name}/consumer/NAME:TIME"
             raise OptionError(option="consumerArn", value=arn, expected=expected)
-        return Consumer(arn)
+        return str(arn)
     if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", name):
         raise OptionError(option="consumerName", value=name, expected="1 to 128 of a-z A-Z 0-9 _ . -")
-    return Consumer(name, values["deregister"])
+    return str(name)

@@ -30,7 +30,7 @@ class Planner:
 
     def __init__(self, access: Access, *, workers: int = 32) -> None:
         self._access, self._workers = access, workers
-        self._stream = access.options.stream_name
+        self._stream = access.options.stream.name
         self._shards: dict[str, ShardPlanner] = {}
         self._tasks_read: set[str] = set()
         self._seen = 0  # bytes of the records in the looks of this plan
@@ -158,8 +158,6 @@ class Planner:
 
     def _begin(self, start: StreamOffset) -> None:
         """The tasks of the batch before ``start`` have ended."""
-        # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
-        # and the bytes a second that the options allow."
         for shard_id in self._tasks_read:  # when a task made its last call is not known: it may be now
             self.shard(shard_id).pace.spent("get_records")
             self.shard(shard_id).pace.spent("get_shard_iterator")
@@ -210,8 +208,6 @@ class Planner:
         return {key: ends for key, ends in idle.items() if ends is not None} | self.each(end, due)
 
     def _was_created_again(self, listed: StreamOffset, moved: dict[str, BatchEnd]) -> bool:
-        """Whether the stream was created again since it was listed, where the records of a batch may not
-        show it."""
         # SPK-93: "Where a batch begins with a record that its start does not name, the stream MUST be listed
         # again after that record was seen: the record may be of a later life of the stream."
         if all(ends.first is None for ends in moved.values()):
@@ -254,6 +250,4 @@ def moves(before: StreamOffset, after: StreamOffset) -> bool:
         if (known.place, known.drained, known.began) != (ends.place, ends.drained, ends.began):
             return True
         dates.append((known.since or before.listed, ends.since))
-    # SPK-71: "An offset MUST say since when the records that it does not name can have arrived; where they
-    # may be past retention when the shard is read, this MUST be treated as data loss."
     return any(new is not None and new - (old or 0) > _RENEW_AFTER for old, new in dates)

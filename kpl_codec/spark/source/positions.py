@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, Final
 
 from ...errors import KplError
@@ -19,9 +20,8 @@ Position = Place | Mapping[str, Place]
 _CLOCK_SKEW: Final = 60_000
 #: The end of the year 9999, in ms since 1970.
 _LAST_TIME: Final = 253_402_300_799_999
-#: Of the shards of a stream, in an error; of the characters of a text.
+#: Of the shards of a stream, in an error.
 _SOME_SHARDS: Final = 10
-_MOST_SHOWN: Final = 100
 
 
 class OptionError(KplError, ValueError):
@@ -37,35 +37,26 @@ class OptionError(KplError, ValueError):
     todo = "Set the option to what the text expects."
 
 
-class _NoPosition(Exception):
-    """Its arguments: the value, and what was expected."""
+class Unfit(Exception):
+    """A text cannot be the value of an option. ``args``: what was expected, and the part that is not so."""
 
 
-def parse_position(option: str, text: str) -> Position:
+def start_position(text: str, *, start: bool = True) -> Position:
     """TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970; AT_TIMESTAMP may stand before it), or JSON:
     {shard id: any of these, or a sequence number, or {"iteratorType": ..., "iteratorPosition": ...}}, or
     {"at_timestamp": time}.
 
-    A sequence number is included, as a start and as an end. Raises OptionError.
+    A sequence number is included, as a start and as an end. Raises Unfit.
     """
-    try:
-        if text.lstrip().startswith("{"):
-            return _by_shard(text, start=option == "startingPosition")
+    if not text.lstrip().startswith("{"):
         return _place(text)
-    except _NoPosition as error:
-        value, expected = error.args
-        shown = value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "..."
-        raise OptionError(option=option, value=shown, expected=expected) from None
-
-
-def _by_shard(text: str, *, start: bool) -> Position:
     try:
         members = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError):
-        raise _NoPosition(text, "JSON") from None
+        raise Unfit("JSON") from None
     if "at_timestamp" in members:
         if len(members) > 1 or not isinstance(members["at_timestamp"], str):
-            raise _NoPosition(text, "at_timestamp alone, as 2026-11-21T10:00:00Z")
+            raise Unfit("at_timestamp alone, as 2026-11-21T10:00:00Z")
         return _place(members["at_timestamp"])
     return {
         shard_id: _shard_place(value, start=start)
@@ -74,11 +65,14 @@ def _by_shard(text: str, *, start: bool) -> Position:
     }
 
 
+end_position = partial(start_position, start=False)
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _NoPosition(next(name for name in names if names.count(name) > 1), "each name once")
+        raise Unfit("each name once", next(name for name in names if names.count(name) > 1))
     return members
 
 
@@ -124,9 +118,9 @@ def _place(text: str) -> Place:
         milliseconds = -1
     except ValueError:
         expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
-        raise _NoPosition(when, expected) from None
+        raise Unfit(expected, when) from None
     if not 0 <= milliseconds <= _LAST_TIME:
-        raise _NoPosition(when, "a time from 1970 on")
+        raise Unfit("a time from 1970 on", when)
     return at_time(milliseconds)
 
 
@@ -134,7 +128,7 @@ def _iso_time(text: str) -> int:
     moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
     if moment.tzinfo is None:
         # A time without a zone depends on the machine.
-        raise _NoPosition(text, "a time with its zone, as 2026-11-21T10:00:00Z")
+        raise Unfit("a time with its zone, as 2026-11-21T10:00:00Z", text)
     return round(moment.timestamp() * 1000)
 
 
@@ -143,7 +137,7 @@ def _shard_place(value: Any, *, start: bool) -> Place:
         kind, place = str(value.get("iteratorType", "")), str(value.get("iteratorPosition", ""))
         if kind in ("AFTER_SEQUENCE_NUMBER", "AT_SEQUENCE_NUMBER"):
             if not is_sequence_number(place):
-                raise _NoPosition(place, "a sequence number")
+                raise Unfit("a sequence number", place)
             at_it = start and kind == "AT_SEQUENCE_NUMBER"
             return at_record(place) if at_it else after_record(place)
         return _place(f"{kind} {place}".strip())

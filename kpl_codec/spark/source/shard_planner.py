@@ -96,34 +96,31 @@ def size_of(records: Records) -> int:
 class Look:
     """The first records after a place; ``cursor`` is after them. ``now``: the shard's tip in ms since 1970,
     by the service's clock; ``asked_at``: when the call was made, by this machine's. ``at_tip``: nothing
-    follows ``arrivals``; ``ended``: and the shard is closed. ``start_gone``: the record of the place is past
-    retention; ``lost``: records after it may be, too. ``records``: as boto3 gives them, as long as they are
-    wanted."""
+    follows ``arrivals``. ``start_gone``: the record of the place is past retention; ``lost``: records after
+    it may be, too. ``records``: as boto3 gives them, as long as they are wanted."""
 
     arrivals: list[Arrival]
     now: int
     asked_at: int
     at_tip: bool
-    ended: bool
     cursor: ShardCursor
     start_gone: bool = False
     lost: bool = False
     records: Records = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Kept:
-    """A cursor that stands at ``place``. ``last``: the record right before it; ``at_tip``: nothing lay behind
-    it at ``seen`` (ms since 1970). ``empty``: looks in a row that found nothing. ``used`` and, unless it is
-    given, ``seen`` are set when it is kept."""
+class Kept(NamedTuple):
+    """A cursor that stands at ``place``, where a batch ends. ``last``: the record right before it;
+    ``at_tip``: nothing lay behind it at ``seen`` (ms since 1970). ``used``: when, by the clock that paces.
+    ``empty``: looks in a row that found nothing."""
 
     place: Place
     cursor: ShardCursor
     last: Arrival | None
-    at_tip: bool = False
+    at_tip: bool
+    seen: int
+    used: float
     empty: int = 0
-    used: float = 0.0
-    seen: int = 0
 
 
 class ShardPlanner:
@@ -143,11 +140,8 @@ class ShardPlanner:
         #: Seconds for which an idle shard is not asked.
         self._idle = Backoff(access.options.idle_time / 8, access.options.idle_time)
 
-    def tip(self) -> Tip:
-        return Tip(self.cursor(LATEST))
-
-    def before(self, when: int) -> Tip:
-        return Tip(self.cursor(at_time(when)))
+    def tip(self, place: Place = LATEST) -> Tip:
+        return Tip(self.cursor(place))
 
     def first(self, place: Place) -> str | None:
         look = self.look(BatchEnd(place))
@@ -174,11 +168,11 @@ class ShardPlanner:
             return self._after(start, self.look(start, caps.records), caps, tip)
 
     def _after(self, start: BatchEnd, look: Look, caps: Caps, tip: Tip | None) -> BatchEnd:
-        """The end of the batch after ``start``, which begins with ``look``. Raises StreamUnavailable."""
         if not look.arrivals:
             # A drained shard keeps its place: a shard of its name in a later life of the stream is behind it.
-            place = TRIM_HORIZON if look.lost and not look.ended else start.place
-            return replace(start, place=place, drained=look.ended, since=look.asked_at)
+            drained = look.cursor.ended
+            place = TRIM_HORIZON if look.lost and not drained else start.place
+            return replace(start, place=place, drained=drained, since=look.asked_at)
         first = look.arrivals[0]
         end = self._end(look, caps)
         records, look.records = look.records, []
@@ -250,16 +244,11 @@ class ShardPlanner:
         self, look: Look, last: Arrival, cursor: ShardCursor, at_tip: bool, *, records: int | None = None
     ) -> BatchEnd:
         place = after_record(last.sequence_number)
-        self.keep(Kept(place, cursor, last, at_tip=at_tip))
+        self._kept = Kept(place, cursor, last, at_tip, self._access.now_ms(), self._access.clock())
         # A record that arrived now does not leave the stream before later ones.
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None
         return BatchEnd(place, drained=cursor.ended, since=since, records=records)
-
-    def keep(self, kept: Kept) -> None:
-        """A batch ends at the place of ``kept``."""
-        kept.used, kept.seen = self._access.clock(), kept.seen or self._access.now_ms()
-        self._kept = kept
 
     def forget(self) -> None:
         self._kept = None
@@ -270,7 +259,6 @@ class ShardPlanner:
         kept = self._kept
         if kept is None or not kept.empty or kept.place != start.place:
             return None
-        # SPK-63: "A query that finds nothing to read MUST wait between two looks."
         most = min(max(self._idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
         if self._access.clock() - kept.used >= self._idle._replace(most=most).seconds(kept.empty):
             return None
@@ -292,9 +280,10 @@ class ShardPlanner:
             start = BatchEnd(start.place, since=since or None)
             named = start.place.names_record
             look = self._look_at_record(start, limit) if named else self._look_at_first(start, limit)
-        if not look.arrivals and not look.ended and not look.lost:
+        if not look.arrivals and not look.cursor.ended and not look.lost:
             last, empty = (kept.last, kept.empty + 1) if kept else (None, 1)
-            self.keep(Kept(start.place, look.cursor, last, at_tip=True, empty=empty, seen=look.asked_at))
+            used = self._access.clock()
+            self._kept = Kept(start.place, look.cursor, last, True, look.asked_at, used, empty)
         return look
 
     def _look_on(self, kept: Kept, limit: int) -> Look | None:
@@ -323,7 +312,7 @@ class ShardPlanner:
                 arrivals = [Arrival.of(record) for record in answer.records]
                 now = arrivals[-1].time + answer.behind if arrivals else asked_at
                 at_tip = answer.at_tip(limit)
-                return Look(arrivals, now, asked_at, at_tip, answer.ended, cursor, records=answer.records)
+                return Look(arrivals, now, asked_at, at_tip, cursor, records=answer.records)
 
     def _look_at_first(self, start: BatchEnd, limit: int) -> Look:
         try:
@@ -344,7 +333,6 @@ class ShardPlanner:
             self.report(start.place, "unread-too-long", reason)
 
     def _kept_since(self, since: int) -> bool:
-        """Whether the stream still holds all records that arrived since a time."""
         age = self._access.now_ms() - since + _CLOCK_SKEW
         return age < SHORTEST_RETENTION or age < self._access.retention()
 
@@ -368,39 +356,25 @@ class ShardPlanner:
                 if error.code not in GONE:
                     raise
                 code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
-        if code == "shard-gone" and self._exists():
-            code = "trimmed"  # kinesis-local has one error for both
         if code == "trimmed" and start.since is not None and self._kept_since(start.since):
             # The record is gone, but nothing followed it at a time whose records all exist.
-            look = self._left(place, limit)
-            look.start_gone = True
-            return look
+            return self._left(place, limit)
         return self._lost(place, code, reason, limit)
-
-    def _exists(self) -> bool:
-        try:
-            self.cursor(TRIM_HORIZON).fetch(1)
-        except StreamUnavailable as error:
-            if error.code != "ResourceNotFoundException":
-                raise
-            return False
-        return True
 
     def _lost(self, place: Place, code: str, reason: str, limit: int) -> Look:
         self.report(place, code, reason)
         look = self._left(place, limit, gone=code == "shard-gone")
-        look.lost = look.start_gone = True
+        look.lost = True
         return look
 
     def _left(self, place: Place, limit: int, *, gone: bool = False) -> Look:
-        """The rest after ``place``, at most ``limit`` records, never records before it."""
+        """What is left after ``place``, at most ``limit`` records, never records before it."""
         cursor = self.cursor(TRIM_HORIZON)
         cursor.ended = gone
-        look = self._read(cursor, 2)
-        while look.arrivals and int(look.arrivals[-1].sequence_number) < place.lowest:
-            look = self._read(cursor, MOST_RECORDS)
-        first = next((one for one in look.arrivals if int(one.sequence_number) >= place.lowest), None)
-        if first is None:
-            look.arrivals, look.records = [], []
-            return look
-        return self._read(self.cursor(at_record(first.sequence_number)), limit)
+        while True:
+            look = self._read(cursor, limit)
+            earlier = sum(int(one.sequence_number) < place.lowest for one in look.arrivals)
+            look.arrivals, look.records = look.arrivals[earlier:], look.records[earlier:]
+            if look.arrivals or look.at_tip:
+                look.start_gone = True
+                return look

@@ -1,6 +1,4 @@
-"""A task reads exactly its records, and returns user records as Arrow batches. Clients and cursors are made
-where they are used: all else is pickled.
-"""
+"""What a task reads: exactly the records of its pieces."""
 
 from __future__ import annotations
 
@@ -15,20 +13,18 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import StructType
 
-from ...arrow import FIELDS, coalesce
-from ...aws.cursor import MOST_RECORDS, Pace
+from ...arrow import FIELDS
+from ...aws.cursor import MOST_RECORDS, ShardCursor
 from ...aws.shard_map import fetch_shard_map
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
-from ...shards.place import TRIM_HORIZON, Place, at_record
+from ...shards.place import TRIM_HORIZON, at_record
 from ...shards.shard_map import ShardMap
-from ..columns import Kinds, arrow_schema_of
-from ..shared import opened
+from ..columns import result_with
 from .access import GONE, Access
 from .offsets import Piece
-from .options import Connection, Options
+from .options import Options
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -51,7 +47,8 @@ def arrow_schema(options: Options) -> pa.Schema:
     kinesis = pa.schema(KINESIS_FIELDS)
     if options.policy == "none":
         return kinesis
-    return Kinds(options.policy, options.placement, options.tags, options.unframe).schema(kinesis)
+    kinds = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
+    return result_with(options.policy, **kinds)(kinesis)
 
 
 @dataclass
@@ -88,77 +85,73 @@ def name_of(lineage: Lineage) -> str:
 
 
 @lru_cache(maxsize=2)
-def _shard_map(connection: Connection, stream: str, _listing: str) -> ShardMap:
+def shard_map_of(client: Any, stream: str, _listing: str) -> ShardMap:
     # SPK-74: "A shard map MUST NOT be part of a partition: each worker process asks for it once per
     # listing."
-    return fetch_shard_map(connection.client(), stream, closed=True)
+    return fetch_shard_map(client, stream, closed=True)
 
 
-class PieceReader:
-    """Reads pieces in a task. ``consumer``: as in `KinesisPartition`."""
+def read_piece(access: Access, consumer: str | None, piece: Piece) -> Iterator[list[dict[str, Any]]]:
+    """The Kinesis records of a piece, by answer. ``consumer``: as in `KinesisPartition`. Raises DataLoss,
+    StreamUnavailable."""
+    # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls and the
+    # bytes a second that the options allow."
+    pace = access.pace()
+    wait = max(0.0, piece.not_before - access.now())
+    pace.begin_in(min(wait, pace.interval + _CLOCK_SKEW))
+    begin, first, count = piece.start, None, piece.records
+    if begin.names_record:
+        # A read after a record begins at that record: if it comes, nothing behind it is missing.
+        first = begin.sequence_number
+        # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
+        count = count and count + (begin.kind == "AFTER_SEQUENCE_NUMBER")
+        begin = at_record(first)
+    cursor = partial(access.cursor, piece.shard_id, pace=pace, consumer=consumer)
+    if (yield from _to_end(access, piece, cursor(begin), first, count)):
+        yield from _to_end(access, piece, cursor(TRIM_HORIZON))
+    # The planner knows of one more call, not of its bytes.
+    access.sleep(max(0.0, pace.delay("get_records") - pace.interval))
 
-    def __init__(self, access: Access, consumer: str | None = None) -> None:
-        self._access, self._consumer = access, consumer
 
-    def records(self, piece: Piece) -> Iterator[list[dict[str, Any]]]:
-        """The Kinesis records of a piece, answer by answer. Raises DataLoss, StreamUnavailable."""
-        # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls
-        # and the bytes a second that the options allow."
-        pace = self._access.pace()
-        wait = max(0.0, piece.not_before - self._access.now())
-        pace.begin_in(min(wait, pace.interval + _CLOCK_SKEW))
-        begin, first, count = piece.start, None, piece.records
-        if begin.names_record:
-            # A read after a record begins at that record: if it comes, nothing behind it is missing.
-            first = begin.sequence_number
-            # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how
-            # many."
-            count = count and count + (begin.kind == "AFTER_SEQUENCE_NUMBER")
-            begin = at_record(first)
-        if (yield from self._to_end(piece, begin, pace, first, count)):
-            yield from self._to_end(piece, TRIM_HORIZON, pace)
-        # The planner knows of one more call, not of its bytes.
-        self._access.sleep(max(0.0, pace.delay("get_records") - pace.interval))
-
-    def _to_end(
-        self, piece: Piece, begin: Place, pace: Pace, first: str | None = None, left: int | None = None
-    ) -> Generator[list[dict[str, Any]], None, bool]:
-        """The records of a piece, read from ``begin`` on. ``first``: the record that must come first;
-        ``left``: how many records are asked for. True: that place is gone, and loss is allowed."""
-        end, waits_since = piece.end.sequence_number, None
-        lost = partial(self._access.report_loss, piece.shard_id)
-        with closing(self._access.cursor(piece.shard_id, begin, pace, self._consumer)) as cursor:
-            while True:
-                limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
-                try:
-                    answer = cursor.fetch(limit)
-                except StreamUnavailable as error:
-                    if error.code not in GONE:
-                        raise
-                    lost(piece.start, GONE[error.code], error.reason)
-                    return True
-                numbers = [record["SequenceNumber"] for record in answer.records]
-                if numbers:
-                    if first not in (None, numbers[0]):
-                        lost(piece.start, "trimmed", "the record is past retention")
-                    first = waits_since = None
-                    left = left and left - len(numbers)
-                    # Where the start is gone, records before the piece come, too.
-                    low, high = piece.start.lowest, piece.end.lowest
-                    if inside := [r for r in answer.records if low <= int(r["SequenceNumber"]) < high]:
-                        yield inside
-                if numbers and int(numbers[-1]) >= int(end):
-                    if end not in numbers:
-                        lost(piece.end, "record-missing", "the batch should end there")
+def _to_end(
+    access: Access, piece: Piece, cursor: ShardCursor, first: str | None = None, left: int | None = None
+) -> Generator[list[dict[str, Any]], None, bool]:
+    """The records of a piece, read by ``cursor``. ``first``: the record that must come first; ``left``: how
+    many records are asked for. True: the cursor's place is gone, and loss is allowed."""
+    end, waits_since = piece.end.sequence_number, None
+    lost = partial(access.report_loss, piece.shard_id)
+    with closing(cursor):
+        while True:
+            limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
+            try:
+                answer = cursor.fetch(limit)
+            except StreamUnavailable as error:
+                if error.code not in GONE:
+                    raise
+                lost(piece.start, GONE[error.code], error.reason)
+                return True
+            numbers = [record["SequenceNumber"] for record in answer.records]
+            if numbers:
+                if first not in (None, numbers[0]):
+                    lost(piece.start, "trimmed", "the record is past retention")
+                first = waits_since = None
+                left = left and left - len(numbers)
+                # Where the start is gone, records before the piece come, too.
+                low, high = piece.start.lowest, piece.end.lowest
+                if inside := [r for r in answer.records if low <= int(r["SequenceNumber"]) < high]:
+                    yield inside
+            if numbers and int(numbers[-1]) >= int(end):
+                if end not in numbers:
+                    lost(piece.end, "record-missing", "the batch should end there")
+                return False
+            if answer.at_tip(limit):
+                # The driver has seen the end of this piece, but this reader may not see it yet.
+                now = access.clock()
+                waits_since = waits_since or now
+                if answer.ended or now - waits_since > _CATCH_UP:
+                    lost(piece.end, "record-missing", "the shard has ended before it")
                     return False
-                if answer.at_tip(limit):
-                    # The driver has seen the end of this piece, but this reader may not see it yet.
-                    now = self._access.clock()
-                    waits_since = waits_since or now
-                    if answer.ended or now - waits_since > _CATCH_UP:
-                        lost(piece.end, "record-missing", "the shard has ended before it")
-                        return False
-                    self._access.sleep(0.2)
+                access.sleep(0.2)
 
 
 def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -172,46 +165,6 @@ def kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> 
         "approximateArrivalTimestamp": [record.get("ApproximateArrivalTimestamp") for record in records],
     }
     return pa.RecordBatch.from_pydict(columns, schema=pa.schema(KINESIS_FIELDS))
-
-
-class TaskReader:
-    """What batch and stream readers do in a task: read a partition."""
-
-    def __init__(self, options: Options, schema: StructType) -> None:
-        self.options, self.schema = options, schema
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
-        if not isinstance(partition, KinesisPartition):
-            return  # Spark makes its own where there are none
-        options = self.options
-        out = arrow_schema_of(self.schema)
-        source: Iterator[pa.RecordBatch] = iter(())
-        if partition.carried is not None:
-            source = iter((partition.carried,))
-        elif partition.pieces:
-            reader = PieceReader(Access(options.client(), options), partition.consumer)
-            source = (
-                kinesis_batch(options.stream_name, piece.shard_id, records)
-                for piece, records in side_by_side(reader.records, partition.pieces)
-            )
-        if options.policy != "none":
-            listing, shard_map = partition.listing, None
-            if listing is not None:
-                shard_map = _shard_map(options.connection, options.called, listing)
-            source = opened(
-                source,
-                options.policy,
-                shard_map=shard_map,
-                tags=options.tags,
-                max_decompressed_size=options.max_decompressed_size,
-                unframe=options.unframe,
-                max_batch_bytes=options.max_batch_bytes,
-            )
-        for batch in coalesce(source, options.max_batch_bytes):
-            by_name = {name.lower(): batch.column(name) for name in batch.schema.names}
-            columns = [by_name[field.name.lower()].cast(field.type) for field in out]
-            yield pa.RecordBatch.from_arrays(columns, schema=out)
 
 
 def side_by_side(

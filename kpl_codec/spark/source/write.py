@@ -6,12 +6,10 @@ task or batch, its rows are written again. Specification: spec/07-spark-source.m
 
 from __future__ import annotations
 
-import logging
 import pickle
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final
 
@@ -27,7 +25,6 @@ from ...producer.pending import Preparation
 from .options import Options
 from .positions import OptionError
 
-_log = logging.getLogger("kpl_codec.spark")
 #: PySpark 4.0 gives streams row by row only.
 _StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 _Arguments = tuple[str | None, bytes, str | None, tuple[Tag, ...]]
@@ -51,13 +48,6 @@ class RowsNotWritten(KplError):
     concerns = "Readers of the stream that the query writes to: some rows are missing."
     todo = "Let Spark run the task again; rows already put come twice."
     codes = ("ProvisionedThroughputExceededException",)
-
-
-@dataclass
-class Written(WriterCommitMessage):
-    """The result of one task: how many user records are in the stream."""
-
-    user_records: int = 0
 
 
 def check_write(schema: StructType, overwrite: bool) -> None:
@@ -86,7 +76,7 @@ class _Writer:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Put every row. Raises RowsNotWritten; EncodeError for a row that cannot be written, before any
         row of the task was put."""
         options, lock = self.options, threading.Lock()
@@ -114,19 +104,11 @@ class _Writer:
             # the number of rows that are not."
             producer.flush()
         if written == rows:
-            return Written(written)
+            return WriterCommitMessage()
         failed, code = rows - written, getattr(failure, "code", "unknown")
         raise RowsNotWritten(
             rows=rows, failed=failed, written=written, code=code, reason=str(failure)
         ) from failure
-
-    def commit(self, messages: list[Any], batchId: int | None = None) -> None:
-        written = sum(message.user_records for message in messages if message is not None)
-        _log.info("%s: %s user records", self.options.stream_name, written)
-
-    def abort(self, messages: list[Any], batchId: int | None = None) -> None:
-        """Written rows stay in the stream; Spark runs a batch of a stream again."""
-        _log.error("%s: a write failed; some of its rows may be in the stream", self.options.stream_name)
 
 
 def _rows(items: Iterable[Any]) -> Iterator[dict[str, Any]]:

@@ -74,7 +74,7 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
 def work(spark: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """What each part gives on a session."""
     from kpl_codec.spark import KinesisDataSource, deaggregate, is_aggregated, verify
-    from kpl_codec.spark.validation.engine import SparkEngine
+    from kpl_codec.spark.validation import SparkEngine
     from kpl_codec.validation.job import validate
 
     folder, options = Path(settings["folder"]), settings["options"]

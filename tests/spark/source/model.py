@@ -44,8 +44,7 @@ class ModelShard:
 class ModelKinesis:
     """A boto3 client of one stream, and the stream. ``now``: seconds since 1970, moved by `sleep`.
 
-    ``silent``: GetShardIterator at a record past retention gives the oldest record left, not an error;
-    ``unknown``: the code of that error (kinesis-local has another).
+    ``silent``: GetShardIterator at a record past retention gives the oldest record left, not an error.
     ``limits``: of each shard 5 calls of each operation and 2 MiB in a second; what is beyond is refused, and
     counted as "throttled" in ``calls``.
     """
@@ -56,7 +55,6 @@ class ModelKinesis:
         *,
         retention: float = 24 * HOUR,
         silent: bool = False,
-        unknown: str = "InvalidArgumentException",
         limits: bool = False,
         seed: int = 0,
     ) -> None:
@@ -67,7 +65,6 @@ class ModelKinesis:
         self.calls: Counter[str] = Counter()
         self.asked: list[int] = []
         self.given = 0
-        self.unknown = unknown
         self.shards: dict[str, ModelShard] = {}
         self._deleted: list[ModelShard] = []
         self.born = 0.0
@@ -225,7 +222,7 @@ class ModelKinesis:
             ]
             expired = any(arrived <= self.now - self.retention for arrived in named)
             if (expired or int(StartingSequenceNumber) < shard.start) and not self.silent:
-                raise refusal(self.unknown, "GetShardIterator")
+                raise refusal("InvalidArgumentException", "GetShardIterator")
         return {"ShardIterator": f"{ShardId} {bound} {self.now}"}
 
     def get_records(self, *, ShardIterator: str, Limit: int = 10_000) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kpl_codec.aws.stream_consumer import StreamConsumers
+from kpl_codec.aws.subscription import StreamConsumers
 from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.offsets import DataLoss, Piece, StreamOffset, batch_pieces
 from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.planner import Planner, moves
 from kpl_codec.spark.source.shard_planner import Caps
-from kpl_codec.spark.source.tasks import PieceReader
+from kpl_codec.spark.source.tasks import read_piece
 from tests.aws.model_fan_out import ARN, FanOutKinesis
 
 from .model import HOUR, ModelKinesis
@@ -108,11 +108,10 @@ class ModelQuery:
         return True
 
     def _rows(self, pieces: list[Piece], consumer: str | None = None) -> list[tuple[str, str]]:
-        reader = PieceReader(self.access, consumer)
         return [
             (piece.shard_id, record["SequenceNumber"])
             for piece in pieces
-            for records in reader.records(piece)
+            for records in read_piece(self.access, consumer, piece)
             for record in records
         ]
 
@@ -182,7 +181,6 @@ CAPS = st.builds(
 GONE: dict[str, dict[str, Any]] = {
     "AWS's error": {},
     "nothing": {"silent": True},
-    "kinesis-local's error": {"unknown": "ResourceNotFoundException"},
 }
 CONSUMERS = ["polling", "efo", "either in turn"]
 #: The arguments of the law, drawn.
@@ -267,13 +265,6 @@ TELLING: list[dict[str, Any]] = [
                 {"loss_allowed": loss_allowed},
             )
             for loss_allowed in (False, True)
-        ),
-        # A record that is gone is not a shard that is gone.
-        (
-            [("put", 9), ("batch", 1), ("put", 9), ("wait", 30 * HOUR), ("restart", 0), ("put", 9)],
-            (2, 0),
-            None,
-            {"gone": "kinesis-local's error", "loss_allowed": True},
         ),
     ]
 ]

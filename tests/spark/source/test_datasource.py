@@ -13,7 +13,7 @@ import kpl_codec as kpl
 from kpl_codec import schema_registry
 from kpl_codec.aws import read_stream
 from kpl_codec.format.compression import compress
-from kpl_codec.spark.validation.stream import in_one_go
+from kpl_codec.spark.validation import in_one_go
 
 from .support import Name, Stream
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kpl_codec.aws import subscription
-from kpl_codec.aws.stream_consumer import StreamConsumers
+from kpl_codec.aws.subscription import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.place import after_record
 from kpl_codec.spark.source import datasource, shard_planner

@@ -17,8 +17,6 @@ from kpl_codec.testing.faults import (
     cut_answer,
     cut_before,
     error,
-    expired_iterator,
-    server_error,
     throttle,
 )
 
@@ -41,7 +39,13 @@ def test_throttling_expired_iterators_and_broken_connections_change_nothing(
     proxied: tuple[Stream, FaultProxy],
 ) -> None:
     stream, proxy = proxied
-    faults = [throttle(), expired_iterator(), server_error(), cut_answer(), cut_before()]
+    faults = [
+        throttle(),
+        error("ExpiredIteratorException"),
+        error("InternalFailure", status=500),
+        cut_answer(),
+        cut_before(),
+    ]
     rules = [proxy.on("GetRecords", fault, after=2 + 2 * n, times=1) for n, fault in enumerate(faults)]
     rules.append(proxy.on("GetShardIterator", throttle(), after=2, times=3))
     rules.append(proxy.on("ListShards", throttle(), after=1, times=1))

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.testing.faults import FaultProxy, expired_iterator, slow, throttle
+from kpl_codec.testing.faults import FaultProxy, error, slow, throttle
 
 from .killable import Killable
 from .support import Name, Stream
@@ -175,7 +175,7 @@ def test_many_lives(make_stream: Any, tmp_path: Path) -> None:
     with FaultProxy(stream.kinesis.endpoint_url) as proxy:
         proxy.on("GetRecords", slow(0.1), rate=0.3)
         proxy.on("GetRecords", throttle(), rate=0.05)
-        proxy.on("GetRecords", expired_iterator(), rate=0.05)
+        proxy.on("GetRecords", error("ExpiredIteratorException"), rate=0.05)
         feeder = Feeder(stream, reshards=3 * LIVES, turns=400 * LIVES, bursts=4 * LIVES)
         feeder.start()
         batch = 0

@@ -72,7 +72,7 @@ _VALUES = st.sampled_from(
 @pytest.mark.requirement("SPK-51", "SPK-52")
 @given(
     st.dictionaries(
-        st.sampled_from(["at", "time", "before", "after", "end", "since", "first", "began", "more"]),
+        st.sampled_from(["at", "time", "before", "after", "drained", "since", "first", "began", "more"]),
         _VALUES,
         min_size=1,
         max_size=3,

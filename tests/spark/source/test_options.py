@@ -24,7 +24,7 @@ from kpl_codec.shards.place import (
     iterator_arguments,
 )
 from kpl_codec.spark.source.datasource import KinesisDataSource
-from kpl_codec.spark.source.options import NOT_NEEDED, OPTIONS, Connection, Consumer, Options, parse_options
+from kpl_codec.spark.source.options import NOT_NEEDED, OPTIONS, Connection, Options, parse_options
 from kpl_codec.spark.source.positions import OptionError
 
 DURATIONS_AND_NUMBERS = (
@@ -70,7 +70,7 @@ def test_an_empty_text_is_the_default(name: str) -> None:
         ({"stream": "s", "sink.ordering": "some"}, "sink.ordering"),
         ({"stream": "s", "sink.compression": "lz4"}, "sink.compression"),
         ({"stream": "one,two"}, "stream"),
-        ({"streamARN": "arn:aws:s3:::bucket"}, "stream"),
+        ({"streamARN": "arn:aws:s3:::bucket"}, "streamARN"),
         ({"stream": "s", "streamName": "s"}, "streamName"),
         ({"stream": "arn:aws:kinesis:eu-west-1:1:stream/s", "region": "us-east-1"}, "region"),
         ({"stream": "s", "describeShardInterval": "soon"}, "describeShardInterval"),
@@ -195,7 +195,7 @@ def test_values_of_the_existing_connectors_are_understood(caplog: pytest.LogCapt
     arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
     for option in ("stream", "streamName", "kinesis.streamARN"):
         found = parse_options({option: arn})
-        assert (found.stream_name, found.called, found.connection.region) == ("orders", arn, "eu-west-1")
+        assert (found.stream.name, found.called, found.connection.region) == ("orders", arn, "eu-west-1")
     assert parse_options({"stream": "s"}) == parse_options({"streamName": "s"})
     for text, seconds in (("1s", 1), ("100ms", 0.1), ("2m", 120), ("7", 7), ("0.5", 0.5), ("1h", 3600)):
         assert parse_options({"stream": "s", "describeShardInterval": text}).describe_interval == seconds
@@ -236,11 +236,9 @@ def test_which_consumer_the_options_name(caplog: pytest.LogCaptureFixture) -> No
     arn = EXAMPLES["consumerArn"]
     assert consumer() is consumer(consumerType="GetRecords") is None
     for kind in ("efo", "EFO", "SubscribeToShard"):
-        assert consumer(consumerType=kind, consumerName="c") == Consumer("c")
-    asked = consumer(consumerType="efo", consumerName="c", requireConsumerDeregistration="true")
-    assert asked == Consumer("c", deregister=True)
-    assert consumer(consumerType="efo", consumerArn=arn) == Consumer(arn)
-    assert consumer(fanoutConsumerARN=arn) == Consumer(arn)
+        assert consumer(consumerType=kind, consumerName="c") == "c"
+    assert consumer(consumerType="efo", consumerArn=arn) == arn
+    assert consumer(fanoutConsumerARN=arn) == arn
     assert not caplog.records
     assert consumer(consumerName="c") is None
     assert "consumerName changes nothing" in caplog.text

@@ -173,11 +173,6 @@ def a_shard_that_was_not_begun_has_no_beginning(patch: Patch) -> None:
 
 
 @defect
-def a_record_that_is_gone_is_a_shard_that_is_gone(patch: Patch) -> None:
-    patch.setattr(ShardPlanner, "_exists", lambda *_: False)
-
-
-@defect
 def a_new_life_is_read_from_the_old_place(patch: Patch) -> None:
     def old(original: Any, self: Any, start: Any, lineage: Any) -> Any:
         return {key: replace(start.shards[key], drained=False) for key in original(self, start, lineage)}

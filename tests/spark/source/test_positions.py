@@ -16,7 +16,7 @@ from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.positions import OptionError
 from kpl_codec.spark.source.shard_planner import Caps
-from kpl_codec.spark.source.tasks import PieceReader
+from kpl_codec.spark.source.tasks import read_piece
 
 from .model import HOUR, ModelKinesis
 from .model_query import ModelQuery
@@ -148,7 +148,7 @@ def test_a_batch_read_gives_what_lies_between_or_says_why_not(start: Any, end: A
         (piece.shard_id, record["SequenceNumber"])
         for partition in partitions
         for piece in partition.pieces
-        for records in PieceReader(access).records(piece)
+        for records in read_piece(access, None, piece)
         for record in records
     ]
     for partition in partitions:

@@ -18,7 +18,7 @@ from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.datasource import KinesisStreamReader
 from kpl_codec.spark.source.offsets import Piece
 from kpl_codec.spark.source.options import parse_options
-from kpl_codec.spark.source.tasks import PieceReader, shared_out, side_by_side
+from kpl_codec.spark.source.tasks import read_piece, shared_out, side_by_side
 
 from .model import refusal
 from .support import Stream
@@ -86,7 +86,7 @@ def test_a_piece_that_begins_in_an_earlier_life_is_read_from_the_shards_first_re
 
     access = Access(Client(), parse_options({"streamName": "s", "failOnDataLoss": "false"}))
     piece = Piece("s1", after_record("400"), after_record("504"))
-    rows = [record["SequenceNumber"] for rows in PieceReader(access).records(piece) for record in rows]
+    rows = [record["SequenceNumber"] for rows in read_piece(access, None, piece) for record in rows]
     assert rows == numbers
 
 

@@ -78,7 +78,7 @@ def results(output: Path) -> dict[str, Any]:
 @pytest.mark.requirement("SPK-43", "SPK-17", "SPK-18")
 @pytest.mark.parametrize("task_bytes", [None, 2000])
 def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int | None) -> None:
-    from kpl_codec.spark.validation.engine import SparkEngine
+    from kpl_codec.spark.validation import SparkEngine
 
     every_form(tmp_path / "in")
     for name, engine in (("local", LocalEngine(cores=2)), ("spark", SparkEngine(spark))):

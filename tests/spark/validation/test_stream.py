@@ -46,7 +46,7 @@ def test_following_goes_on_where_it_stopped(spark: Any, stream: Stream, tmp_path
 def test_a_batch_that_fails_half_way_is_counted_once(
     spark: Any, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kpl_codec.spark.validation import stream as live
+    from kpl_codec.spark import validation as live
 
     out = tmp_path / "followed"
     stream.put(10)

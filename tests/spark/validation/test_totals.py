@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.captures import Location
 from kpl_codec.findings.counters import Tally
-from kpl_codec.spark.validation.stream import _totals, state
+from kpl_codec.spark.validation import _totals, state
 from kpl_codec.validation.job import OutputError
 from tests.validation.test_job import MAP
 

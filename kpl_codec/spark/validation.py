@@ -1,7 +1,7 @@
-"""The validate job on a live stream, continuously.
+"""The validate job on Spark: of captured files (`SparkEngine`), and of a stream, continuously (`follow`).
 
-Records are read unopened by the data source `kpl-kinesis` and judged by the same code as captured ones,
-against the shard map at the start of their batch. A repeated micro-batch reads the same records (SPK-50 to
+A stream is read unopened by the data source `kpl-kinesis` and judged by the same code as captured files,
+against the shard map at the start of each batch. A repeated micro-batch reads the same records (SPK-50 to
 SPK-54), and replaces its files, which are named after the batch:
 
     out/user-records/batch=0/   out/findings/batch=0/   out/totals/0.json   out/checkpoint/
@@ -19,18 +19,17 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from ...captures import CAPTURE_SCHEMA, Location
-from ...captures.rows import capture_batch
-from ...errors import KplError
-from ...findings.counters import Tally
-from ...report.build import findings_of_the_whole
-from ...report.scan import findings_batch
-from ...shards.shard_map import ShardMap
-from ...validation.check import check
-from ...validation.job import OutputError, Validation, check_output, write_report
-from ...validation.repaired import Repaired
-from ...validation.task import gather, judged, make_folders, part_name, work_folder, write_users
-from .engine import WRITTEN, count_batch
+from ..captures import CAPTURE_SCHEMA, Location
+from ..captures.rows import capture_batch
+from ..findings.counters import Tally
+from ..report.build import findings_of_the_whole
+from ..report.scan import findings_batch
+from ..shards.shard_map import ShardMap
+from ..validation.check import check
+from ..validation.job import OutputError, Validation, check_output, write_report
+from ..validation.repaired import Repaired
+from ..validation.task import Job, gather, judged, make_folders, part_name, work_folder, write_users
+from .functions import context_of, shared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,14 +39,40 @@ if TYPE_CHECKING:
 _TOTALS_VERSION: Final = 2
 
 
-class NoDataSource(KplError, RuntimeError):
-    """This PySpark cannot read streams by a data source in Python. ``reason``."""
+class SparkEngine:
+    """Runs tasks on the workers of ``spark``. They write Parquet themselves: Spark would make rows first,
+    which takes several times as long as all the rest."""
 
-    code = "no-data-source"
-    reason: str
-    text = "{reason}"
-    concerns = "The Spark query, which did not start."
-    todo = "Use PySpark 4.0 or newer for streams."
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run side by side; 8 where Spark Connect does not tell."""
+        context = context_of(self.spark)
+        return 8 if context is None else context.defaultParallelism
+
+    def progress(self) -> tuple[int, int]:
+        """Tasks done, and tasks known, of the running stages; none where Spark Connect does not tell."""
+        context = context_of(self.spark)
+        if context is None:
+            return 0, 0
+        tracker = context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+        return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+
+    def run(self, job: Job) -> None:
+        work = shared(self.spark, job)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    work().run(number)
+                yield batch
+
+        numbers = self.spark.range(0, len(job.tasks), 1, len(job.tasks))
+        numbers.mapInArrow(run, numbers.schema).collect()
 
 
 def in_one_go() -> bool:
@@ -82,10 +107,8 @@ def follow(
     batch. An output folder that an earlier `follow` left is resumed; any other that is not empty is refused
     (OutputError).
     """
-    try:
-        from ..source.datasource import KinesisDataSource
-    except ImportError as error:
-        raise NoDataSource(reason=str(error)) from None
+    from .source.datasource import KinesisDataSource
+
     spark.dataSource.register(KinesisDataSource)
     output = Location(output)
     if (output / "checkpoint").kind() is None:
@@ -116,9 +139,9 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
         name = part_name(context.partitionId() if context is not None else 0)
         checked = check(map(_captured, batches), shard_map)
         rows = judged(checked, shard_map, work, name, Repaired())
-        yield count_batch(write_users(rows, shard_map, users, name))
+        yield pa.record_batch([[write_users(rows, shard_map, users, name)]], ["rows"])
 
-    if not df.mapInArrow(run, WRITTEN).collect():
+    if not df.mapInArrow(run, "rows long").collect():
         write_users([], shard_map, users, part_name(0))  # a batch without tasks
     tally = gather(work)
     if number:

@@ -1,1 +1,0 @@
-"""The validate job on Spark: captured files (`engine`) and live streams (`stream`)."""
