@@ -36,9 +36,9 @@ def short_id(shard_id: str) -> str:
     return safe(shard_id[:16])
 
 
-def share(hash_key_range: HashKeyRange, of: HashKeyRange | None = None) -> str:
-    """The part of the hash key space, or of the range ``of``, that a range covers: ``25.0%``."""
-    percent = 100 * hash_key_range.size / (of.size if of is not None else KEY_SPACE)
+def share(hash_key_range: HashKeyRange) -> str:
+    """The part of the hash key space that a range covers: ``25.0%``."""
+    percent = 100 * hash_key_range.size / KEY_SPACE
     return f"{percent:.1f}%" if percent >= 0.05 else f"{percent:.0e}%" if percent else "0%"
 
 

@@ -179,7 +179,8 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
         mark = (f"  {kind.severity.upper():<8} ", _STYLES[kind.severity])
         yield line(mark, (kind.name, "bold"), f": {kind.title}")
         about = f", {plural(count.user_records, 'user record')}" if count.user_records else ""
-        texts = [plural(count.findings, "finding") + about + _example(report, kind.name)]
+        place = next((place_of(finding) for finding in report.findings if finding.kind == kind.name), "")
+        texts = [plural(count.findings, "finding") + about + (f"; e.g. {place}" if place else "")]
         if kind.severity != "info":
             texts += [kind.meaning, f"Whom it concerns: {kind.concerns}"]
             if told.setdefault(kind.todo, kind.name) == kind.name:
@@ -188,12 +189,6 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
                 texts.append(f"What to do: as for {told[kind.todo]}.")
         for text in texts:
             yield from wrapped(line(text), width, _INDENT)
-
-
-def _example(report: Report, kind: str) -> str:
-    finding = next((finding for finding in report.findings if finding.kind == kind), None)
-    place = place_of(finding) if finding is not None else ""
-    return f"; e.g. {place}" if place else ""
 
 
 def place_of(finding: Finding) -> str:
