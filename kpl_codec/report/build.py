@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import reduce
-from typing import get_args
+from typing import Any, get_args
 
 from ..findings import Finding, kind_of, order_of
 from ..findings.counters import (
@@ -132,6 +132,7 @@ def build_report(
         first_arrival=_time(reduce(least, (first for _, _, first, _ in tally.shards.values()), None)),
         last_arrival=_time(reduce(most, (last for *_, last in tally.shards.values()), None)),
         key_space=tuple((*tally.slots.get(slot, (0, 0)),) for slot in range(SLOTS)),
+        skew=_skew(loads, shard_map),
         omitted={name: count for name, count in omitted.items() if count > 0},
     )
 
@@ -229,18 +230,29 @@ def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> It
             yield Finding(verdict, shard_id, number, user_records=count, detail=detail)
     if shard_map is None:
         return
-    for shard_id, parents in sorted(shard_map.unknown_parents.items()):
-        yield Finding("unknown-parent", shard_id, detail=f"parent {', '.join(parents)} is not listed")
     if shard_map.distribution == "AUTO":
         dropped = loads.dropped.total()
         detail = f"a KCL consumer drops {dropped} user records"
         user_records = loads.user_records.total()
         yield Finding("distribution-auto", user_records=user_records, dropped=dropped, detail=detail)
-        return  # keys do not decide the shard
-    # By the shards that hash keys belong to now: a shard that was split lately has little on it yet. A shard
-    # that was not captured cannot be told from an idle one.
-    belonging = {one.shard_id: loads.belonging[one.shard_id] for one in shard_map.open_shards}
-    counts = {shard_id: count for shard_id, count in belonging.items() if count}
+    for shard_id, parents in sorted(shard_map.unknown_parents.items()):
+        yield Finding("unknown-parent", shard_id, detail=f"parent {', '.join(parents)} is not listed")
+    # By the shards that hash keys belong to now: a shard that was split lately has little on it yet.
+    counts = _on_open_shards(loads.belonging, shard_map)
     for shard_id, times in skewed(counts, sum(counts.values())):
         detail = f"{times:.1f} times the mean of {len(counts)} open shards"
         yield Finding("skewed-shard", shard_id, user_records=counts[shard_id], detail=detail)
+
+
+def _skew(loads: _Loads, shard_map: ShardMap | None) -> float | None:
+    """How many times the mean lies on the fullest open shard. The mean is over the open shards with records
+    on them: one that was not captured cannot be told from an idle one. None for fewer than two."""
+    counts = _on_open_shards(loads.user_records, shard_map)
+    return max(counts.values()) * len(counts) / sum(counts.values()) if len(counts) > 1 else None
+
+
+def _on_open_shards(counts: Counter[Any], shard_map: ShardMap | None) -> dict[str, int]:
+    """The counts of the open shards that have one. None at all where keys do not decide the shard."""
+    if shard_map is None or shard_map.distribution == "AUTO":
+        return {}
+    return {s.shard_id: counts[s.shard_id] for s in shard_map.open_shards if counts[s.shard_id]}

@@ -136,7 +136,8 @@ class About:
 class Report:
     """``distribution``: that of the shard map, None without one. ``cells``: what arrived, by shard and time,
     of ``bucket_seconds`` each. ``key_space``: user records, and of them misplaced, per 1/256 of the hash key
-    space. ``omitted``: what was left out to keep this bounded, by name ("shards", "findings", "inputs", ...).
+    space. ``skew``: see `build`. ``omitted``: what was left out to keep this bounded, by name ("shards",
+    "findings", "inputs", ...).
     """
 
     about: About
@@ -151,6 +152,7 @@ class Report:
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
     key_space: tuple[tuple[int, int], ...] = ()
+    skew: float | None = None
     omitted: Mapping[str, int] = field(default_factory=dict)
     audit: tuple[AuditCell, ...] = ()
 

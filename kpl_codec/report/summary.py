@@ -208,7 +208,8 @@ def place_of(finding: Finding) -> str:
 
 
 def _shards(report: Report) -> Iterator[RenderableType]:
-    yield line(("Shards", "bold"))
+    skew = f"; the fullest open shard has {report.skew:.2f} times the mean" if report.skew is not None else ""
+    yield line(("Shards" + skew, "bold"))
     shown = worst_first(report.shards)[:_SHARDS]
     rows = [
         [
@@ -255,6 +256,7 @@ def report_facts(report: Report) -> dict[str, Any]:
         **dict(zip(("headline", "verdict"), outcome(report), strict=True)),
         "distribution": report.distribution,
         **_facts({name: getattr(report, name) for name in ("first_arrival", "last_arrival")}),
+        "skew": report.skew,
         "totals": {**camel_keys(asdict(report.totals)), "lostAtKcl": report.totals.lost_at_kcl},
         "kinds": [
             {

@@ -100,20 +100,30 @@ def test_verdicts_on_whole_shards_become_one_finding_each() -> None:
 
 @pytest.mark.requirement("HKA-8")
 def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
-    def found(counts: list[int]) -> list[str | None]:
+    def found(counts: list[int]) -> tuple[list[str | None], float | None]:
         tally = Tally()
         tally.records["kinesis"] = sum(counts)
         for shard_id, count in zip(FOUR, counts, strict=True):
             tally.add("groups", (shard_id, shard_id, "expected", "delivered"), count, 0, "1")
         skewed = kinds_of(findings_of_the_whole(tally, FOUR)).get("skewed-shard", [])
-        return [f.shard_id for f in skewed]
+        return [f.shard_id for f in skewed], report_of(tally, FOUR).skew
 
-    assert found([1000, 100, 100, 100]) == ["shardId-000000000000"]
-    assert found([10, 1, 1, 1]) == []
-    assert found([100, 100, 100, 100]) == []
-    assert found([0, 0, 0, 0]) == []
+    assert found([1000, 100, 100, 100]) == (["shardId-000000000000"], pytest.approx(1000 / 325))
+    assert found([10, 1, 1, 1]) == ([], pytest.approx(10 / 3.25))
+    assert found([100, 100, 100, 100]) == ([], 1.0)
+    assert found([0, 0, 0, 0]) == ([], None)
     # a capture of one shard says nothing of the others
-    assert found([1000, 0, 0, 0]) == []
+    assert found([1000, 0, 0, 0]) == ([], None)
+
+
+@pytest.mark.requirement("HKA-8")
+def test_the_fullest_shard_is_the_one_with_most_on_it_not_the_one_that_gets_most_from_now_on() -> None:
+    tally = Tally()
+    tally.records["kinesis"] = 1000
+    first, second = list(FOUR)[:2]
+    for lies_on, belongs_to, count in ((first, first, 300), (first, second, 500), (second, second, 200)):
+        tally.add("groups", (lies_on, belongs_to, "expected", "delivered"), count, 0, "1")
+    assert report_of(tally, FOUR).skew == pytest.approx(800 / 500)
 
 
 @pytest.mark.requirement("PLC-1", "SHD-5")
