@@ -24,10 +24,10 @@ from .. import __version__
 from ..captures import Location
 from ..captures.rows import Rows
 from ..errors import KplError
-from ..findings import KINDS, Finding
+from ..findings import KINDS, Finding, camel_keys
 from ..findings.counters import Tally as Counts
 from ..ledger import Row, digest_of
-from ..pictures.labels import camel_keys, plural
+from ..pictures.labels import plural
 from ..report.build import build_report
 from ..report.model import About, AuditCell, Report
 from ..report.page import render_page

@@ -78,7 +78,7 @@ class StreamWatcher:
         self._asked_at = float("-inf")
         self._stopped = False
         self._offset = time.time() - time.monotonic()
-        self._channels = 0  # of which nothing was told
+        self._told_channels = False
         #: With ``once``: shards that no call succeeded for.
         self.given_up: list[str] = []
         #: The worst severity reported so far.
@@ -127,7 +127,6 @@ class StreamWatcher:
         self._measure(now)
 
     def _over(self, began: float) -> bool:
-        """Whether a run to the end of each shard is over. Raises StreamUnavailable."""
         if self.unavailable is not None and time.monotonic() - began > GIVE_UP:
             raise self.unavailable
         now = self._now()
@@ -160,11 +159,9 @@ class StreamWatcher:
         except call_errors() as error:
             failure = failure_of(error)
         if isinstance(call, Call):
-            if failure is not None:
-                self._tell(self.watch.fail(call, failure, now))
-            else:
-                self._tell(self.watch.receive(call, answer, now))
-                self._tell_channels(now)
+            receive, fail = self.watch.receive, self.watch.fail
+            self._tell(receive(call, answer, now) if failure is None else fail(call, failure, now))
+            self._tell_channels(now)
             return
         self.watch.measured.calls[call.operation] += 1
         if failure is not None:
@@ -173,20 +170,18 @@ class StreamWatcher:
             if (permanent := self._live.permanent_error) is not None and self._live.shard_map is None:
                 raise permanent
             return
-        if call.operation == "DescribeStreamSummary" and self._channels == 0:
-            self._channels = int(answer.get("StreamDescriptionSummary", {}).get("ChannelCount") or 0)
         event = self._live.receive(call, answer, clock)
         if isinstance(event, MapChanged) and self._live.shard_map is not None:
             self._tell(self.watch.use(self._live.shard_map, now, recreated=event.recreated))
             self._measure(now)  # the first measures come before the shards are read
 
     def _tell_channels(self, now: float) -> None:
-        """Once, when aggregated records were seen on a stream that has channels."""
+        """Once, when aggregated records were seen."""
         writers = self.watch.last_hour.writers
         aggregated = sum(writers.values()) - writers["plain"]
-        if self._channels <= 0 or not aggregated:
+        if self._told_channels or not aggregated:
             return
-        self._channels = -1
+        self._told_channels = True
         found = subscribers_of(self._client, self._stream.arn or self._stream.name)
         for one in channel_findings(found, aggregated):
             about: dict[str, Any] = {"kind": one.kind, "aggregates": one.aggregates, "detail": one.detail}

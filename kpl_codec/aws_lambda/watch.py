@@ -116,7 +116,7 @@ class ConsumerWatch:
 def _client() -> Any:
     from ..aws.client import kinesis_client
 
-    return kinesis_client(endpoint_url=os.environ.get("KPL_ENDPOINT_URL"))
+    return kinesis_client()
 
 
 def _tried(what: str, call: Callable[[], Any]) -> tuple[Any, str | None]:
@@ -146,15 +146,14 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     """One look at every open shard of the stream. For a schedule of one run in each period.
 
     Environment: KPL_STREAM (a name or an ARN), KPL_SHARE (0.05), KPL_PERIOD (60, seconds: that of the
-    schedule), KPL_MAX_CALLS (20, a second), KPL_NAMES ("yes": tell hot partition keys, not their hash keys),
+    schedule), KPL_NAMES ("yes": tell hot partition keys, not their hash keys),
     KPL_STATE_TABLE (see the module). Returns what was done; writes findings and metrics to the log. Raises
     StreamUnavailable if the stream's shards cannot be listed, ValueError for a setting that makes no sense.
     """
     from ..aws.watch import StateTable, StreamWatcher, dynamodb_client
-    from ..watch import Limits
 
     stream = os.environ["KPL_STREAM"]
-    share, period, calls = _number("KPL_SHARE", 0.05), _number("KPL_PERIOD", 60), _number("KPL_MAX_CALLS", 20)
+    share, period = _number("KPL_SHARE", 0.05), _number("KPL_PERIOD", 60)
     watcher = StreamWatcher(
         _client(),
         stream,
@@ -163,7 +162,6 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
         period=period,
         since=period if share >= 1 else 0.0,
         names=os.environ.get("KPL_NAMES") == "yes",
-        limits=Limits(calls=calls),
     )
     name, table, state = os.environ.get("KPL_STATE_TABLE"), None, "off"
     if name:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from ..conformance import export
 from ..conformance.judging import THIS_LIBRARY, Result, badge, table, vectors
 from ..conformance.judging import run as ask_all
-from ..pictures.labels import camel_keys, plural, safe
+from ..findings import camel_keys
+from ..pictures.labels import plural, safe
 from ..pictures.terminal import note, show_json, write
 from .options import add, add_aws, add_shared
 from .progress import waiting

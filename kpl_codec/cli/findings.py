@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Raises UsageError for a folder without results, InputError."""
-    from ..report.summary import finding_facts
+    from ..findings.counters import finding_facts
 
     unknown = set(args.kind or ()) - KINDS.keys()
     if unknown:

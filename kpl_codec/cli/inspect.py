@@ -13,11 +13,12 @@ from typing import Any
 from ..deaggregation.explanation import Explanation, Node, explain
 from ..deaggregation.kcl import Outcome
 from ..errors import DecodeError
+from ..findings import camel_keys
 from ..format.frame import disguise_of
 from ..format.hash_keys import HashKeyRange
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
-from ..pictures.labels import camel_keys, plural
+from ..pictures.labels import plural
 from ..pictures.terminal import Part, line, show, show_json
 from .options import add, add_aws, add_shared
 from .source import Captured, Unreadable, UsageError, client_of, read_bytes

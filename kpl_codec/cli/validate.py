@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KplError
-from ..findings import at_least_as_bad
-from ..pictures.labels import camel_keys
+from ..findings import at_least_as_bad, camel_keys
 from ..pictures.terminal import line, note, show, show_json
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared

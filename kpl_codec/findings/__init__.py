@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from .kinds import TEXTS
 
@@ -121,6 +121,17 @@ class Finding:
     def title(self) -> str:
         """That of its kind."""
         return kind_of(self.kind).title
+
+
+def camel(name: str) -> str:
+    """``first_arrival`` as ``firstArrival``: how every command's JSON, and every column, is named."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def camel_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` with names in camel case."""
+    return {camel(name): value for name, value in values.items()}
 
 
 def order_of(finding: Finding) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ from heapq import nsmallest
 from operator import add, attrgetter
 from typing import Any, Literal
 
-from . import Finding
+from . import Finding, camel_keys
 
 #: How many shard ids are counted separately.
 MAX_SHARDS = 10_000
@@ -199,6 +199,11 @@ def finding_row(finding: Finding) -> dict[str, Any]:
     if finding.approximate_arrival_timestamp is not None:
         row["approximate_arrival_timestamp"] = finding.approximate_arrival_timestamp.isoformat()
     return row
+
+
+def finding_facts(finding: Finding) -> dict[str, Any]:
+    """The severity and fields of a finding, those that apply, named as the columns of findings/."""
+    return camel_keys({"severity": finding.severity, **finding_row(finding)})
 
 
 def _finding_of(row: dict[str, Any]) -> Finding:

@@ -14,7 +14,7 @@ from typing import Final
 from .. import __version__
 from ..findings.counters import Tally
 from ..report.build import build_report
-from ..report.model import About, Report, Sample
+from ..report.model import About, Report
 from ..report.page import render_page
 from ..watch import Watch
 from ..watch.kept import MINUTE
@@ -51,7 +51,8 @@ def report_of(watch: Watch, now: float) -> Report:
             title="Watch of the last hour",
             stream_name=last_hour.stream,
             source=f"read: {read}; {what}",
-            sample=Sample(share, str(lost_all) if lost_all.seen else None) if share < 1 else None,
+            share=share,
+            estimated_loss=str(lost_all) if lost_all.seen and share < 1 else None,
         ),
     )
 
@@ -76,7 +77,6 @@ class PageServer(ServerThread, Outlet):
             self._made.set()
 
     def ask(self) -> bytes:
-        """The page; a new one where the last is old."""
         if time.monotonic() - self._made_at >= RENEW / 2:
             self._made.clear()
         self._made.wait(RENEW)

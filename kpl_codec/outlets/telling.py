@@ -13,7 +13,7 @@ from functools import partial
 from html import escape
 from http.client import HTTPException
 from importlib.resources import files
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from ..aws_errors import Backoff
 from ..lazy import needing_extras
@@ -23,9 +23,8 @@ from ..watch import WatchFinding
 from ..watch.measures import METRICS, Emf, Every, Measure
 from . import Outlet
 
-Form = Literal["cloudformation", "terraform", "prometheus-rules"]
 #: The file of each form of alarms.
-FORMS: Final[dict[Form, str]] = {
+FORMS: Final = {
     "cloudformation": "alarms.yaml",
     "terraform": "alarms.tf",
     "prometheus-rules": "rules.yaml",
@@ -41,7 +40,7 @@ _WAITING, _TRIES, _TIMEOUT = 100, 4, 10.0
 _WAIT = Backoff(0.5, 10.0)
 
 
-def alarms(form: Form, stream: str) -> str:
+def alarms(form: str, stream: str) -> str:
     """Alarms on the metrics of ``stream`` (a name or an ARN), as text of a form. Raises StreamNameError."""
     # WCH-26: "A name that no stream can have MUST be refused before it stands in a template."
     name = stream_of(stream).name

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..pictures.labels import plural, safe_lines
-from ..pictures.terminal import json_line, write_on
+from ..pictures.terminal import json_line, line, table, write_on
 from ..watch import Watch, WatchFinding
 from ..watch.measures import Measure
 from ..watch.reading import Sampled
@@ -89,22 +89,16 @@ class Terminal(Outlet):
 
 
 def _table(watch: Watch, now: float) -> Any:
-    from rich.table import Table
+    from rich.console import Group
 
     last_hour = watch.last_hour
     lost = last_hour.lost()
     title = f"{lost} user records lost in the last hour" if lost.seen else "nothing lost was seen"
     if not watch.measured.looks:
         title = "not looked at yet"
-    table = Table(title=f"{last_hour.stream}: {title}", title_style="bold red" if lost.seen else "bold green")
-    for head in ("shard", "read"):
-        table.add_column(head)
-    for head in ("last look", "user records/s", "kB/s", "lost, last hour"):
-        table.add_column(head, justify="right")
     rows = []
     for shard_id, shard in watch.shards.items():
-        here = last_hour.lost(shard_id)
-        load = last_hour.load(shard_id)
+        here, load = last_hour.lost(shard_id), last_hour.load(shard_id)
         lag = last_hour.lags.get(shard_id, 0.0)
         how = f"{shard.looks} slots" if isinstance(shard, Sampled) else "whole"
         if lag >= 2:
@@ -113,8 +107,9 @@ def _table(watch: Watch, now: float) -> Any:
         seen = str(here) if here.seen else "-"
         row = [shard_id, how, f"{now - shard.looked_at:.0f} s", *rates, seen]
         rows.append((-here.estimate, shard_id, row))
-    for estimate, _, row in sorted(rows)[:_MOST_ROWS]:
-        table.add_row(*row, style="red" if estimate else "")
+    shown = [row for *_, row in sorted(rows)[:_MOST_ROWS]]
+    heads = ("shard", "read", "last look", "user records/s", "kB/s", "lost, last hour")
+    parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]
     if len(rows) > _MOST_ROWS:
-        table.caption = f"and {len(rows) - _MOST_ROWS} shards that lose less"
-    return table
+        parts.append(line(f"the worst of {len(rows)} shards:"))
+    return Group(*parts, table(heads, shown, right=(2, 3, 4, 5)))

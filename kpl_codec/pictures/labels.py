@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any
 
 from ..format.hash_keys import HashKeyRange
 
@@ -38,9 +36,9 @@ def short_id(shard_id: str) -> str:
     return safe(shard_id[:16])
 
 
-def share(hash_key_range: HashKeyRange, of: HashKeyRange | None = None) -> str:
-    """The part of the hash key space, or of the range ``of``, that a range covers: ``25.0%``."""
-    percent = 100 * hash_key_range.size / (of.size if of is not None else KEY_SPACE)
+def share(hash_key_range: HashKeyRange) -> str:
+    """The part of the hash key space that a range covers: ``25.0%``."""
+    percent = 100 * hash_key_range.size / KEY_SPACE
     return f"{percent:.1f}%" if percent >= 0.05 else f"{percent:.0e}%" if percent else "0%"
 
 
@@ -66,16 +64,6 @@ def percent(part: float, whole: float) -> str:
     if 99.9 < share < 100:
         return "> 99.9 %"
     return f"{share:.1f} %" if share % 1 else f"{share:.0f} %"
-
-
-def camel(name: str) -> str:
-    """``first_arrival`` as ``firstArrival``: how every command's JSON, and every column, is named."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-def camel_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {camel(name): value for name, value in values.items()}
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -14,8 +14,6 @@ NO_SHARD = "(no shard)"
 
 
 class KindCount(NamedTuple):
-    """How many findings of one kind there are, and how many user records they are about."""
-
     kind: Kind
     findings: int
     user_records: int
@@ -115,19 +113,13 @@ class AuditCell(NamedTuple):
     too_early: int
 
 
-class Sample(NamedTuple):
-    """``share``: the part of each shard's time that was read. ``estimated_loss``: how many user records the
-    KCL drops in all, with an interval ("about 400 (95%: 120 to 900)"); None where no loss was seen."""
-
-    share: float
-    estimated_loss: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class About:
     """``generated``: when it was made, with a time zone; ``version``: kpl_codec's. ``source``: one line on
     where the records came from; ``inputs``: files or shards read. ``complete``: False while a job is still
-    running (--follow) or ended early. ``sample``: where not all was read."""
+    running (--follow) or ended early. ``share``: the part of each shard's time that was read; if that is not
+    all, and a loss was seen, ``estimated_loss`` says how many user records the KCL drops in all, with an
+    interval ("about 400 (95%: 120 to 900)")."""
 
     generated: datetime
     version: str
@@ -136,7 +128,8 @@ class About:
     source: str | None = None
     inputs: Sequence[str] = ()
     complete: bool = True
-    sample: Sample | None = None
+    share: float = 1.0
+    estimated_loss: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,5 +162,4 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing worse than info was found."""
         return self.worst in (None, SEVERITIES[-1])

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
+from ..findings import camel
 from ..findings.counters import FIRST_SECOND, LAST_SECOND, SLOTS
-from ..pictures.labels import camel
 
 Array = np.ndarray[Any, Any]
 
@@ -119,7 +119,6 @@ class Rows:
         return (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
 
     def text(self, name: str, row: int) -> str | None:
-        """What a row has in a column of few texts."""
         text: str | None = self.texts[name][self.codes[name][row]]
         return text
 

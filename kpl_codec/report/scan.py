@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..findings import KINDS, Finding
+from ..findings import KINDS, Finding, camel
 from ..findings.counters import MAX_STREAMS, Tally
 from ..format.hash_keys import hash_key_from_bytes
-from ..pictures.labels import camel
 from ..shards.placement import CAUSES, Cause, Causes, aggregate_kind, hinted_time
 from ..shards.shard_map import ShardMap
 from .rows import EVIDENCE, PLACE, Rows, first_rows, slim
@@ -86,7 +85,6 @@ class Scan:
         return self._scan(ended)
 
     def finish(self) -> pa.RecordBatch:
-        """The findings in what is held."""
         held, self._held = self._held, []
         return self._scan(held)
 

@@ -8,9 +8,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..findings import Finding
-from ..findings.counters import finding_row
-from ..pictures.labels import camel, camel_keys, number, percent, plural, size
+from ..findings import Finding, camel, camel_keys
+from ..pictures.labels import number, percent, plural, size
 from ..pictures.terminal import line, render, table, wrapped
 from ..shards.placement import CAUSES
 from .model import Report, ShardFacts
@@ -41,7 +40,7 @@ def outcome(report: Report) -> tuple[str, str]:
     """What the report comes to: in two or three words, and in a sentence or two."""
     totals, lost = report.totals, report.totals.lost_at_kcl
     read = f"{number(totals.user_records)} user records were read"
-    sample = report.about.sample
+    about = report.about
     if report.audit:
         missing, early = (sum(getattr(at, name) for at in report.audit) for name in ("missing", "too_early"))
         known = "Not all is known" if report.kinds else "Everything was handled"
@@ -50,13 +49,12 @@ def outcome(report: Report) -> tuple[str, str]:
     if not totals.kinesis_records:
         said = "Not one Kinesis record was read, so nothing is known about the stream."
         return "Nothing was read", said
-    if sample is not None and sample.estimated_loss is not None:
-        said = f"A KCL consumer drops {sample.estimated_loss} user records, without a log line."
+    if about.estimated_loss is not None:
+        said = f"A KCL consumer drops {about.estimated_loss} user records, without a log line."
         of = f"This is an estimate: {read}, of which it drops {number(lost)}."
         return "Records are lost", f"{said} {of}"
-    if sample is not None and report.clean:
-        share = percent(round(sample.share * 10_000), 10_000)
-        said = f"Nothing was found in what was read: {share} of each shard's time, {read}."
+    if about.share < 1 and report.clean:
+        said = f"Nothing was found in what was read: {percent(about.share, 1)} of each shard's time, {read}."
         return "Nothing was found", said
     if lost:
         part = f"{number(totals.user_records)} ({percent(lost, totals.user_records)})"
@@ -89,7 +87,6 @@ def outcome(report: Report) -> tuple[str, str]:
 
 
 def counts(report: Report) -> list[Count]:
-    """The important counts, most of them only if above 0."""
     totals = report.totals
     user = totals.user_records
     unread = sum(count.findings for count in report.kinds if count.kind.name.startswith("capture"))
@@ -127,7 +124,7 @@ def _per_second(report: Report) -> str:
         return ""
     seconds = (report.last_arrival - report.first_arrival).total_seconds()
     # What is read of a sample says nothing of the rate.
-    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.sample is None else 0
+    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.share == 1 else 0
     return f"{rate:,.1f} a second" if rate >= 0.1 else ""
 
 
@@ -145,12 +142,9 @@ def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
     return sorted(shards, key=lambda s: (-s.dropped, -s.misplaced, -s.user_records))
 
 
-def summary_text(report: Report, *, color: bool = False, width: int = 100) -> str:
-    """The summary as text, ending in a newline. ``color`` adds ANSI escapes, for a terminal only.
-
-    Nothing is said by colour alone.
-    """
-    return render(*summary(report, width=width), color=color, width=width)
+def summary_text(report: Report) -> str:
+    """The summary as text without colours, ending in a newline."""
+    return render(*summary(report))
 
 
 def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
@@ -185,7 +179,8 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
         mark = (f"  {kind.severity.upper():<8} ", _STYLES[kind.severity])
         yield line(mark, (kind.name, "bold"), f": {kind.title}")
         about = f", {plural(count.user_records, 'user record')}" if count.user_records else ""
-        texts = [plural(count.findings, "finding") + about + _example(report, kind.name)]
+        place = next((place_of(finding) for finding in report.findings if finding.kind == kind.name), "")
+        texts = [plural(count.findings, "finding") + about + (f"; e.g. {place}" if place else "")]
         if kind.severity != "info":
             texts += [kind.meaning, f"Whom it concerns: {kind.concerns}"]
             if told.setdefault(kind.todo, kind.name) == kind.name:
@@ -194,12 +189,6 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
                 texts.append(f"What to do: as for {told[kind.todo]}.")
         for text in texts:
             yield from wrapped(line(text), width, _INDENT)
-
-
-def _example(report: Report, kind: str) -> str:
-    finding = next((finding for finding in report.findings if finding.kind == kind), None)
-    place = place_of(finding) if finding is not None else ""
-    return f"; e.g. {place}" if place else ""
 
 
 def place_of(finding: Finding) -> str:
@@ -238,11 +227,6 @@ def _shards(report: Report) -> Iterator[RenderableType]:
     left = len(report.shards) - len(shown) + report.omitted.get("shards", 0)
     if left:
         yield line(f"  and {plural(left, 'more shard')}, with less on them")
-
-
-def finding_facts(finding: Finding) -> dict[str, Any]:
-    """A finding without what does not apply to it: severity, kind, and the other columns of findings/."""
-    return camel_keys({"severity": finding.severity, **finding_row(finding)})
 
 
 def _facts(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@
 Specification: spec/10-watch.md.
 """
 
-from .estimates import Estimate
 from .judging import Look
 from .kept import Kept, KeptStateError
 from .last_hour import LastHour, WatchFinding
@@ -19,7 +18,6 @@ from .watch import Watch
 
 __all__ = [
     "Call",
-    "Estimate",
     "Kept",
     "KeptStateError",
     "LastHour",

@@ -81,7 +81,6 @@ class Judge:
     sequence number each shard was read by an earlier run."""
 
     def __init__(self) -> None:
-        #: The map that records are judged against.
         self.shard_map: ShardMap | None = None
         self._causes: Causes | None = None
         self._seen: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
@@ -215,7 +214,6 @@ def _count(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tal
 
 
 def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:
-    """The kind of writer of a Kinesis record with these user records, and this sign of its writer."""
     opened = bool(rows) and rows[0].aggregated
     if rows and not opened and not rows[0].defects:
         return "plain"

@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, Literal
 
 from ..findings import SEVERITIES, Finding
-from ..findings.counters import Tally
+from ..findings.counters import Tally, finding_facts
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES
 from ..shards.shard_map import ShardMap
@@ -70,25 +70,11 @@ class WatchFinding(Finding):
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON object; what does not apply is left out. Sequence numbers are strings."""
-        row: dict[str, Any] = {
-            "time": _iso(self.last_seen),
-            "stream": self.stream,
-            "state": self.state,
-            "severity": self.severity,
-            "kind": self.kind,
-            "requirement": self.requirement,
-            "shardId": self.shard_id,
-            "writer": self.writer,
-            "cause": self.cause,
-            "expectedShardId": self.expected_shard_id,
-            "sequenceNumber": self.sequence_number,
-            "kinesisRecordsSeen": self.kinesis_records or None,
-            "firstSeen": _iso(self.first_seen),
-            "detail": self.detail,
-            "text": self.text,
-            "lostUserRecords": self.lost._asdict() if self.lost is not None else None,
-        }
-        return {name: value for name, value in row.items() if value is not None}
+        row = finding_facts(self)
+        row |= {"firstSeen": _iso(self.first_seen), "lastSeen": _iso(self.last_seen), "text": self.text}
+        if self.lost is not None:
+            row["lost"] = self.lost._asdict()
+        return row
 
 
 def _iso(seconds: float) -> str:
@@ -105,6 +91,8 @@ class LastHour:
         self.stream = stream
         self._quiet, self._late = quiet, late
         self._judge = Judge()
+        #: The map that records are judged against.
+        self.shard_map: ShardMap | None = None
         #: What was read in the last hour of each shard, by minute since 1970, and what is open. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
         self.open_findings: dict[FindingKey, OpenFinding] = {}
@@ -118,13 +106,9 @@ class LastHour:
         #: Seconds from arrival to reading, of the last records of each shard.
         self.lags: dict[str | None, float] = {}
 
-    @property
-    def shard_map(self) -> ShardMap | None:
-        """The map that records are judged against."""
-        return self._judge.shard_map
-
     def use(self, shard_map: ShardMap, now: float, *, recreated: bool = False) -> list[WatchFinding]:
         """Judge against ``shard_map`` from now on. ``recreated``: the stream is a new one."""
+        self.shard_map = shard_map
         self._judge.use(shard_map, forget=recreated)
         if not recreated:
             return []

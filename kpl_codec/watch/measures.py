@@ -49,15 +49,12 @@ _MOST_FINDINGS: Final = 100
 
 
 class Measure(NamedTuple):
-    """One value of a metric."""
-
     name: str
     value: float
     attributes: Mapping[str, str] = {}
 
 
 def measures(watch: Watch, now: float) -> list[Measure]:
-    """All measures of ``watch`` now."""
     measured = watch.measured
     oldest = max((now - shard.looked_at for shard in watch.shards.values()), default=0.0)
     return [
@@ -130,7 +127,6 @@ class Emf:
         self._before: dict[tuple[Any, ...], float] = {}
 
     def lines(self, measured: Iterable[Measure], now: float) -> Iterator[dict[str, Any]]:
-        """One object for each set of attributes."""
         by_attributes: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
         for name, value, attributes in measured:
             key = tuple(attributes.items())

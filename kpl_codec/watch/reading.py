@@ -258,9 +258,6 @@ class Sampled(WatchedShard):
             self.looked_at = now
         return time
 
-    def too_late(self, sampling: Sampling, now: float) -> bool:
-        return now * 1000 > self.window.period_end + sampling.period_ms
-
     def up_to_date(self, sampling: Sampling, now: float) -> bool:
         """Whether it was looked at, or has no finished slot left to look at."""
         return bool(self.looks) or self.covered >= sampling.number(now * 1000) * sampling.period_ms

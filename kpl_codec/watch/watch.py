@@ -358,7 +358,7 @@ class Watch:
             self._not_before = now + _STREAM_WAIT.seconds(self._stream_failures)
             self._stream_failures += 1
             self.map_is_old = True
-        if isinstance(shard, Sampled) and shard.too_late(self._sampling, now):
+        if isinstance(shard, Sampled) and shard.window.period_end + self._sampling.period_ms < now * 1000:
             self._next_slot(shard, now)
         reader.due = max(reader.due, now + _SHARD_WAIT.seconds(reader.failures))
         reader.failures += 1

@@ -109,7 +109,7 @@ def test_the_map_is_fetched_once_and_again_after_a_split(
     process_user_records(on_parent, Handler(), shard_map=maps, watch=looking)
     (finding,) = [line for line in written if "kind" in line]
     assert (finding["kind"], finding["shardId"]) == ("naive-aggregator", low["ShardId"])
-    assert finding["lostUserRecords"]["seen"] == 2  # the KCL drops the whole aggregate
+    assert finding["lost"]["seen"] == 2  # the KCL drops the whole aggregate
     assert calls["ListShards"] == known
     known -= 1  # the one after min_age
     # and again when it is old

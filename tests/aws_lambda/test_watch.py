@@ -61,7 +61,7 @@ def test_a_consumer_tells_what_the_kcl_would_lose():
     assert len(handled) == 30
     (finding,) = [line for line in written if "kind" in line]
     assert (finding["kind"], finding["stream"], finding["writer"]) == ("naive-aggregator", "orders", "kpl")
-    assert finding["lostUserRecords"]["seen"] == finding["lostUserRecords"]["high"] == 10
+    assert finding["lost"]["seen"] == finding["lost"]["high"] == 10
     metrics = {name: value for line in written if "_aws" in line for name, value in line.items()}
     assert metrics["LostUserRecordsSeen"] == 10
     assert metrics["UserRecordsRead"] == 30
@@ -142,7 +142,7 @@ def test_a_scheduled_run_looks_at_every_shard_once(kinesis_local, stream, monkey
     assert metrics["LostUserRecordsSeen"] == done["lostUserRecords"]["seen"]
 
 
-@pytest.mark.parametrize("name", ["KPL_SHARE", "KPL_PERIOD", "KPL_MAX_CALLS"])
+@pytest.mark.parametrize("name", ["KPL_SHARE", "KPL_PERIOD"])
 @pytest.mark.parametrize("text", ["5%", "nan", "0", "inf", ""])
 def test_a_setting_that_makes_no_sense_is_named(monkeypatch, name, text):
     monkeypatch.setenv("KPL_STREAM", "orders")
@@ -205,7 +205,7 @@ def function(table: Any, kinesis_local: Any, stream: str, tmp_path: Any) -> Iter
             "AWS_SECRET_ACCESS_KEY": "local",
             "AWS_ENDPOINT_URL_DYNAMODB": table.meta.endpoint_url,
             "AWS_DEFAULT_REGION": kinesis_local.client_settings["region_name"],
-            "KPL_ENDPOINT_URL": kinesis_local.client_settings["endpoint_url"],
+            "AWS_ENDPOINT_URL_KINESIS": kinesis_local.client_settings["endpoint_url"],
             "KPL_STREAM": stream,
             "PYTHONPATH": str(Path(kpl.__file__).parents[1]),
             **settings,

@@ -48,7 +48,7 @@ def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_loc
     assert gate.returncode == 1, gate.stderr
     rows = [json.loads(line) for line in gate.stdout.splitlines()]
     assert {row["kind"] for row in rows} == {"naive-aggregator"}
-    assert all(row["severity"] == "critical" and row["lostUserRecords"]["seen"] for row in rows)
+    assert all(row["severity"] == "critical" and row["lost"]["seen"] for row in rows)
     assert "an order" not in gate.stdout
     assert "customer" not in gate.stdout + gate.stderr
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from kpl_codec.findings.counters import finding_facts
 from kpl_codec.report.model import Report
-from kpl_codec.report.summary import finding_facts, report_facts
+from kpl_codec.report.summary import report_facts
 
 from .conftest import EXAMPLES
 

@@ -20,10 +20,11 @@ from kpl_codec.findings.counters import Tally
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.pictures.drawing import element, join
 from kpl_codec.pictures.labels import percent, size
+from kpl_codec.pictures.terminal import render
 from kpl_codec.report.build import findings_of_the_whole
 from kpl_codec.report.model import AuditCell, Report
 from kpl_codec.report.page import render_page
-from kpl_codec.report.summary import outcome, summary_text
+from kpl_codec.report.summary import outcome, summary, summary_text
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
@@ -207,8 +208,8 @@ def test_the_summary_names_numbers_kinds_and_what_to_do(reports: dict[str, Repor
     assert KINDS["naive-aggregator"].todo in flat
     for count in report.causes:
         assert f"{count.user_records:,} user record" in text
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", summary_text(report, color=True))
-    assert plain == text != summary_text(report, color=True)
+    colored = render(*summary(report), color=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text != colored
 
 
 def test_the_summary_of_a_clean_stream_is_short_and_says_so(reports: dict[str, Report]) -> None:

@@ -90,7 +90,7 @@ def test_a_naive_aggregator_is_named_with_its_shards_and_its_number():
         assert (finding.severity, finding.cause) == ("critical", "across-shards")
         assert finding.writer == "first-key"
         assert "does not look at shards" in finding.text
-        assert finding.to_json()["lostUserRecords"]["low"] == finding.lost.low
+        assert finding.to_json()["lost"]["low"] == finding.lost.low
     total = watch.last_hour.lost()
     # The intervals are of 95 in 100 runs; this run is one of them, the same every time.
     assert total.low <= sum(traffic.lost.values()) * 600 / 660 <= total.high
