@@ -158,10 +158,9 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
     start, rows = 0, int.from_bytes(found.first_rows[-8:], sys.byteorder)
     while start < rows:
         stop = found.cut(start, rows, rng.choice([0, 100, 10_000]), widths)
-        for column in (
-            found.user_data, found.partition_keys, found.explicit_hash_keys,
-        ):  # fmt: skip
-            column(start, stop)
+        found.user_data(start, stop)
+        found.texts(False, start, stop)
+        found.texts(True, start, stop)
         found.spread(key, start, stop)
         start = stop
     with contextlib.suppress(ValueError):  # no hash keys were asked for

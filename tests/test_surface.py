@@ -28,8 +28,8 @@ PUBLIC = (
     ".schema_registry",
     ".validation", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
 )  # fmt: skip
-#: Functions that take more by position: a put takes what a record is made of; the others are containers.
-POSITIONAL = {"Producer.put", "AsyncProducer.put", "Counts.__init__"}
+#: Functions that take more by position: a put takes what a record is made of.
+POSITIONAL = {"Producer.put", "AsyncProducer.put"}
 #: What a public object holds for the library's own use. (Users read `Validation.summary`.)
 OWN_USE = {"Report", "Location", "Ledger"}
 

@@ -15,7 +15,7 @@ cdef extern from "Python.h":
 
 
 @final
-cdef class FrameRows(JudgedFrames):
+cdef class FrameRows(Frames):
     """The first of the KinesisRecords in ``records``; ``count``: how many it takes (all of a short list).
 
     An iterator of runs (what, first, last, rows) of the Kinesis records ``first`` to before ``last``: opened (0),

@@ -1,7 +1,7 @@
 # The data column of an Arrow batch -> columns of user records, without an object per user record.
 
 
-cdef class FrameColumns(JudgedFrames):
+cdef class FrameColumns(Frames):
     """The Kinesis records of one batch, and the columns of their user records.
 
     ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length (the last two for
@@ -137,15 +137,9 @@ cdef class FrameColumns(JudgedFrames):
         """int32: the number of each row's schema version, -1 for none; only with ``unframe``."""
         return PyBytes_FromStringAndSize(<const char *>self.schemas, sizeof(int32_t) * self.m.rows.count)
 
-    def partition_keys(self, size_t start, size_t stop):
-        """(validity or None, offsets int32, bytes) of the rows' partition keys."""
-        return self.texts(start, stop, False)
-
-    def explicit_hash_keys(self, size_t start, size_t stop):
-        """The same of their explicit hash keys; None if no row has one."""
-        return self.texts(start, stop, True)
-
-    cdef object texts(self, size_t start, size_t stop, bint explicit):
+    def texts(self, bint explicit, size_t start, size_t stop):
+        """(validity or None, offsets int32, bytes) of the rows' partition keys; ``explicit``: the same of their
+        explicit hash keys, None if no row has one."""
         cdef Text *table = self.m.ehks.at if explicit else self.m.pks.at
         cdef Buffer offsets, out, valid = None
         cdef size_t i, nulls = 0

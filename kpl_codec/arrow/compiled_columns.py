@@ -16,7 +16,7 @@ from ..deaggregation.policies import Policy
 from ..deaggregation.records import Counts, Drop
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge
-from .layout import KEYS_AND_DATA, Layout, Source
+from .layout import KEYS_AND_DATA, TYPES, Layout, Source
 
 Numbers = np.ndarray[Any, Any]
 
@@ -48,12 +48,8 @@ class CompiledColumns:
             unframe=unframe,
         )
         frames = self._frames
-        #: The columns that compiled code writes, with their types.
-        self._makers: dict[str, tuple[pa.DataType, Callable[[int, int], Any]]] = {
-            "partitionKey": (pa.string(), frames.partition_keys),
-            "explicitHashKey": (pa.string(), frames.explicit_hash_keys),
-            "data": (pa.binary(), frames.user_data),
-        }
+        makers = partial(frames.texts, False), partial(frames.texts, True), frames.user_data
+        self._makers: dict[str, Callable[[int, int], Any]] = dict(zip(KEYS_AND_DATA, makers, strict=True))
         status = np.frombuffer(frames.status, np.uint8)
         self.certain: Numbers = (status == 1) | (status == 2)
         self._opened = status == 2
@@ -61,19 +57,19 @@ class CompiledColumns:
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
         #: The first row of each record.
         self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
-        #: Whether the KCL drops each record; then its user records, and the first one out of range.
-        self._dropped: Numbers = np.zeros(source.rows, bool)
-        self._drops: dict[int, tuple[int, int]] = {}
+        self._drops: dict[int, Drop] = {}  # by record
         if judge is not None:
             self._facts = _Facts(frames, source, judge, layout)
             self._kinds = np.frombuffer(frames.kinds(), np.uint8).astype(np.int32)
-            if policy == "kcl":
-                self._dropped = _DROPPED[self._kinds]
-            if self._dropped.any():
-                user_records = np.diff(self._starts)
-                for row in np.flatnonzero(self._dropped).tolist():
-                    self._drops[row] = int(user_records[row]), frames.first_outside(row)
-                frames.drop(self._dropped.astype(np.uint8))
+            dropped = _DROPPED[self._kinds]
+            if policy == "kcl" and dropped.any():
+                places = source.columns["sequenceNumber"], source.columns["shardId"]
+                user_records = np.diff(self._starts).tolist()
+                for row in np.flatnonzero(dropped).tolist():
+                    number, shard_id = (column[row].as_py() for column in places)
+                    outside = frames.first_outside(row)
+                    self._drops[row] = Drop(number, shard_id, user_records[row], "out-of-range", outside)
+                frames.drop(dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
         #: The record of each row.
         self._records = np.repeat(np.arange(source.rows, dtype=np.int32), np.diff(self._starts))
@@ -87,10 +83,7 @@ class CompiledColumns:
 
     def drops(self, first: int, last: int) -> Iterable[Drop]:
         """What the KCL drops of the rows ``first`` to before ``last``."""
-        numbers, shard_ids = (self._source.columns[name] for name in ("sequenceNumber", "shardId"))
-        for row in (np.flatnonzero(self._dropped[first:last]) + first).tolist():
-            user_records, outside = self._drops[row]
-            yield Drop(numbers[row].as_py(), shard_ids[row].as_py(), user_records, "out-of-range", outside)
+        return filter(None, map(self._drops.get, range(first, last))) if self._drops else ()
 
     def batches(self, first: int, last: int, counts: Counts, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """The user records of certain rows ``first`` to before ``last``, in batches of at most
@@ -131,7 +124,7 @@ class CompiledColumns:
                 else:
                     columns[name] = own.take(pa.array(records))
             for name in filter(wants, KEYS_AND_DATA):
-                put(name, *self._makers[name])
+                put(name, TYPES[name], self._makers[name])
         if wants("subSequenceNumber", "firstOfRecord"):
             numbers = np.arange(start, stop) - self._starts[records]
             columns["subSequenceNumber"] = pa.array(numbers)

@@ -62,22 +62,14 @@ KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
 _SHARED = ("streamName", "shardId", "sequenceNumber", "approximateArrivalTimestamp")
 #: Columns of few different words.
 _WORDS = ("expectedShardId", "placement", "aggregatePlacement", "kcl")
+#: The types of texts, and of bytes (those of one width beside).
+_TEXTS, _BYTES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
 #: The type of their dictionary arrays.
 _CODED = pa.dictionary(pa.int32(), pa.string())
 #: About so many bytes a row takes beside its texts and bytes.
 _ROW_BYTES = 128
 #: So many frames are hashed in parallel.
 LANES = 32
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    )
 
 
 def values_of(column: pa.Array) -> list[Any]:
@@ -196,9 +188,9 @@ def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
     if pa.types.is_null(actual):
         return True
     if pa.types.is_string(expected):
-        return is_text(actual.value_type if pa.types.is_dictionary(actual) else actual)
+        return (actual.value_type if pa.types.is_dictionary(actual) else actual) in _TEXTS
     if pa.types.is_binary(expected):
-        return _is_bytes(actual)
+        return actual in _BYTES or bool(pa.types.is_fixed_size_binary(actual))
     if pa.types.is_integer(expected):
         return bool(pa.types.is_integer(actual))
     return bool(pa.types.is_timestamp(actual) or actual == expected)
@@ -232,9 +224,7 @@ class Source:
         for field, column in zip(batch.schema, batch.columns, strict=True):
             wanted = TYPES.get(field.name)
             if field.name == "data":
-                kind = field.type
-                keep = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-                column = column if keep else column.cast(pa.large_binary())
+                column = column if field.type in _BYTES else column.cast(pa.large_binary())
             elif wanted is not None and not pa.types.is_timestamp(wanted) and column.type != wanted:
                 column = column.cast(wanted)
             self.columns[field.name] = layout.encoded(field.name, column)
@@ -277,7 +267,7 @@ class Source:
             column = self.columns[name]
             if pa.types.is_dictionary(column.type):
                 width += lengths(column.cast(pa.string()))  # as if written out
-            elif is_text(column.type) or _is_bytes(column.type):
+            elif column.type in (*_TEXTS, *_BYTES) or pa.types.is_fixed_size_binary(column.type):
                 width += lengths(column)
             elif pa.types.is_nested(column.type):
                 width += np.array([column.slice(i, 1).nbytes for i in range(self.rows)], np.int64)

@@ -18,7 +18,6 @@ import weakref
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..format.records import Tag
@@ -28,8 +27,8 @@ from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .producer_base import ProducerBase, client_config
-from .producer_log import log_failure, log_left_behind, log_user_records
 from .producer_owner import Letters, Owner
+from .producer_tells import log_failure, log_user_records
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -91,9 +90,7 @@ class AsyncProducer(ProducerBase):
                     self._schedule()
         self._check_open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def put(
@@ -322,4 +319,5 @@ def _session() -> Any:
 
 
 def _never_closed(letters: Letters) -> None:
-    log_left_behind(letters.records, "the producer was never closed")
+    text = "%d user records not delivered: the producer was never closed"
+    log_user_records(letters.records, text, outcome="closed")

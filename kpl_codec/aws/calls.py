@@ -88,15 +88,16 @@ async def asked(
 
 
 async def tried(
-    attempt: Callable[[], Coroutine[Any, Any, Any]],
+    attempt: Callable[[], Coroutine[Any, Any, _Result]],
+    unavailable: Callable[..., Exception],
     patience: float,
     sleep: Callable[[float], object],
     clock: Callable[[], float],
     chance: Callable[[], float] = lambda: 0.0,
-) -> Any:
-    """What ``attempt`` gives, repeated with backoff for ``patience`` seconds. Raises its last CallFailed.
-
-    ``sleep``: if it gives something true, no more attempt is made, and nothing ({}) is given."""
+) -> _Result:
+    """What ``attempt`` gives, repeated with backoff for ``patience`` seconds. Raises ``unavailable``, made of
+    the members of its last CallFailed. ``sleep``: if it gives something true, no more attempt is made, and
+    nothing ({}) is given."""
     failures, end = 0, clock() + patience
     while True:
         try:
@@ -104,9 +105,9 @@ async def tried(
         except CallFailed as failed:
             pause = BACKOFF.seconds(failures, chance())
             if failed.permanent or clock() + pause > end:
-                raise
+                raise unavailable(**vars(failed)) from None
         if await settled(sleep(pause)):
-            return {}
+            return {}  # type: ignore[return-value]
         failures += 1
 
 

@@ -117,12 +117,8 @@ class ShardCursor:
     async def read(self, limit: int = MOST_RECORDS) -> Answer:
         if self.ended:
             return Answer([], 0, True)
-        attempt = partial(self._attempt, limit)
-        try:
-            answer: Answer = await tried(attempt, self._patience, self._sleep, self._clock, self._chance)
-        except CallFailed as failed:
-            raise StreamUnavailable(stream=self._stream, **vars(failed)) from None
-        return answer
+        attempt, unavailable = partial(self._attempt, limit), partial(StreamUnavailable, stream=self._stream)
+        return await tried(attempt, unavailable, self._patience, self._sleep, self._clock, self._chance)
 
     async def _attempt(self, limit: int) -> Answer:
         try:

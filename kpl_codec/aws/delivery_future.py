@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..producer import Delivery, DeliveryError, Pending
 from .one_lock import LOCK, interrupted, locked, may_wait
-from .producer_log import logger
+from .producer_tells import logger
 
 _WAITS: Final = (wait.__code__, as_completed.__code__)
 

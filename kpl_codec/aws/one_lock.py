@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..errors import KplError
-from .producer_log import logger
+from .producer_tells import logger
 
 
 class WouldDeadlock(KplError, RuntimeError):

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..format.records import Tag
@@ -171,9 +170,7 @@ class Producer(ProducerBase):
             self._ensure_running()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _connect(self) -> None:

@@ -15,9 +15,8 @@ from ..producer.metrics import Observe
 from ..shards.live_shard_map import LiveShardMap
 from .calls import settled, stream_for
 from .one_lock import WouldDeadlock, driving, locked
-from .producer_log import guarded
 from .producer_owner import Flush, Letters, Owner
-from .undelivered import OnUndelivered
+from .producer_tells import OnUndelivered, guarded
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

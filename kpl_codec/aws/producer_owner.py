@@ -21,8 +21,7 @@ from ..producer.results import undelivered
 from ..shards.live_shard_map import Request
 from .delivery_future import end_all
 from .one_lock import LOCK
-from .producer_log import log_left_behind, log_user_records
-from .undelivered import SLOW, OnUndelivered, Undelivered
+from .producer_tells import SLOW, OnUndelivered, Undelivered, log_user_records
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
@@ -309,5 +308,6 @@ class Owner:
                 pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
             undelivered(self.core.config, pending, "closed", "broken").result.__cause__ = error
         self.end(list(left))
-        log_left_behind(len(left), "the producer has broken")
+        text = "%d user records not delivered: the producer has broken"
+        log_user_records(len(left), text, outcome="closed")
         return bool(self.hook.held)

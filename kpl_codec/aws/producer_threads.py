@@ -31,8 +31,8 @@ from ..shards.live_shard_map import Request
 from .calls import call, what_failed
 from .one_lock import LOCK, driving
 from .producer_base import client_config, import_boto3
-from .producer_log import log_failure
 from .producer_owner import Owner
+from .producer_tells import log_failure
 
 #: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
 _LONGEST_SLEEP: Final = 3600.0

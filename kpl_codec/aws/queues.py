@@ -116,11 +116,8 @@ async def call(
 
     ``sleep``: if it gives something true, no more attempt is made, and the answer is empty."""
     attempt = partial(asked, client, operation, arguments, partial(missing, operation))
-    try:
-        answer: Mapping[str, Any] = await tried(attempt, patience, sleep, clock)
-    except CallFailed as failed:
-        raise QueueUnavailable(queue=arguments["QueueARN"], **vars(failed)) from None
-    return answer
+    unavailable = partial(QueueUnavailable, queue=arguments["QueueARN"])
+    return await tried(attempt, unavailable, patience, sleep, clock)
 
 
 def refusals(handles: Iterable[str], answer: Mapping[str, Any]) -> dict[str, str]:
@@ -139,23 +136,21 @@ def find_queue(client: Any, queue: str) -> str:
     check_client(client)
     if queue.startswith("arn:"):
         return queue
-    token: dict[str, str] = {}
+    token: dict[str, str] | None = {}
     failed = CallFailed(
         "list_queues", Failure("no-such-queue", "no queue of this account and region has that name")
     )
-    while True:
-        try:
+    try:
+        while token is not None:
             answer = finished(asked(client, "list_queues", token))
-        except CallFailed as error:
-            failed = error
-            break
-        for summary in answer["QueueSummaries"]:
-            if summary["QueueName"] == queue:
-                return str(summary["QueueARN"])
-        if not answer.get("NextToken"):
-            break
-        token = {"NextToken": answer["NextToken"]}
-    raise QueueUnavailable(queue=queue, **{**vars(failed), "permanent": True})
+            for summary in answer["QueueSummaries"]:
+                if summary["QueueName"] == queue:
+                    return str(summary["QueueARN"])
+            token = {"NextToken": answer["NextToken"]} if answer.get("NextToken") else None
+    except CallFailed as error:
+        failed = error
+    failed.permanent = True
+    raise QueueUnavailable(queue=queue, **vars(failed))
 
 
 def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[dict[str, Any]]]:

@@ -20,7 +20,7 @@ from ..aws_errors import what_to_check
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import KplError
 from ..schema_registry import Schema, decode_payload
-from .calls import CallFailed, asked, finished, tried
+from .calls import asked, finished, tried
 
 #: How many definitions are kept; the one not used for longest goes first.
 _MOST_KEPT: Final = 1000
@@ -98,18 +98,8 @@ class SchemaRegistry:
 
     def _fetch(self, schema_version_id: str) -> Schema:
         ask = partial(asked, self._client, "get_schema_version", {"SchemaVersionId": schema_version_id})
-        try:
-            answer = finished(tried(ask, self._patience, self._sleep, self._clock, random.random))
-        except CallFailed as failed:
-            reason, check = "unreachable", what_to_check(failed.code)
-            hint = check or "try again later"
-            if failed.code in _NOT_THERE:
-                reason, hint = "not-found", "not in the registries of this account and region, or deleted"
-            elif failed.permanent:
-                reason = "refused"
-                if "AccessDenied" in failed.code or check is None:
-                    hint = "allow glue:GetSchemaVersion on the registry and the schema, or on *"
-            raise _unavailable(reason, schema_version_id, failed.code, hint) from None
+        unavailable = partial(_not_given, schema_version_id)
+        answer = finished(tried(ask, unavailable, self._patience, self._sleep, self._clock, random.random))
         status, definition = answer.get("Status", "AVAILABLE"), answer.get("SchemaDefinition")
         if status != "AVAILABLE" or not definition:
             hint = "the version is not available: see its compatibility check in Glue"
@@ -121,3 +111,15 @@ def _unavailable(code: str, schema_version_id: str, aws_code: str, hint: str) ->
     return SchemaUnavailable(
         code=f"schema-{code}", schema_version_id=schema_version_id, aws_code=aws_code, hint=hint
     )
+
+
+def _not_given(schema_version_id: str, *, code: str, permanent: bool, **_: str) -> SchemaUnavailable:
+    check = what_to_check(code)
+    if code in _NOT_THERE:
+        hint = "not in the registries of this account and region, or deleted"
+        return _unavailable("not-found", schema_version_id, code, hint)
+    if not permanent:
+        return _unavailable("unreachable", schema_version_id, code, check or "try again later")
+    if check is None or "AccessDenied" in code:
+        check = "allow glue:GetSchemaVersion on the registry and the schema, or on *"
+    return _unavailable("refused", schema_version_id, code, check)

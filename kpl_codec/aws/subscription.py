@@ -18,10 +18,11 @@ Specification: spec/11-enhanced-fan-out.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from botocore.eventstream import ParserError
 from botocore.parsers import ResponseParserError
@@ -31,7 +32,7 @@ from ..errors import KplError
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time, iterator_arguments
 from ..shards.stream import stream_of
-from .calls import BACKOFF, CallFailed, asked, call_errors, failure_of, finished, tried
+from .calls import CallFailed, asked, call_errors, failure_of, finished, tried
 from .cursor import Answer, ShardCursor
 
 #: Seconds of the five minutes after which Kinesis ends a subscription.
@@ -78,6 +79,7 @@ def _is_child(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("ShardId"), str)
 
 
+_Result = TypeVar("_Result")
 _Members = Mapping[str, Callable[[Any], bool]]
 _OF_EVENTS: Final[_Members] = {
     "Records": lambda value: isinstance(value, list),
@@ -221,9 +223,7 @@ class SubscriptionCursor(ShardCursor):
             consumers = StreamConsumers(
                 self._client, patience=self._patience, sleep=self._sleep, clock=self._clock
             )
-            status = consumers.status(self._stream)
-            if status != "ACTIVE":
-                raise not_active(self._stream, f"the consumer is {status or 'not registered'}")
+            consumers.check(self._stream)
         return CallFailed("subscribe_to_shard", failure)
 
 
@@ -243,9 +243,9 @@ class StreamConsumers:
 
     def register(self, stream_arn: str, name: str) -> str:
         """The ARN of a stream's consumer of this name, once it is active; registered if there is none."""
-        end, failures = self._clock() + self._patience, 0
         named = {"StreamARN": stream_arn, "ConsumerName": name}
-        while True:
+
+        async def attempt() -> str:
             # EFO-7: "A consumer that is registered under the name MUST be used; only where there is none, one
             # may be registered."
             found = self._call("describe_stream_consumer", **named)
@@ -254,11 +254,9 @@ class StreamConsumers:
                 return str(consumer["ConsumerARN"])
             if not found:
                 self._call("register_stream_consumer", **named)
-            pause = BACKOFF.seconds(failures)
-            if self._clock() + pause > end:
-                raise not_active(stream_arn, f"{name} is {consumer['ConsumerStatus']}", permanent=False)
-            self._sleep(pause)
-            failures += 1
+            raise _not_active(f"{name} is {consumer['ConsumerStatus']}")
+
+        return self._tried(attempt, stream_arn)
 
     def active(self, stream: str, consumer: str) -> str:
         """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
@@ -267,10 +265,15 @@ class StreamConsumers:
             if not stream.startswith("arn:"):
                 stream = str(self.summary(stream)["StreamARN"])
             return self.register(stream, consumer)
-        status = self.status(consumer)
-        if status != "ACTIVE":
-            raise not_active(consumer, f"the consumer is {status or 'not registered'}")
+        self.check(consumer)
         return consumer
+
+    def check(self, consumer_arn: str) -> None:
+        status = self.status(consumer_arn)
+        if status != "ACTIVE":
+            failed = _not_active(f"the consumer is {status or 'not registered'}")
+            failed.permanent = True
+            raise StreamUnavailable(stream=consumer_arn, **vars(failed))
 
     def status(self, consumer_arn: str) -> str | None:
         """ACTIVE, CREATING or DELETING; None where the consumer is not registered."""
@@ -300,17 +303,12 @@ class StreamConsumers:
                     return None
                 raise
 
-        try:
-            return finished(tried(attempt, self._patience, self._sleep, self._clock))
-        except CallFailed as failed:
-            raise StreamUnavailable(stream=next(iter(arguments.values())), **vars(failed)) from None
+        return self._tried(attempt, next(iter(arguments.values())))
+
+    def _tried(self, attempt: Callable[[], Coroutine[Any, Any, _Result]], stream: str) -> _Result:
+        unavailable = partial(StreamUnavailable, stream=stream)
+        return finished(tried(attempt, unavailable, self._patience, self._sleep, self._clock))
 
 
-def not_active(consumer: str, reason: str, *, permanent: bool = True) -> StreamUnavailable:
-    return StreamUnavailable(
-        stream=consumer,
-        operation="describe_stream_consumer",
-        code="ConsumerNotFound",
-        reason=reason,
-        permanent=permanent,
-    )
+def _not_active(reason: str) -> CallFailed:
+    return CallFailed("describe_stream_consumer", Failure("ConsumerNotFound", reason))

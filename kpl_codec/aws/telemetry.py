@@ -17,20 +17,18 @@ _TELL: Final = {"counter": "add", "histogram": "record", "gauge": "set"}
 
 
 class OpenTelemetryMetrics:
-    """An ``observe`` for both producers. Every measurement has StreamName and ``attributes``.
+    """An ``observe`` for both producers. Every measurement has StreamName.
 
     ``stream``: its name or ARN. ``meter``: an OpenTelemetry meter; by default that of the global
     provider. Thread-safe.
     """
 
-    def __init__(
-        self, stream: str, *, meter: Any = None, attributes: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, stream: str, *, meter: Any = None) -> None:
         with needing_extras("OpenTelemetryMetrics"):
             from opentelemetry import metrics
 
         meter = meter or metrics.get_meter("kpl_codec.producer")
-        self._base = {"StreamName": stream_of(stream).name, **(attributes or {})}
+        self._base = {"StreamName": stream_of(stream).name}
         self._tell: dict[str, Any] = {}
         for name, (kind, unit) in METRICS.items():
             instrument = getattr(meter, f"create_{kind}")(name, unit=unit)

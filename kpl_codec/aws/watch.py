@@ -176,8 +176,8 @@ class StreamWatcher:
         if call.operation == "DescribeStreamSummary" and self._channels == 0:
             self._channels = int(answer.get("StreamDescriptionSummary", {}).get("ChannelCount") or 0)
         event = self._live.receive(call, answer, clock)
-        if isinstance(event, MapChanged):
-            self._tell(self.watch.use(event.shard_map, now, recreated=event.recreated))
+        if isinstance(event, MapChanged) and self._live.shard_map is not None:
+            self._tell(self.watch.use(self._live.shard_map, now, recreated=event.recreated))
             self._measure(now)  # the first measures come before the shards are read
 
     def _tell_channels(self, now: float) -> None:

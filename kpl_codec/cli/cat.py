@@ -6,7 +6,9 @@ import argparse
 import base64
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from ..adapters.shapes import queue_record
@@ -17,10 +19,11 @@ from ..format.frame import disguise_of
 from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
+from ..shards.stream import stream_of
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import waiting
-from .source import Captured, Unreadable, UsageError, client_of, glue_of, paths_or_stream
+from .source import Captured, Unreadable, UsageError, client_of, other_client, paths_or_stream
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -67,35 +70,34 @@ def run(args: argparse.Namespace) -> int:
     paths_or_stream(args)
     items = _items(args)
     decode = _decoder(args) if args.decode else None
-    records = unreadable = shown = defective = 0
+    counts: Counter[str] = Counter()
+
+    def rows() -> Iterator[tuple[dict[str, Any], bytes]]:
+        for item in items:
+            if isinstance(item, Unreadable):
+                counts["unreadable"] += 1
+                note(f"{item}")
+            else:
+                counts["records"] += 1
+                yield from _user_records(args, item, decode)
+
     read = args.stream or args.queue or ", ".join("standard input" if p == "-" else p for p in args.paths)
     what = f"following {read}" if args.follow else f"reading {read}"
     with waiting(f"{what}, nothing to show yet") as something:
         try:
-            for item in items:
-                if isinstance(item, Unreadable):
-                    unreadable += 1
-                    note(f"{item}")
-                    continue
-                records += 1
-                for told, data in _user_records(args, item, decode):
-                    if shown == args.limit:
-                        break
-                    something()
-                    defective += "defects" in told
-                    _write(args, told, data)
-                    shown += 1
-                if shown == args.limit:
-                    break
+            for told, data in islice(rows(), args.limit):
+                something()
+                counts["defective"] += "defects" in told
+                _write(args, told, data)
         except KeyboardInterrupt:
             if not args.follow:
                 raise
         except BrokenPipeError:  # the reader closed our output; what was found counts
             drop_output()
-    if args.paths and not records and not unreadable:
-        unreadable = 1
+    if args.paths and not counts["records"] and not counts["unreadable"]:
+        counts["unreadable"] = 1
         note(f"there is no Kinesis record in {read}")
-    return FINDINGS if defective or unreadable else CLEAN
+    return FINDINGS if counts["defective"] or counts["unreadable"] else CLEAN
 
 
 def _user_records(
@@ -148,20 +150,10 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
     """What is in --queue now; with --restore given to its consumers again, as it is shown. Raises
     QueueUnavailable, QueuesUnsupported, UsageError."""
-    from ..aws.calls import call_errors, failure_of
-    from ..aws.client import kinesis_client
-    from ..aws.queues import DEAD_LETTERS, RECORDS, QueueUnavailable, find_queue, look_into, restore
+    from ..aws.queues import DEAD_LETTERS, RECORDS, find_queue, look_into, restore
 
-    parts = args.queue.split(":")
-    region = args.region or (parts[3] if len(parts) > 3 else None)
-    try:
-        client = kinesis_client(
-            region=region, endpoint_url=args.endpoint_url, profile=args.profile, role_arn=args.role_arn
-        )
-    except call_errors() as error:
-        raise QueueUnavailable(
-            queue=args.queue, operation="connect", **failure_of(error)._asdict(), permanent=True
-        ) from None
+    region = next(iter(args.queue.split(":")[3:4]), None)  # of an ARN
+    client = other_client(args, f"queue {args.queue}", region, endpoint_url=args.endpoint_url)
     queue = find_queue(client, args.queue)
     for records in look_into(client, queue, DEAD_LETTERS if args.dead_letters else RECORDS):
         for raw in records:
@@ -178,7 +170,9 @@ def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str
     from ..aws.schema_registry import SchemaRegistry, SchemaUnavailable
     from ..schema_registry import PayloadError
 
-    registry = SchemaRegistry(glue_of(args), patience=4.0)
+    region = stream_of(args.stream).region if args.stream else None
+    glue = other_client(args, "Glue", region, service="glue", connect_timeout=4.0, read_timeout=8.0)
+    registry = SchemaRegistry(glue, patience=4.0)
     told: set[str] = set()
 
     def decode(record: DeaggregatedRecord, codes: list[str]) -> Any:

@@ -86,20 +86,18 @@ def client_of(args: argparse.Namespace) -> Any:
         raise UsageError(reason=str(error)) from None
 
 
-def glue_of(args: argparse.Namespace) -> Any:
-    """A client of Glue, which gives up within seconds. Raises UsageError."""
+def other_client(args: argparse.Namespace, what: str, region: str | None, **more: Any) -> Any:
+    """A client for ``what``, in --region or ``region``. ``more``: of `kinesis_client`. Raises UsageError."""
     from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client
 
-    region = args.region or (stream_of(args.stream).region if args.stream else None)
-    settings = {"region": region, "profile": args.profile, "role_arn": args.role_arn}
     try:
-        return kinesis_client(service="glue", **settings, connect_timeout=4.0, read_timeout=8.0)
+        region = args.region or region
+        return kinesis_client(region=region, profile=args.profile, role_arn=args.role_arn, **more)
     except call_errors() as error:
         failure = failure_of(error)
-        raise UsageError(
-            reason=f"Glue: {failure.reason.rstrip('.')}; {what_to_check(failure.code)}"
-        ) from None
+        why = "; ".join(filter(None, (failure.reason.rstrip("."), what_to_check(failure.code))))
+        raise UsageError(reason=f"{what}: {why}") from None
 
 
 def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMap:

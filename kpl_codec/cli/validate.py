@@ -99,7 +99,9 @@ def run(args: argparse.Namespace) -> int:
                     engine: Any = LocalEngine(cores=args.cores, memory_bytes=args.memory)
                 else:
                     engine = _spark_engine(args, log)
-                return _told(args, _check(engine, args, shard_map))
+                with waiting("checking", engine.progress, quiet=args.quiet):
+                    result = _check(engine, args, shard_map)
+                return _told(args, result)
             except KeyboardInterrupt:
                 note(f"interrupted: there are no results in {args.output}")
                 raise
@@ -165,19 +167,11 @@ def _told(args: argparse.Namespace, result: Validation) -> int:
 def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
     from ..validation import validate, validate_stream
 
-    with waiting("checking", engine.progress, quiet=args.quiet):
-        if args.stream is not None:
-            return validate_stream(
-                connection(args),
-                args.stream,
-                shard_map,
-                args.output,
-                engine=engine,
-                start=args.since or "TRIM_HORIZON",
-                only=args.only,
-                user_records=args.user_records,
-            )
-        return validate(args.paths, shard_map, args.output, engine=engine, user_records=args.user_records)
+    given: dict[str, Any] = {"engine": engine, "user_records": args.user_records}
+    if args.stream is None:
+        return validate(args.paths, shard_map, args.output, **given)
+    given |= {"start": args.since or "TRIM_HORIZON", "only": args.only}
+    return validate_stream(connection(args), args.stream, shard_map, args.output, **given)
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:

@@ -213,7 +213,9 @@ def _nodes(
                 continue
             place = field.offset, field.end
             if not fits:
-                nodes.append(_unknown(field, name))
+                kind = _WIRE_TYPES[field.wire_type]
+                what = f"{name} as {kind}" if name else f"unknown field {field.number}"
+                nodes.append(Node(*place, what, "" if name else kind))
             elif name == "records":
                 head = Node(field.offset, field.start, "head", f"{field.end - field.start} bytes")
                 inner = _nodes(data, field.start, field.end, wire.RECORD, budget, nesting=1)
@@ -227,12 +229,6 @@ def _nodes(
     if reached < end:
         nodes.append(Node(reached, end, "unread", f"{end - reached} bytes"))
     return nodes
-
-
-def _unknown(field: wire.Field, name: str) -> Node:
-    kind = _WIRE_TYPES[field.wire_type]
-    what = f"{name} as {kind}" if name else f"unknown field {field.number}"
-    return Node(field.offset, field.end, what, "" if name else kind)
 
 
 def _text(data: bytes, field: wire.Field) -> str:

@@ -68,13 +68,8 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
             judged[pair] = _refusal(pk, ehk, judge)
         reason = judged[pair]
         if reason is not None:
-            return Outcome(
-                False,
-                0 if reason == "out-of-range" else record.record_index,
-                total,
-                reason,
-                record.record_index,
-            )
+            delivered = 0 if reason == "out-of-range" else record.record_index
+            return Outcome(False, delivered, total, reason, record.record_index)
     return Outcome(False, total, total)
 
 

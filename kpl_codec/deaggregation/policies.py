@@ -223,20 +223,17 @@ class Opener:
         return self._walked(record) if parsed is None else self._sound(record, parsed)
 
     def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
-        counts, placements, fate = self._counts, None, self._fates[0]
-        counts.aggregated_records += 1
+        kind, placements = None, None
+        self._counts.aggregated_records += 1
         if self._judge is not None:
-            kind, placements = rows.place_sound(parsed, self._judge.on(record.shard_id))
-            fate = kcl.fate_of_sound(kind)
-            if fate != "delivered" and self._policy == "kcl":
-                outside = next(i for i, placement in enumerate(placements) if not placement.in_range)
+            kind, judged = rows.place_sound(parsed, self._judge.on(record.shard_id))
+            if self._policy == "kcl" and kcl.fate_of_sound(kind) == "dropped":
+                outside = next(i for i, placement in enumerate(judged) if not placement.in_range)
                 self._drop(record, len(parsed), "out-of-range", outside)
                 return ()
-            if self._policy != "report":
-                fate = None
-            if not self._placed:
-                placements = None
-        counts.user_records += len(parsed)
+            placements = judged if self._placed else None
+        self._counts.user_records += len(parsed)
+        fate = kcl.fate_of_sound(kind) if self._policy == "report" else None
         return rows.sound_rows(record, parsed, placements, fate, tags=self._policy != "kcl")
 
     def _raw(
@@ -289,7 +286,6 @@ class Opener:
         return kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
 
     def _unreadable(self, record: KinesisRecord, error: MalformedMessage) -> Iterable[DeaggregatedRecord]:
-        """The rows of a frame whose message is malformed."""
         outcome = self._outcome(record)
         # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
         # defect, sub-sequence number 0, and with what the KCL does with it: raw, or dropped where the KCL

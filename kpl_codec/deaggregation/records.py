@@ -68,15 +68,9 @@ class Counts(SimpleNamespace):
     dropped: Counter[str]
     defects: Counter[str]
 
-    def __init__(self, kinesis_records: int = 0, aggregated_records: int = 0, user_records: int = 0) -> None:
-        super().__init__(
-            kinesis_records=kinesis_records,
-            aggregated_records=aggregated_records,
-            user_records=user_records,
-            empty_records=0,
-            dropped=Counter(),
-            defects=Counter(),
-        )
+    def __init__(self) -> None:
+        numbers = dict.fromkeys(("kinesis_records", "aggregated_records", "user_records", "empty_records"), 0)
+        super().__init__(**numbers, dropped=Counter(), defects=Counter())
 
     def add(self, other: "Counts") -> None:
         """Count what ``other`` has counted, too."""

@@ -112,11 +112,7 @@ class AggregatedRecord(Sequence[UserRecord]):
     _repr_html_ = shown
 
 
-#: The parts of AggregatedRecord, in its order.
-Parts = tuple[Any, ...]
-
-
-def quick_parse(message: bytes) -> Parts | None:
+def quick_parse(message: bytes) -> tuple[Any, ...] | None:
     """The parts of the AggregatedRecord in ``message``; None: it may be broken. `_native/wire.h` in Python.
 
     It knows the shape that writers give a message: tables, and user records of an index, perhaps a second

@@ -67,15 +67,7 @@ class KnownShards:
 class MapChanged(NamedTuple):
     """A refresh has given a map, perhaps the same again. ``recreated``: it is another stream of that name."""
 
-    shards: KnownShards
     recreated: bool
-
-    @property
-    def shard_map(self) -> ShardMap:
-        """The new map. Made when it is first read."""
-        shard_map = self.shards.shard_map
-        assert shard_map is not None
-        return shard_map
 
 
 class Known(NamedTuple):
@@ -160,7 +152,6 @@ def _begins_life(
 
 
 def _parents(listed: Mapping[str, Shard]) -> set[str]:
-    """The ids of the parents of the listed shards."""
     parents = {shard.parent_shard_id for shard in listed.values()}
     parents |= {shard.adjacent_parent_shard_id for shard in listed.values()}
     return {parent for parent in parents if parent is not None}

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from ..aws_errors import Backoff, is_permanent
 from ..errors import ShardMapError
-from .known_stream import Known, KnownShards, MapChanged, Refused, learn, shard_of_record
+from .known_stream import Known, MapChanged, Refused, learn, shard_of_record
 from .lineage import Lineage
 from .refresh import Failure, Listing, Refresh, RefreshFailed, Request, ShardFilterType, StreamUnavailable
 from .shard import Shard
@@ -33,13 +33,10 @@ from .trust import Trust
 
 __all__ = [
     "Failure",
-    "KnownShards",
     "LiveShardMap",
     "MapChanged",
     "RefreshFailed",
     "Request",
-    "ShardFilterType",
-    "State",
     "StreamUnavailable",
 ]
 
@@ -68,7 +65,8 @@ class LiveShardMap:
         refresh_interval: float | None = None,
         describe: bool = True,
     ) -> None:
-        self._stream = stream_of(stream).argument
+        self.stream = stream
+        self._argument = stream_of(stream).argument
         self._shard_filter = shard_filter
         self._interval = refresh_interval
         self._describe = describe
@@ -87,11 +85,6 @@ class LiveShardMap:
         self.error: StreamUnavailable | None = None
 
     # -- what is known ------------------------------------------------------------------------
-
-    @property
-    def stream(self) -> str:
-        """The name or ARN."""
-        return str(next(iter(self._stream.values())))
 
     @property
     def state(self) -> State:
@@ -117,8 +110,7 @@ class LiveShardMap:
     @property
     def permanent_error(self) -> StreamUnavailable | None:
         """The permanent error for which there is no map until somebody fixes it; None if there is none."""
-        waiting = self.state == "INVALID" and self.error is not None and self.error.permanent
-        return self.error if waiting else None
+        return self.error if self.state == "INVALID" and self._failed_for_good else None
 
     @property
     def map_may_come(self) -> bool:
@@ -211,7 +203,7 @@ class LiveShardMap:
 
     def _start(self, now: float) -> None:
         self._retry_at = None
-        self._refresh = Refresh(now, self._stream, self._shard_filter, describe=self._describe)
+        self._refresh = Refresh(now, self._argument, self._shard_filter, describe=self._describe)
 
     # -- requests and answers -----------------------------------------------------------------
 
@@ -281,7 +273,6 @@ class LiveShardMap:
         return RefreshFailed(now, self.error, self._retry_at, learnt)
 
     def _listed(self, listing: Listing, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
-        """Ends the refresh."""
         before, outcome = self.known, learn(self.known, listing, now)
         begun = float("-inf") if refresh.outdated else listing.begun
         # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
@@ -302,4 +293,4 @@ class LiveShardMap:
         if self._trust.listed(begun, changed=changed, now=now):
             self._start(now)
         self._reroute()
-        return MapChanged(outcome.shards, recreated)
+        return MapChanged(recreated)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .. import arrow
 from ..adapters.shapes import standard_name
-from ..arrow.layout import FIELDS, TYPES
+from ..arrow.layout import FIELDS
 from ..deaggregation.policies import Policy, check_policy
 
 if TYPE_CHECKING:
@@ -42,13 +42,10 @@ def matched(df: DataFrame, schema_of: SchemaOf) -> DataFrame:
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
     # of one to be added MUST be refused, unless an earlier run added it."
     added = _added(schema_of)
-    fold = folding(df.sparkSession)
-    names: dict[str, list[str]] = {}
-    for name in df.columns:
-        names.setdefault(fold(name), []).append(name)
+    fold, names = folding(df.sparkSession), df.columns
     new: dict[str, str] = {}
     for field in (*FIELDS, *added):
-        same = names.get(fold(field.name), [])
+        same = [name for name in names if fold(name) == fold(field.name)]
         if len(same) > 1:
             raise ValueError(f"column {field.name} is there {len(same)} times: {', '.join(same)}")
         new |= {name: field.name for name in same}
@@ -123,11 +120,3 @@ def arrow_schema_of(schema: StructType) -> pa.Schema:
     named: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     arrow: pa.Schema = to_arrow_schema(schema, **named)
     return arrow
-
-
-def without_others(df: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """``df`` without columns that are only copied, unless ``columns`` name them. `with_shard_column` needs
-    its two."""
-    used = TYPES.keys() - {"streamName", "approximateArrivalTimestamp"}
-    kept = [name for name in df.columns if name in {*used, "shardIdFrom", *columns}]
-    return df if len(kept) == len(df.columns) else df.select(*[f"`{name}`" for name in kept])

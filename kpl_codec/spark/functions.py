@@ -16,10 +16,11 @@ from itertools import chain
 from operator import and_
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..arrow.layout import TYPES
 from ..deaggregation.policies import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
-from .columns import folding, matched, output_schema, result_with, with_shard_column, without_others
+from .columns import folding, matched, output_schema, result_with, with_shard_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,7 +110,9 @@ def _deaggregated(
     schema = output_schema(df.schema, schema_of, columns)
     if columns is not None:
         columns = list(columns)
-        df = without_others(df, columns)
+        # Columns that are only copied stay out, but the two of `with_shard_column`.
+        used = TYPES.keys() - {"streamName", "approximateArrivalTimestamp"} | {"shardIdFrom", *columns}
+        df = df.select(*[f"`{name}`" for name in df.columns if name in used])
     known = shared(df.sparkSession, shard_map)
     work = _task(policy, known, max_decompressed_size, find_shards, columns=columns, **kinds)
     return df.mapInArrow(work, schema)

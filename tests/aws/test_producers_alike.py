@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws import AsyncProducer, Producer, WouldDeadlock, producer_owner, undelivered
+from kpl_codec.aws import AsyncProducer, Producer, WouldDeadlock, producer_owner, producer_tells
 from kpl_codec.format.records import Tag
 from kpl_codec.producer import (
     Delivery,
@@ -274,7 +274,7 @@ def test_what_it_raises_is_told_without_data(skin: str, caplog: pytest.LogCaptur
 def test_one_that_hangs_holds_up_no_other_user_record_and_is_told(
     skin: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (producer_owner, undelivered):
+    for module in (producer_owner, producer_tells):
         monkeypatch.setattr(module, "SLOW", 0.1)
     go, begun = threading.Event(), threading.Event()
 

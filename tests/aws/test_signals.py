@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws import DeliveryFuture, Producer, WouldDeadlock
 from kpl_codec.aws.delivery_future import end_all
-from kpl_codec.aws.producer_log import logger
+from kpl_codec.aws.producer_tells import logger
 from kpl_codec.producer import Delivery, ProducerClosed, ProducerConfig
 from tests.examples import examples, share
 

@@ -78,7 +78,7 @@ def contenders(directory: Path, foreign: dict[str, str], names: list[str]) -> li
     try:
         package = install(*NPM)
         script = str(Path(__file__).parent / "worker_npm.js")
-        command = [*find_node().command, script, str(package), str(directory)]
+        command = [find_node(), script, str(package), str(directory)]
         started.append(Contender("npm", command, {}))
     except LocalKinesisError as error:
         print(f"without npm aws-kinesis-agg: {error}")

@@ -170,7 +170,7 @@ def plans(server: Server, options: Options, pause: float, rounds: int = 4) -> No
         for number in range(rounds):
             time.sleep(1.0)
             calls, begun, cpu = server.calls(), time.perf_counter(), time.process_time()
-            after = planner.advance(at, Caps(span=options.max_span))
+            after = planner.advance(at, Caps(span=int(options.max_span * 1000)))
             wall, cpu = time.perf_counter() - begun, time.process_time() - cpu
             spent = sum((server.calls() - calls).values())
             size = len(json.dumps(after.to_json()))

@@ -81,7 +81,7 @@ def test_from_invalid_over_updating_to_ready():
         {"NextToken": "token-1", "MaxResults": 1000},
     ]
     assert isinstance(event, MapChanged)
-    assert event.shards.open_ids == {s.shard_id for s in stream.shards}
+    assert live.known.shards.open_ids == {s.shard_id for s in stream.shards}
     assert not event.recreated
     assert live.state == "READY"
     assert live.known.listed_at == 1.0  # what happened before the refresh began is in it
@@ -342,7 +342,7 @@ def test_a_parent_listed_as_open_with_its_children():
     stream.split(0)
     live.refresh(1.0)
     event = answer(live, 1.0, [parent, *stream.open_shards()], stream.summary())
-    assert event.shards.open_ids == {s.shard_id for s in stream.open_shards()}
+    assert live.known.shards.open_ids == {s.shard_id for s in stream.open_shards()}
     assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
     # a grandchild too; and the same again, then without the parent, then with its end
     child = stream.shard_for(0)
@@ -412,7 +412,7 @@ def test_a_new_life_under_the_old_name(told, before, after):
     event = answer(live, 2.0, new.open_shards(), new.summary() if told else None)
     assert isinstance(event, MapChanged)
     assert event.recreated
-    assert event.shards.open_ids == {s.shard_id for s in new.shards}
+    assert live.known.shards.open_ids == {s.shard_id for s in new.shards}
     assert live.known.generation == 1
     assert [live.predict(k) for k in KEYS] == [new.shard_for(k).shard_id for k in KEYS]
     assert set(live.lineage) == {s.shard_id for s in new.shards}
@@ -430,7 +430,7 @@ def test_children_that_become_visible_late_are_no_new_life():
     live.refresh(2.0)
     event = answer(live, 2.0, stream.open_shards())
     assert not event.recreated
-    assert event.shards.open_ids == {s.shard_id for s in stream.open_shards()}
+    assert live.known.shards.open_ids == {s.shard_id for s in stream.open_shards()}
 
 
 def test_shards_with_names_of_another_kind():
@@ -439,7 +439,7 @@ def test_shards_with_names_of_another_kind():
     answer(live, 0, [Shard("b", ALL_HASH_KEYS)])
     live.refresh(1)
     event = answer(live, 1, [Shard("a", HashKeyRange(0, 9)), Shard("c", HashKeyRange(10, MAX_HASH_KEY))])
-    assert (event.shards.open_ids, event.recreated) == ({"a", "c"}, False)
+    assert (live.known.shards.open_ids, event.recreated) == ({"a", "c"}, False)
 
 
 @pytest.mark.requirement("MAP-18")

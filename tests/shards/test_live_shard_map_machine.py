@@ -179,7 +179,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
     def changed(self, event):
         if event.recreated:
             self.seen.clear()
-        self.seen |= {i: s.hash_key_range for i, s in event.shard_map.items()}
+        self.seen |= {i: s.hash_key_range for i, s in self.live.shard_map.items()}
         started = self.live.known.listed_at
         assert started == self.begun
         # Each range was open at some moment while the listing ran.
@@ -190,10 +190,10 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             )
             if until > started and since <= self.now
         ]
-        for shard in event.shard_map.open_shards:
+        for shard in self.live.shard_map.open_shards:
             assert any((shard.shard_id, shard.hash_key_range) in moment for moment in current)
         if self.last_reshard < started:
-            assert event.shard_map.open_shards == tuple(self.stream.open_shards())
+            assert self.live.shard_map.open_shards == tuple(self.stream.open_shards())
 
     # what always holds
 

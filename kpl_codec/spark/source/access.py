@@ -5,25 +5,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Final
+from functools import partial
+from itertools import islice
+from typing import Any, Final, TypeVar
 
-from ...aws.cursor import Pace, ShardCursor
+from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
 from ...aws.shard_map import fetch_lineage
-from ...aws.subscription import StreamConsumers
+from ...aws.subscription import StreamConsumers, SubscriptionCursor
 from ...shards.lineage import Lineage
 from ...shards.live_shard_map import StreamUnavailable
-from ...shards.place import Place
-from .offsets import DataLoss
+from ...shards.place import TRIM_HORIZON, Place, at_record
+from .offsets import DataLoss, Piece
 from .options import Options
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _log = logging.getLogger("kpl_codec.spark")
 
 #: In ms. No stream keeps records for a shorter time.
 SHORTEST_RETENTION: Final = 24 * 3600 * 1000
 #: Codes of GetShardIterator for a sequence number or shard that no longer exists.
 GONE: Final = {"InvalidArgumentException": "trimmed", "ResourceNotFoundException": "shard-gone"}
+#: Seconds that a task waits for a record that the driver has seen.
+_CATCH_UP: Final = 30.0
+#: Seconds by which the clocks of two machines may differ.
+_CLOCK_SKEW: Final = 5.0
 
 
 @dataclass(eq=False)
@@ -51,8 +61,6 @@ class Access:
         settings: dict[str, Any] = {"clock": self.clock, "now": self.now, "sleep": self.sleep}
         settings["patience"] = self.options.retry_timeout
         if consumer is not None:
-            from ...aws.subscription import SubscriptionCursor
-
             return SubscriptionCursor(self.client, consumer, shard_id, place, **settings)
         return ShardCursor(self.client, self.options.called, shard_id, place, pace=pace, **settings)
 
@@ -79,3 +87,94 @@ class Access:
         if self.options.fail_on_data_loss:
             raise loss
         _log.warning("%s", loss)
+
+
+def read_piece(access: Access, consumer: str | None, piece: Piece) -> Iterator[list[dict[str, Any]]]:
+    """The Kinesis records of a piece, by answer. ``consumer``: as in `KinesisPartition`. Raises DataLoss,
+    StreamUnavailable."""
+    # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls and the
+    # bytes a second that the options allow."
+    pace = access.pace()
+    wait = max(0.0, piece.not_before - access.now())
+    pace.begin_in(min(wait, pace.interval + _CLOCK_SKEW))
+    begin, first, count = piece.start, None, piece.records
+    if begin.names_record:
+        # A read after a record begins at that record: if it comes, nothing behind it is missing.
+        first = begin.sequence_number
+        # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
+        count = count and count + (begin.kind == "AFTER_SEQUENCE_NUMBER")
+        begin = at_record(first)
+    cursor = partial(access.cursor, piece.shard_id, pace=pace, consumer=consumer)
+    if (yield from _to_end(access, piece, cursor(begin), first, count)):
+        yield from _to_end(access, piece, cursor(TRIM_HORIZON))
+    # The planner knows of one more call, not of its bytes.
+    access.sleep(max(0.0, pace.delay("get_records") - pace.interval))
+
+
+def _to_end(
+    access: Access, piece: Piece, cursor: ShardCursor, first: str | None = None, left: int | None = None
+) -> Generator[list[dict[str, Any]], None, bool]:
+    """The records of a piece, read by ``cursor``. ``first``: the record that must come first; ``left``: how
+    many records are asked for. True: the cursor's place is gone, and loss is allowed."""
+    end, waits_since = piece.end.sequence_number, None
+    lost = partial(access.report_loss, piece.shard_id)
+    with closing(cursor):
+        while True:
+            limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
+            try:
+                answer = cursor.fetch(limit)
+            except StreamUnavailable as error:
+                if error.code not in GONE:
+                    raise
+                lost(piece.start, GONE[error.code], error.reason)
+                return True
+            numbers = [record["SequenceNumber"] for record in answer.records]
+            if numbers:
+                if first not in (None, numbers[0]):
+                    lost(piece.start, "trimmed", "the record is past retention")
+                first = waits_since = None
+                left = left and left - len(numbers)
+                # Where the start is gone, records before the piece come, too.
+                low, high = piece.start.lowest, piece.end.lowest
+                if inside := [r for r in answer.records if low <= int(r["SequenceNumber"]) < high]:
+                    yield inside
+            if numbers and int(numbers[-1]) >= int(end):
+                if end not in numbers:
+                    lost(piece.end, "record-missing", "the batch should end there")
+                return False
+            if answer.at_tip(limit):
+                # The driver has seen the end of this piece, but this reader may not see it yet.
+                now = access.clock()
+                waits_since = waits_since or now
+                if answer.ended or now - waits_since > _CATCH_UP:
+                    lost(piece.end, "record-missing", "the shard has ended before it")
+                    return False
+                access.sleep(0.2)
+
+
+def side_by_side(
+    read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = 8
+) -> Iterator[tuple[_Item, _Result]]:
+    """``read`` of each item, in threads; the results of an item keep their order. At most one result of each
+    thread waits. The first error of a thread is raised here."""
+    if len(items) == 1:
+        yield from ((items[0], result) for result in read(items[0]))
+        return
+    left = iter(items)
+    asked: dict[Future[_Result | None], tuple[_Item, Iterator[_Result]]] = {}
+    with ThreadPoolExecutor(threads, "kpl-codec read") as pool:
+
+        def ask(item: _Item, results: Iterator[_Result]) -> None:
+            asked[pool.submit(next, results, None)] = item, results
+
+        for item in islice(left, threads):
+            ask(item, read(item))
+        while asked:
+            for future in wait(asked, return_when=FIRST_COMPLETED).done:
+                item, results = asked.pop(future)
+                result = future.result()
+                if result is not None:
+                    ask(item, results)
+                    yield item, result
+                elif (following := next(left, None)) is not None:
+                    ask(following, read(following))

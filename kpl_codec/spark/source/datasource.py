@@ -10,11 +10,12 @@ Here is what Spark calls. Specification: spec/07-spark-source.md.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
 
 from . import NoDataSource
 
@@ -27,28 +28,20 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ...arrow import coalesce
+from ...arrow import FIELDS, coalesce
+from ...aws.shard_map import fetch_shard_map
 from ...aws.subscription import REFUSED_FOR, StreamConsumers
+from ...shards.lineage import Lineage
 from ...shards.place import LATEST, TRIM_HORIZON, Place
-from ..columns import arrow_schema_of
+from ...shards.shard_map import ShardMap
+from ..columns import arrow_schema_of, result_with
 from ..functions import opened
-from .access import Access
+from .access import Access, read_piece, side_by_side
 from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, piece_of
 from .options import Options, parse_options
 from .planner import Planner, moves
 from .positions import OptionError, Position, check_order
 from .shard_planner import Caps, ShardPlanner
-from .tasks import (
-    CARRIED_BY_TASK,
-    KinesisPartition,
-    arrow_schema,
-    kinesis_batch,
-    name_of,
-    read_piece,
-    shard_map_of,
-    shared_out,
-    side_by_side,
-)
 
 if TYPE_CHECKING:  # tasks that read need no producer
     from .write import KinesisStreamWriter, KinesisWriter
@@ -58,6 +51,74 @@ try:  # PySpark 4.2 and newer
 except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow for it
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
+
+_FEW_RECORDS: Final = 1000
+_SHARED_TASKS: Final = 16
+_SHARDS_PER_TASK: Final = 5
+#: Bytes of records in a partition. Spark warns of tasks of more than a megabyte.
+_CARRIED_BY_TASK: Final = 512 * 1024
+_KINESIS_SCHEMA: Final = pa.schema(
+    field for field in FIELDS if field.name not in ("subSequenceNumber", "aggregated", "explicitHashKey")
+)
+
+
+def arrow_schema(options: Options) -> pa.Schema:
+    if options.policy == "none":
+        return _KINESIS_SCHEMA
+    kinds = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
+    return result_with(options.policy, **kinds)(_KINESIS_SCHEMA)
+
+
+@dataclass
+class KinesisPartition(InputPartition):
+    """What one task reads. ``listing``: the shards for judging placement, if wanted; ``carried``: records
+    that the planner has read; ``consumer``: the ARN of the one that subscribes, None to poll."""
+
+    pieces: tuple[Piece, ...]
+    listing: str | None = None
+    carried: pa.RecordBatch | None = None
+    consumer: str | None = None
+
+
+def shared_out(pieces: list[Piece], most: int = 0) -> list[tuple[Piece, ...]]:
+    """The pieces that each task reads. ``most``: tasks. 0: because a task is slower than reading a few
+    records, small pieces share 16 tasks; of others at most five share one, which can read so fast."""
+    if most:
+        count = min(most, len(pieces))
+        return [tuple(pieces[number::count]) for number in range(count)]
+    few = [piece for piece in pieces if piece.records is not None and piece.records <= _FEW_RECORDS]
+    many = [piece for piece in pieces if piece.records is None or piece.records > _FEW_RECORDS]
+    runs: list[tuple[Piece, ...]] = []
+    for shared, together in ((few, len(few)), (many, _SHARDS_PER_TASK)):
+        size = max(1, min(together, -(-len(shared) // _SHARED_TASKS)))
+        runs += [tuple(shared[at : at + size]) for at in range(0, len(shared), size)]
+    return runs
+
+
+def _name_of(lineage: Lineage) -> str:
+    """The same for listings that name the same shards, open and closed, as the same."""
+    text = "".join(f"{shard_id} {shard.open}\n" for shard_id, shard in lineage.items())
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=2)
+def _shard_map(client: Any, stream: str, _listing: str) -> ShardMap:
+    # SPK-74: "A shard map MUST NOT be part of a partition: each worker process asks for it once per
+    # listing."
+    return fetch_shard_map(client, stream, closed=True)
+
+
+def _kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) -> pa.RecordBatch:
+    count = len(records)
+    columns: Mapping[str, list[Any]] = {
+        "streamName": [stream] * count,
+        "shardId": [shard_id] * count,
+        "sequenceNumber": [record["SequenceNumber"] for record in records],
+        "partitionKey": [record.get("PartitionKey") for record in records],
+        "data": [record["Data"] for record in records],
+        "approximateArrivalTimestamp": [record.get("ApproximateArrivalTimestamp") for record in records],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=_KINESIS_SCHEMA)
 
 
 class _Reader:
@@ -82,13 +143,13 @@ class _Reader:
             access = Access(options.client(), options)
             records = partial(read_piece, access, partition.consumer)
             source = (
-                kinesis_batch(options.stream.name, piece.shard_id, answer)
+                _kinesis_batch(options.stream.name, piece.shard_id, answer)
                 for piece, answer in side_by_side(records, partition.pieces)
             )
         if options.policy != "none":
             listing, shard_map = partition.listing, None
             if listing is not None:
-                shard_map = shard_map_of(options.client(), options.called, listing)
+                shard_map = _shard_map(options.client(), options.called, listing)
             source = opened(
                 source,
                 options.policy,
@@ -124,13 +185,13 @@ class _Reader:
         """The partitions of a batch. A shard map and a consumer are only asked for if they are needed."""
         options = self.options
         judged = bool(pieces) and (options.placement or options.policy == "kcl")
-        listing = name_of(self.planner.lineage()) if judged else None
+        listing = _name_of(self.planner.lineage()) if judged else None
         known, left = self.planner.carried(pieces)
-        carried = [kinesis_batch(options.stream.name, piece.shard_id, known[piece]) for piece in known]
+        carried = [_kinesis_batch(options.stream.name, piece.shard_id, known[piece]) for piece in known]
         arn = self.consumer() if pieces else None
         runs = shared_out(left, options.max_partitions)
         return [
-            *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), CARRIED_BY_TASK)),
+            *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), _CARRIED_BY_TASK)),
             # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
             *(KinesisPartition(run, listing, consumer=arn) for run in runs),
         ]
@@ -197,7 +258,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     def getDefaultReadLimit(self) -> Any:
         """The limit for our options; Spark passes it to `latestOffset`."""
         options = self.options
-        if options.max_records is None and options.max_span is None:
+        if not options.max_records and not options.max_span:
             return ReadAllAvailable()
         return ReadMaxRows(options.max_records or 2**31 - 1)
 
@@ -216,7 +277,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         else:
             before = StreamOffset.from_json(start, options.stream.name)
             whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
-            caps = Caps() if whole else Caps(options.max_records, options.max_span)
+            caps = Caps() if whole else Caps(options.max_records, int(options.max_span * 1000))
             after = planner.advance(before, caps)
             if not moves(before, after):
                 self._wait(options.idle_time)

@@ -12,6 +12,7 @@ SPK-55, SPK-71.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
@@ -29,8 +30,6 @@ _KINDS: Final[dict[str, PlaceKind]] = {
     "before": "AT_SEQUENCE_NUMBER",
     "after": "AFTER_SEQUENCE_NUMBER",
 }
-#: Of a sequence number: 56 at AWS, up to 129 by its rules.
-_MOST_DIGITS: Final = 129
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -135,8 +134,8 @@ def _sound(name: str, value: Any) -> bool:
 
 
 def is_sequence_number(value: object) -> bool:
-    """Whether it is the text of a number that Kinesis might give."""
-    return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+    """Whether it is the text of a number that Kinesis might give: of 56 digits, by its rules of up to 129."""
+    return isinstance(value, str) and re.fullmatch("[0-9]{1,129}", value) is not None
 
 
 @dataclass(frozen=True, slots=True)

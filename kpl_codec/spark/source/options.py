@@ -63,11 +63,6 @@ def _number(low: int, number: Callable[[str], float] = int) -> Value:
     return value
 
 
-def _limit(factor: int = 1) -> Value:
-    number = _number(0, int if factor == 1 else float)
-    return lambda text: int(number(text) * factor) or None
-
-
 def _seconds(unit: str = "s") -> Value:
     """A duration: a number of ``unit``, or with a unit of its own."""
 
@@ -95,12 +90,10 @@ _CONSUMER: Final = _word("polling (or GetRecords), efo (or SubscribeToShard)", _
 
 
 def _stream(text: str) -> Stream:
-    if "," in text:
-        raise Unfit("one stream: read several with several queries, or with the union of several DataFrames")
     try:
         return stream_of(text)
     except StreamNameError as error:
-        raise Unfit(error.reason) from None
+        raise Unfit(f"one stream: {error.reason}") from None
 
 
 def _option(names: str, default: str | None = None, value: Value = str, *, shown: bool = True) -> Any:
@@ -134,7 +127,7 @@ def _client(_process: int, connection: Connection) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All options, checked. Times are seconds, but ``max_span``, which is milliseconds of arrival time.
+    """All options, checked. Times are seconds; a limit of 0 is none.
     ``consumer``: name or ARN of the one that subscribes, None to poll; ``deregister`` it when the query ends.
     """
 
@@ -151,9 +144,9 @@ class Options:
     unframe: bool = _option("unframe", "false", _FLAG)
     fail_on_data_loss: bool = _option("failOnDataLoss", "true", _FLAG)
     deregister: bool = _option("requireConsumerDeregistration", "false", _FLAG)
-    max_records: int | None = _option("maxFetchRecordsPerShard", "0", _limit())
-    max_span: int | None = _option("maxSecondsPerShard", "600", _limit(1000))
-    max_partitions: int | None = _option("maxPartitions", "0", _limit())
+    max_records: int = _option("maxFetchRecordsPerShard", "0", _number(0))
+    max_span: float = _option("maxSecondsPerShard", "600", _number(0, float))
+    max_partitions: int = _option("maxPartitions", "0", _number(0))
     idle_time: float = _option("idleTimeBetweenReadsInMs", "250", _seconds("ms"))
     describe_interval: float = _option("describeShardInterval shardFetchInterval", "10s", _seconds())
     calls_per_second: float = _option("fetchCallsPerSecondPerShard", "4", _number(0, float))

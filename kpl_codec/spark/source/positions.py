@@ -20,8 +20,6 @@ Position = Place | Mapping[str, Place]
 _CLOCK_SKEW: Final = 60_000
 #: The end of the year 9999, in ms since 1970.
 _LAST_TIME: Final = 253_402_300_799_999
-#: Of the shards of a stream, in an error.
-_SOME_SHARDS: Final = 10
 
 
 class OptionError(KplError, ValueError):
@@ -84,9 +82,7 @@ def check_position(option: str, position: Position, shard_ids: Collection[str], 
     by_shard = {} if isinstance(position, Place) else position
     places = [position] if isinstance(position, Place) else by_shard.values()
     if unknown := sorted(by_shard.keys() - set(shard_ids)):
-        some = ", ".join(sorted(shard_ids)[:_SOME_SHARDS])
-        more = ", ..." if len(shard_ids) > _SOME_SHARDS else ""
-        expected = f"shards that the stream lists: {some}{more}"
+        expected = f"one of the {len(shard_ids)} shards that the stream lists"
         raise OptionError(option=option, value=unknown[0], expected=expected)
     for place in places:
         if place.kind == "AT_TIMESTAMP" and place.time_ms > now + _CLOCK_SKEW:

@@ -55,11 +55,11 @@ _CLOCK_SKEW: Final = 5 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Limits, None for no limit: Kinesis records of a shard in a batch (exact, but the driver reads them,
-    too), and milliseconds of arrival time in a batch."""
+    """Limits, 0 for none: Kinesis records of a shard in a batch (exact, but the driver reads them, too), and
+    milliseconds of arrival time in a batch."""
 
-    records: int | None = None
-    span: int | None = None
+    records: int = 0
+    span: int = 0
 
 
 def _beyond(tip: Tip | None) -> str | None:
@@ -193,10 +193,10 @@ class ShardPlanner:
     def _end(self, look: Look, caps: Caps) -> BatchEnd:
         # SPK-59: "The end of a batch MUST be found without reading the batch, unless an exact limit of
         # records is asked for."
-        if caps.records is not None:
+        if caps.records:
             return self._walk_exactly(look, caps.records)
         first, last = look.arrivals[0], look.arrivals[-1]
-        edge = None if caps.span is None else first.time + caps.span
+        edge = first.time + caps.span if caps.span else None
         if look.at_tip and (edge is None or last.time < edge or last == first):
             return self._ends_after(look, last, look.cursor, True, records=len(look.arrivals))
         if edge is not None and edge < look.now:
@@ -264,7 +264,7 @@ class ShardPlanner:
             return None
         return replace(start, since=kept.seen)
 
-    def look(self, start: BatchEnd, most: int | None = None) -> Look:
+    def look(self, start: BatchEnd, most: int = 0) -> Look:
         """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable."""
         kept, self._kept = self._kept, None
         if kept is not None and kept.place != start.place:

@@ -12,11 +12,10 @@ import pytest
 
 from kpl_codec.spark.source import shard_planner
 from kpl_codec.spark.source.access import Access
-from kpl_codec.spark.source.datasource import KinesisStreamReader
+from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader
 from kpl_codec.spark.source.offsets import OffsetError, Piece, StreamOffset, batch_pieces
 from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.shard_planner import Caps
-from kpl_codec.spark.source.tasks import KinesisPartition
 
 from .support import Name, Stream, in_order_per_key
 
@@ -71,7 +70,7 @@ class Query:
 def _schema(options: Any) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from kpl_codec.spark.source.tasks import arrow_schema
+    from kpl_codec.spark.source.datasource import arrow_schema
 
     return from_arrow_schema(arrow_schema(options))
 
@@ -120,7 +119,7 @@ def test_a_backlog_is_cut_by_time_and_planned_with_few_reads(
     options = stream.parsed(maxSecondsPerShard=1)
     client = CountingClient(options.client())
     planner = Planner(Access(client, options))
-    caps = Caps(None, options.max_span)
+    caps = Caps(span=int(options.max_span * 1000))
     at, found, batches = planner.begin_at(options.starting_position), [], 0
     while True:
         after = planner.advance(at, caps)

@@ -10,13 +10,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from kpl_codec.shards.place import Place
-from kpl_codec.spark.source.access import Access
+from kpl_codec.spark.source.access import Access, read_piece
 from kpl_codec.spark.source.datasource import KinesisBatchReader
 from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.positions import OptionError
 from kpl_codec.spark.source.shard_planner import Caps
-from kpl_codec.spark.source.tasks import read_piece
 
 from .model import HOUR, ModelKinesis
 from .model_query import ModelQuery

@@ -13,29 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.shards.place import after_record, at_record
-from kpl_codec.spark.source import tasks
-from kpl_codec.spark.source.access import Access
-from kpl_codec.spark.source.datasource import KinesisStreamReader
+from kpl_codec.spark.source import datasource
+from kpl_codec.spark.source.access import Access, read_piece, side_by_side
+from kpl_codec.spark.source.datasource import KinesisStreamReader, shared_out
 from kpl_codec.spark.source.offsets import Piece
 from kpl_codec.spark.source.options import parse_options
-from kpl_codec.spark.source.tasks import read_piece, shared_out, side_by_side
 
 from .model import refusal
 from .support import Stream
 from .test_plan import Query
 
 
-@given(
-    st.lists(st.none() | st.sampled_from([1, 1000, 1001, 10**6]), max_size=80), st.none() | st.integers(1, 9)
-)
-def test_every_piece_has_one_task(records: list[int | None], most: int | None) -> None:
+@given(st.lists(st.none() | st.sampled_from([1, 1000, 1001, 10**6]), max_size=80), st.integers(0, 9))
+def test_every_piece_has_one_task(records: list[int | None], most: int) -> None:
     pieces = [Piece(f"s{n}", at_record("1"), after_record("2"), count) for n, count in enumerate(records)]
     runs = shared_out(pieces, most)
     assert sorted(piece.shard_id for run in runs for piece in run) == sorted(p.shard_id for p in pieces)
     assert all(runs)
     small = [run for run in runs if run[0].records is not None and run[0].records <= 1000]
-    assert len(runs) <= most if most is not None else len(small) <= 16
-    assert most is not None or all(len(run) <= 5 for run in runs if run not in small)
+    assert len(runs) <= most if most else len(small) <= 16
+    assert most or all(len(run) <= 5 for run in runs if run not in small)
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(1, 8))
@@ -99,9 +96,9 @@ def test_the_shard_map_is_asked_for_once_and_not_carried(
     stream: Stream = make_stream(3)
     fetched = []
     monkeypatch.setattr(
-        tasks,
+        datasource,
         "fetch_shard_map",
-        lambda *arguments, fetch=tasks.fetch_shard_map, **named: (
+        lambda *arguments, fetch=datasource.fetch_shard_map, **named: (
             fetched.append(1) or fetch(*arguments, **named)
         ),
     )
