@@ -71,7 +71,6 @@ class Notes(Protocol):
     """Takes rows, such as `kpl_codec.audit.Writer`."""
 
     def note(self, rows: Sequence[Row]) -> None: ...
-
     def close(self) -> None: ...
 
 

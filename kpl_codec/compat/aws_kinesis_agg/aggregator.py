@@ -6,6 +6,7 @@ RecordAggregator per shard, or `kpl_codec.aws.Producer`, which does.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from ...errors import EncodeError
@@ -133,8 +134,6 @@ class RecordAggregator:
         assert finished is not None
         for callback, execute_on_new_thread in self.callbacks:
             if execute_on_new_thread:
-                import threading
-
                 threading.Thread(target=callback, args=(finished,)).start()
             else:
                 callback(finished)

@@ -94,27 +94,24 @@ def _lambda_shape(record: _Record) -> tuple[dict[str, Any], bytes]:
         return record, decode_base64(text, "kinesis.data")  # type: ignore[return-value]
     if shape == "boto3":
         data = record["Data"]
-        decoded = decode_base64(data, "Data") if isinstance(data, str) else bytes(data)
-        return _shaped(
-            sequenceNumber=record["SequenceNumber"],
-            partitionKey=record.get("PartitionKey"),
-            approximateArrivalTimestamp=record.get("ApproximateArrivalTimestamp"),
-            data=encode_base64(decoded),
-        ), decoded
-    if shape != "firehose":
+        data = decode_base64(data, "Data") if isinstance(data, str) else bytes(data)
+        kinesis = {
+            "sequenceNumber": record["SequenceNumber"],
+            "partitionKey": record.get("PartitionKey"),
+            "approximateArrivalTimestamp": record.get("ApproximateArrivalTimestamp"),
+            "data": encode_base64(data),
+        }
+    elif shape == "firehose":
+        meta = record.get("kinesisStreamRecordMetadata") or record.get("kinesisRecordMetadata") or {}
+        data = decode_base64(record["data"], "data")
+        kinesis = {
+            "sequenceNumber": meta.get("sequenceNumber"),
+            "partitionKey": meta.get("partitionKey"),
+            "approximateArrivalTimestamp": {**record, **meta}.get("approximateArrivalTimestamp"),
+            "shardId": meta.get("shardId"),
+            "data": record["data"],
+            "recordId": record["recordId"],
+        }
+    else:
         raise CaptureError(code="unknown-shape", field="", requirement="CAP-1")
-    meta = record.get("kinesisStreamRecordMetadata") or record.get("kinesisRecordMetadata") or {}
-    return _shaped(
-        sequenceNumber=meta.get("sequenceNumber"),
-        partitionKey=meta.get("partitionKey"),
-        approximateArrivalTimestamp=meta.get(
-            "approximateArrivalTimestamp", record.get("approximateArrivalTimestamp")
-        ),
-        shardId=meta.get("shardId"),
-        data=record["data"],
-        recordId=record["recordId"],
-    ), decode_base64(record["data"], "data")
-
-
-def _shaped(**kinesis: Any) -> dict[str, Any]:
-    return {"kinesis": {"kinesisSchemaVersion": "1.0", **kinesis}}
+    return {"kinesis": {"kinesisSchemaVersion": "1.0", **kinesis}}, data
