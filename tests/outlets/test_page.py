@@ -66,7 +66,8 @@ def many_shards() -> Watch:
 @pytest.mark.requirement("WCH-27")
 @pytest.mark.parametrize(
     ("make", "seconds", "odds"),
-    [(four_shards, 1800, 0.03), pytest.param(many_shards, 600, 0.1, marks=pytest.mark.slow)],
+    # Of many shards: 2,400 of 32,340 user records.
+    [(four_shards, 1800, 0.03), pytest.param(many_shards, 600, 0.074, marks=pytest.mark.slow)],
 )
 def test_the_page_in_a_browser(browser, make, seconds, odds, tmp_path):
     watch = make()
