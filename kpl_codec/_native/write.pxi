@@ -104,6 +104,17 @@ cdef class FrameColumns(Frames):
 
     # ── columns of the rows from `start` to before `stop` ────────────────────────────────────────────
 
+    def sub_sequence_numbers(self, size_t start, size_t stop):
+        """(None, int64): the number of each row within its Kinesis record."""
+        cdef Buffer out
+        cdef size_t i
+        self.check(start, stop)
+        out = self.output(8 * (stop - start))
+        with nogil:
+            for i in range(start, stop):
+                (<int64_t *>out.at)[i - start] = <int64_t>(i - self.starts[self.m.rows.at[i].frame])
+        return None, out.buffer
+
     def user_data(self, size_t start, size_t stop):
         """(None, offsets int32, bytes) of the rows' data."""
         cdef Buffer offsets, out
@@ -225,8 +236,17 @@ cdef class FrameColumns(Frames):
                 at[i - start] = self.deciding(&self.m.rows.at[i])
         return out.buffer
 
-    @property
-    def key_hashes(self):
-        """The hash key of each of these keys, 16 bytes."""
-        self.check_judged(0, 0)
-        return PyBytes_FromStringAndSize(<const char *>self.hashes, 16 * (self.m.pks.count + self.m.ehks.count))
+    def hash_keys(self, size_t start, size_t stop):
+        """(None, offsets int32, bytes): each row's effective hash key, 16 bytes."""
+        cdef Buffer offsets, out
+        cdef int32_t *ends
+        cdef size_t i
+        self.check_judged(start, stop)
+        offsets, out = self.output(4 * (stop - start + 1)), self.output(16 * (stop - start))
+        ends = <int32_t *>offsets.at
+        with nogil:
+            ends[0] = 0
+            for i in range(stop - start):
+                memcpy(out.at + 16 * i, self.hashes + 16 * self.deciding(&self.m.rows.at[start + i]), 16)
+                ends[i + 1] = ends[i] + 16
+        return None, offsets.buffer, out.buffer

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..compiled import speedups
 from ..deaggregation.kcl import fate_of_sound
@@ -52,7 +53,7 @@ class CompiledColumns:
         self._makers: dict[str, Callable[[int, int], Any]] = dict(zip(KEYS_AND_DATA, makers, strict=True))
         status = np.frombuffer(frames.status, np.uint8)
         self.certain: Numbers = (status == 1) | (status == 2)
-        self._opened = status == 2
+        self._opened = (status == 2).astype(np.int32)
         self._facts: _Facts | None = None
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
         #: The first row of each record.
@@ -122,20 +123,21 @@ class CompiledColumns:
                 elif own.null_count == 0 and own.type in (pa.string(), pa.binary()):
                     put(name, own.type, partial(frames.spread, _column(own)))
                 else:
-                    columns[name] = own.take(pa.array(records))
+                    columns[name] = pc.take(own, pa.array(records), boundscheck=False)
             for name in filter(wants, KEYS_AND_DATA):
                 put(name, TYPES[name], self._makers[name])
-        if wants("subSequenceNumber", "firstOfRecord"):
-            numbers = np.arange(start, stop) - self._starts[records]
-            columns["subSequenceNumber"] = pa.array(numbers)
-            columns["firstOfRecord"] = pa.array(numbers == 0)
+        if wants("subSequenceNumber"):
+            put("subSequenceNumber", pa.int64(), frames.sub_sequence_numbers)
+        if wants("firstOfRecord"):
+            columns["firstOfRecord"] = pa.array(self._starts.take(records) == np.arange(start, stop))
         if wants("aggregated"):
-            columns["aggregated"] = pa.array(self._opened[records])
-        if self._facts is not None and wants("hashKey", "expectedShardId", "placement", "inRange"):
+            columns["aggregated"] = _pick(_NO_YES, _of_rows(self._opened, records), count)
+        if self._facts is not None and wants("hashKey"):
+            put("hashKey", pa.binary(), frames.hash_keys)
+        if self._facts is not None and wants("expectedShardId", "placement", "inRange"):
             columns |= self._facts.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):
-            kinds = _one_if_equal(self._kinds[records[0] : records[-1] + 1])
-            kinds = kinds if len(kinds) == 1 else self._kinds[records]
+            kinds = _of_rows(self._kinds, records)
             tables = layout.tables({"aggregatePlacement": _KINDS, "kcl": _FATES})
             columns |= {name: _pick(table, kinds, count) for name, table in tables.items()}
         if self._versions is not None and wants("schemaVersionId"):
@@ -148,7 +150,7 @@ class CompiledColumns:
 
 
 class _Facts:
-    """The columns of what is known of each key: its hash, and `Facts` by the index of its code."""
+    """The columns of what is known of each key: `Facts` by the index of its code."""
 
     def __init__(self, frames: Any, source: Source, judge: Judge, layout: Layout) -> None:
         self._frames = frames
@@ -157,7 +159,6 @@ class _Facts:
         frames.judge(shards, *coded.tables)
         distinct = np.array(frames.distinct_codes, np.int64)
         codes = np.frombuffer(frames.judged_codes, np.int64)
-        self._hashes = np.frombuffer(frames.key_hashes, "V16") if layout.wants("hashKey") else None
         if coded.bound <= _TABLE_SIZE:
             table = np.zeros(coded.bound, np.int32)
             table[distinct] = np.arange(len(distinct))
@@ -176,17 +177,19 @@ class _Facts:
 
     def columns(self, start: int, stop: int) -> dict[str, pa.Array]:
         count, keys = stop - start, np.frombuffer(self._frames.deciding_keys(start, stop), np.int64)
-        numbers = _one_if_equal(self._numbers[keys])
-        columns = {name: _pick(table, numbers, count) for name, table in self._tables.items()}
-        if self._hashes is not None:
-            hashes = [None, pa.py_buffer(self._hashes[keys])]
-            columns["hashKey"] = pa.Array.from_buffers(pa.binary(16), count, hashes)
-        return columns
+        numbers = _one_if_equal(self._numbers.take(keys))
+        return {name: _pick(table, numbers, count) for name, table in self._tables.items()}
 
 
 def _one_if_equal(numbers: Numbers) -> Numbers:
     """The first number alone if all are equal: mostly all rows are where they belong."""
     return numbers[:1] if (numbers == numbers[0]).all() else numbers
+
+
+def _of_rows(numbers: Numbers, records: Numbers) -> Numbers:
+    """Each row's number of those of the records, or one that all have."""
+    some = _one_if_equal(numbers[records[0] : records[-1] + 1])
+    return some if len(some) == 1 else numbers.take(records)
 
 
 def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
@@ -200,6 +203,7 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
     return table.take(pa.array(np.broadcast_to(numbers, rows)))
 
 
+_NO_YES = pa.array([False, True])
 #: By the number of the kind.
 _KINDS = pa.array(AGGREGATE_KINDS, pa.string())
 _FATES = pa.array([fate_of_sound(kind) for kind in AGGREGATE_KINDS], pa.string())
