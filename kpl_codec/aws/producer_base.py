@@ -120,7 +120,6 @@ class ProducerBase(ABC):
             raise WouldDeadlock(code="in-callback", method=method, instead=instead)
 
     def _check_open(self) -> None:
-        """Raises ProducerClosed."""
         if self._letters.broken is not None:
             raise ProducerClosed(code="broken") from self._letters.broken
         if self._letters.closing:

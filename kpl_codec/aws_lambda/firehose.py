@@ -131,5 +131,4 @@ def _transformed(handled: Iterable[bytes | Transformed | None], delimiter: bytes
 
 
 def _size(result: Mapping[str, Any]) -> int:
-    """Bytes of one result in the answer."""
     return len(json.dumps(result)) + 2

@@ -168,7 +168,6 @@ class Opener:
         return None if self._judge is None else self._judge.on(record.shard_id)
 
     def _placing(self, record: KinesisRecord) -> ShardJudge | None:
-        """The judge for placements; None where none are made."""
         return self._on(record) if self._placed else None
 
     def _place_plain(self, record: KinesisRecord) -> Placement | None:
@@ -239,7 +238,6 @@ class Opener:
     def _raw(
         self, record: KinesisRecord, error: DecodeError, fate: Fate | None, sub: int = 0
     ) -> DeaggregatedRecord:
-        """The unopened frame as one row, with its defect."""
         error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
         self._counts.user_records += 1
         self._counts.defects[error.code] += 1

@@ -82,7 +82,6 @@ def _has_foreign_magic(data: bytes) -> bool:
 
 
 def _decoded(text: bytes) -> bytes:
-    """The bytes of base64; none where it is not."""
     try:
         return binascii.a2b_base64(text)
     except binascii.Error:

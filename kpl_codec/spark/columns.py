@@ -30,7 +30,6 @@ def result_with(policy: Policy, **kinds: Any) -> SchemaOf:
 
 
 def _added(schema_of: SchemaOf) -> list[pa.Field]:
-    """The columns of the result beside those of a user record."""
     return list(schema_of(pa.schema([("data", pa.binary())])))[len(FIELDS) :]
 
 

@@ -174,7 +174,6 @@ class Watch:
             self._sample(whole, now)
 
     def _sample(self, whole: Whole, now: float) -> Sampled:
-        """From now on the shard is sampled."""
         self.shards[whole.shard_id] = sampled = whole.sampled()
         self._next_slot(sampled, now)
         return sampled

@@ -97,7 +97,6 @@ def _stream(text: str) -> Stream:
 
 
 def _option(names: str, default: str | None = None, value: Value = str, *, shown: bool = True) -> Any:
-    """A field that an option fills: see `Option`."""
     return field(repr=shown, metadata={"option": (tuple(names.split()), default, value)})
 
 

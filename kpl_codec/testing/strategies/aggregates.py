@@ -252,7 +252,6 @@ def _no_records(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
 
 
 def _no_hash_key(draw: st.DrawFn, draft: _Draft, at: int) -> bytes:
-    """User record ``at`` has an explicit hash key that is none."""
     draft.records[at].append(_field(2, len(draft.explicit_hash_keys)))
     return _entry(2, _BROKEN_HASH_KEYS)(draw, draft, at)
 
