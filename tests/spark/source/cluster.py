@@ -75,7 +75,8 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
 def _wait_for(page: str, workers: int, log: Path) -> None:
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        with contextlib.suppress(OSError), urlopen(page, timeout=5) as answer:
+        # Before it has this page, the master answers with another one, which is no JSON.
+        with contextlib.suppress(OSError, ValueError), urlopen(page, timeout=5) as answer:
             if json.load(answer)["aliveworkers"] == workers:
                 return
         time.sleep(0.1)
