@@ -195,13 +195,6 @@ class ShardPlanner:
         # records is asked for."
         if caps.records:
             return self._walk_exactly(look, caps.records)
-        count = len(look.arrivals)
-        if not look.at_tip and self._limit() > 2 * count:
-            # So few were asked for because the size of a record was not known.
-            more = self._read(look.cursor, self._limit() - count)
-            look.arrivals, look.records = look.arrivals + more.arrivals, look.records + more.records
-            look.asked_at, look.at_tip = more.asked_at, more.at_tip
-            look.now = more.now if more.arrivals else look.now
         first, last = look.arrivals[0], look.arrivals[-1]
         edge = first.time + caps.span if caps.span else None
         if look.at_tip and (edge is None or last.time < edge or last == first):
@@ -276,7 +269,8 @@ class ShardPlanner:
         kept, self._kept = self._kept, None
         if kept is not None and kept.place != start.place:
             kept = None
-        limit = self._limit(most)
+        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._size))
+        limit = min(limit, most or limit)
         look = None
         if kept is not None and self._access.clock() - kept.used < _ITERATOR_LIFE:
             look = self._look_on(kept, limit)
@@ -291,11 +285,6 @@ class ShardPlanner:
             used = self._access.clock()
             self._kept = Kept(start.place, look.cursor, last, True, look.asked_at, used, empty)
         return look
-
-    def _limit(self, most: int = 0) -> int:
-        """Records to ask for in a look, at most ``most`` if that is not 0."""
-        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._size))
-        return min(limit, most or limit)
 
     def _look_on(self, kept: Kept, limit: int) -> Look | None:
         """A look from a kept cursor; None if its iterator is of something that is gone."""

@@ -146,17 +146,6 @@ def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int) -> None:
     assert left
 
 
-@pytest.mark.requirement("SPK-85")
-def test_a_first_batch_of_small_records_is_carried() -> None:
-    stream = ModelKinesis(4)
-    query = ModelQuery(stream, Caps(span=600_000))
-    stream.put(160)
-    planned = query.plan()
-    carried, left = query.planner.carried(planned or [])
-    assert sum(map(len, carried.values())) == 160
-    assert not left
-
-
 @pytest.mark.requirement("SPK-61", "SPK-85")
 def test_what_tasks_are_spared() -> None:
     """Small batches cost the tasks no call, larger ones an iterator and a GetRecords call for each answer."""
