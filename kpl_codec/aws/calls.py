@@ -95,16 +95,19 @@ async def tried(
     clock: Callable[[], float],
     chance: Callable[[], float] = lambda: 0.0,
 ) -> _Result:
-    """What ``attempt`` gives, repeated with backoff for ``patience`` seconds. Raises ``unavailable``, made of
-    the members of its last CallFailed. ``sleep``: if it gives something true, no more attempt is made, and
-    nothing ({}) is given."""
-    failures, end = 0, clock() + patience
+    """What ``attempt`` gives, repeated with backoff for ``patience`` seconds after it first failed.
+
+    Raises ``unavailable``, made of the members of its last CallFailed. ``sleep``: if it gives something true,
+    no more attempt is made, and nothing ({}) is given."""
+    failures, end = 0, 0.0
     while True:
         try:
             return await attempt()
         except CallFailed as failed:
-            pause = BACKOFF.seconds(failures, chance())
-            if failed.permanent or clock() + pause > end:
+            now, pause = clock(), BACKOFF.seconds(failures, chance())
+            if not failures:  # counted from here: a single call may take longer than that
+                end = now + patience
+            if failed.permanent or now + pause > end:
                 raise unavailable(**vars(failed)) from None
         if await settled(sleep(pause)):
             return {}  # type: ignore[return-value]

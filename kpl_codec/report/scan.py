@@ -11,8 +11,7 @@ shard's range. Facts about a whole shard are counted here and become findings in
 
 The rows of one Kinesis record must be neighbours; where one is cut between two scans it still counts once,
 but its finding has the counts of its first part (a row about a frame as a whole, sub-sequence number -1, must
-be in one scan with what follows it). Memory: `AT_ONCE`
-rows without their data, and one Kinesis record.
+be in one scan with what follows it). Memory: `AT_ONCE` rows without their data, and one Kinesis record.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import fastavro
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from moto import mock_aws
 
 import kpl_codec as kpl
@@ -143,6 +143,24 @@ def test_throttling_is_waited_out_and_silence_is_not_for_ever(glue: Any) -> None
     assert (caught.value.code, caught.value.aws_code) == ("schema-unreachable", "ThrottlingException")
     assert 20 < clock.now <= 30
     assert len(client.asked) < 20
+
+
+@pytest.mark.requirement("GSR-10")
+def test_a_call_that_outlasts_the_patience_is_made_again() -> None:
+    clock = Clock()
+
+    class HangsOnce:
+        asked = 0
+
+        def get_schema_version(self, SchemaVersionId: str) -> Any:
+            self.asked += 1
+            if self.asked == 1:
+                clock.now += 60.0
+                raise ReadTimeoutError(endpoint_url="https://glue")
+            return {"Status": "AVAILABLE", "SchemaDefinition": "{}", "DataFormat": "JSON"}
+
+    registry = SchemaRegistry(HangsOnce(), patience=30, clock=clock, sleep=clock.sleep)
+    assert registry.schema(MISSING).data_format == "JSON"
 
 
 @pytest.mark.requirement("GSR-10")
