@@ -34,6 +34,7 @@ class Planner:
         self._shards: dict[str, ShardPlanner] = {}
         self._tasks_read: set[str] = set()
         self._seen = 0  # bytes of the records in the looks of this plan
+        self._size = 0  # the largest that the records of a shard have, about
         self._lineage: Lineage | None = None
         self._listed_at = 0.0
         self._listed = 0
@@ -193,7 +194,9 @@ class Planner:
         due = [key for key, end in idle.items() if end is None]
 
         def look(shard_id: str) -> Look:
-            first = self.shard(shard_id).look(starts[shard_id], caps.records)
+            shard = self.shard(shard_id)
+            first = shard.look(starts[shard_id], caps.records, self._size)
+            self._size = max(self._size, shard.size)
             self._seen += size_of(first.records)
             if self._seen > _MOST_CARRIED:  # many shards may have some
                 first.records = []

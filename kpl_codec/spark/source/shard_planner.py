@@ -136,7 +136,7 @@ class ShardPlanner:
         #: Raises or logs DataLoss.
         self.report = partial(access.report_loss, shard_id)
         self._kept: Kept | None = None
-        self._size = _UNKNOWN_SIZE  # of a record, about
+        self.size = 0  # of a record, about; 0: none was seen
         #: Seconds for which an idle shard is not asked.
         self._idle = Backoff(access.options.idle_time / 8, access.options.idle_time)
 
@@ -264,12 +264,13 @@ class ShardPlanner:
             return None
         return replace(start, since=kept.seen)
 
-    def look(self, start: BatchEnd, most: int = 0) -> Look:
-        """The first records behind ``start``, at most ``most``. Raises DataLoss, StreamUnavailable."""
+    def look(self, start: BatchEnd, most: int = 0, size: int = 0) -> Look:
+        """The first records behind ``start``, at most ``most``. ``size``: of a record, on the stream's other
+        shards. Raises DataLoss, StreamUnavailable."""
         kept, self._kept = self._kept, None
         if kept is not None and kept.place != start.place:
             kept = None
-        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // self._size))
+        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // (self.size or size or _UNKNOWN_SIZE)))
         limit = min(limit, most or limit)
         look = None
         if kept is not None and self._access.clock() - kept.used < _ITERATOR_LIFE:
@@ -307,7 +308,7 @@ class ShardPlanner:
             answer = cursor.fetch(limit)
             if answer.records:
                 size = sum(len(record["Data"]) for record in answer.records)
-                self._size = max(1, size // len(answer.records))
+                self.size = max(1, size // len(answer.records))
             if answer.records or answer.at_tip(limit):
                 arrivals = [Arrival.of(record) for record in answer.records]
                 now = arrivals[-1].time + answer.behind if arrivals else asked_at

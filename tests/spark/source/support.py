@@ -46,17 +46,18 @@ class Stream:
     def parsed(self, **more: Any) -> Options:
         return parse_options(self.options(**more))
 
-    def put(self, aggregates: int = 1, size: int = 3) -> list[Name]:
-        """``aggregates`` aggregated records, each of one key, and as many plain ones; their names."""
+    def put(self, aggregates: int = 1, size: int = 3, width: int = 1) -> list[Name]:
+        """``aggregates`` aggregated records, each of one key, and as many plain ones; their names. ``width``:
+        bytes of a user record's data, at least."""
         entries: list[dict[str, Any]] = []
         inside: list[list[tuple[str, bytes]]] = []
         for _ in range(aggregates):
             key = f"key-{self._chance.randrange(20)}"
-            users = [(key, b"%d" % next(self._numbers)) for _ in range(size)]
+            users = [(key, b"%0*d" % (width, next(self._numbers))) for _ in range(size)]
             data = kpl.encode([kpl.UserRecord(key, body) for key, body in users])
             entries.append({"Data": data, "PartitionKey": users[0][0]})
             inside.append(users)
-            single = (f"key-{self._chance.randrange(20)}", b"%d" % next(self._numbers))
+            single = (f"key-{self._chance.randrange(20)}", b"%0*d" % (width, next(self._numbers)))
             entries.append({"Data": single[1], "PartitionKey": single[0]})
             inside.append([single])
         names = []

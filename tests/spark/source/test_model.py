@@ -146,6 +146,17 @@ def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int) -> None:
     assert left
 
 
+@pytest.mark.requirement("SPK-63", "SPK-85")
+def test_the_size_of_records_on_one_shard_is_expected_on_the_others() -> None:
+    """In a first batch only the shards that are asked first are read again by tasks."""
+    stream = ModelKinesis(20)
+    query = ModelQuery(stream, Caps(span=600_000))
+    stream.put(800)
+    carried, left = query.planner.carried(query.plan() or [])
+    assert len(carried) == 19
+    assert sum(map(len, carried.values())) + len(query._rows(left)) == 800
+
+
 @pytest.mark.requirement("SPK-61", "SPK-85")
 def test_what_tasks_are_spared() -> None:
     """Small batches cost the tasks no call, larger ones an iterator and a GetRecords call for each answer."""

@@ -20,7 +20,7 @@ def test_a_speculative_attempt_reads_the_same_and_nothing_is_missing_or_twice(
     make_stream: Any, tmp_path: Path
 ) -> None:
     stream = make_stream(4)
-    stream.put(40)
+    stream.put(40, width=20_000)  # too much to be carried: each shard has a task
     notes = tmp_path / "notes"
     notes.mkdir()
     with spark_cluster(tmp_path) as master:
