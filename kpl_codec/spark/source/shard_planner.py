@@ -15,6 +15,7 @@ records the driver reads all of the batch. Specification: spec/07-spark-source.m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -108,6 +109,11 @@ class Look:
     lost: bool = False
     records: Records = field(default_factory=list)
 
+    def extend(self, more: Look) -> None:
+        self.arrivals, self.records = self.arrivals + more.arrivals, self.records + more.records
+        self.now = more.now if more.arrivals else self.now
+        self.asked_at, self.at_tip = more.asked_at, more.at_tip
+
 
 class Kept(NamedTuple):
     """A cursor that stands at ``place``, where a batch ends. ``last``: the record right before it;
@@ -144,7 +150,7 @@ class ShardPlanner:
         return Tip(self.cursor(place))
 
     def first(self, place: Place) -> str | None:
-        look = self.look(BatchEnd(place))
+        look = self.look(BatchEnd(place), 1)
         return look.arrivals[0].sequence_number if look.arrivals else None
 
     def ends(self, start: Place, caps: Caps, tip: Tip) -> Iterator[BatchEnd]:
@@ -270,8 +276,7 @@ class ShardPlanner:
         kept, self._kept = self._kept, None
         if kept is not None and kept.place != start.place:
             kept = None
-        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // (self.size or size or _UNKNOWN_SIZE)))
-        limit = min(limit, most or limit)
+        limit = self._limit(most, size)
         look = None
         if kept is not None and self._access.clock() - kept.used < _ITERATOR_LIFE:
             look = self._look_on(kept, limit)
@@ -285,7 +290,15 @@ class ShardPlanner:
             last, empty = (kept.last, kept.empty + 1) if kept else (None, 1)
             used = self._access.clock()
             self._kept = Kept(start.place, look.cursor, last, True, look.asked_at, used, empty)
+        more = self._limit(most) - len(look.arrivals)
+        if more > len(look.arrivals) and not look.at_tip:  # records are smaller than was expected
+            with suppress(StreamUnavailable):  # `plan` asks again
+                look.extend(self._read(look.cursor, more))
         return look
+
+    def _limit(self, most: int, size: int = 0) -> int:
+        limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // (self.size or size or _UNKNOWN_SIZE)))
+        return min(limit, most or limit)
 
     def _look_on(self, kept: Kept, limit: int) -> Look | None:
         """A look from a kept cursor; None if its iterator is of something that is gone."""
