@@ -87,9 +87,8 @@ class Deaggregator:
     ``.counts``: what was opened so far.
     ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
     ``columns``: the names of the columns that are wanted, None for all; others are not made.
-    ``dictionaries``: whether text that is the same in many rows comes as dictionary arrays: all but sequence
-    numbers, keys and errors; None: ``schemaVersionId`` only. A batch stays within its limit if they are
-    written out.
+    ``dictionaries``: whether text that is the same in many rows comes as dictionary arrays: all but keys and
+    errors; None: ``schemaVersionId`` only. A batch stays within its limit if they are written out.
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`.
     """
 

@@ -126,8 +126,9 @@ def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterato
     of a quarter of that stays."""
 
     def sized(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-        size = _size(batch)
-        return batch, size if size < max_batch_bytes // 4 else max_batch_bytes
+        quarter = max_batch_bytes // 4
+        size = batch.nbytes if batch.nbytes >= quarter else _size(batch)
+        return batch, size if size < quarter else max_batch_bytes
 
     return map(_join, filled(map(sized, batches), max_batch_bytes))
 

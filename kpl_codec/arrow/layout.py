@@ -103,11 +103,10 @@ class Layout:
         carried = [field.with_nullable(True) for field in schema if field.name not in own]
         every = [*first, *carried, *last]
         shared = [*_SHARED, *(field.name for field in carried)]
-        #: The columns that are dictionary arrays: text that is the same in many rows. (Plain records share
-        #: their sequence number with no other row.)
+        #: The columns that are dictionary arrays: text that is the same in many rows.
         self.coded: set[str] = {"schemaVersionId"} if unframe and dictionaries is not False else set()
         if dictionaries:
-            repeated = {*shared, *_WORDS} - {"sequenceNumber"}
+            repeated = {*shared, *_WORDS}
             self.coded |= {f.name for f in every if f.type == pa.string() and f.name in repeated}
         if self.coded:
             every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]

@@ -36,15 +36,53 @@ def first_rows(batch: pa.RecordBatch) -> Array:
     return np.flatnonzero(starts)
 
 
-def slim(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with the size of data in place of data."""
-    size = pc.fill_null(pc.binary_length(_column(batch, "data", pa.binary())), 0).cast(pa.int64())
-    names = [name for name in batch.schema.names if name not in ("data", "partitionKey")]
-    return batch.select(names).append_column("size", size)
+def slots(batch: pa.RecordBatch) -> Array:
+    """How many user records have each first byte of a hash key, and how many of them are astray."""
+    user = _numpy(pc.greater_equal(pc.fill_null(_column(batch, "subSequenceNumber", pa.int64()), -2), 0))
+    keys = _column(batch, "hashKey", pa.binary())
+    known = user & _numpy(pc.is_valid(keys))
+    keys = pc.fill_null(keys, bytes(16))
+    _, offsets, values = keys.buffers()
+    begin = np.frombuffer(offsets, np.int32)[keys.offset]
+    first_bytes = np.frombuffer(values, np.uint8)[begin::16][: len(keys)]
+    texts, codes = _coded(batch, "placement")
+    astray = known & (codes == texts.index("stray") if "stray" in texts else False)
+    return np.array([np.bincount(first_bytes[where], minlength=SLOTS) for where in (known, astray)])
+
+
+def shortened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with one row, the first, for all neighbours that are of one Kinesis record and count alike,
+    without data and key: ``rows`` says how many they are, ``size`` the bytes of their data.
+
+    Rows with an error stay, and those of a Kinesis record with a hash key outside its shard's range: all of
+    its keys count then. The rest of the last Kinesis record may come in the next batch, so its rows stay,
+    too.
+    """
+    firsts = first_rows(batch)
+    begins = np.zeros(batch.num_rows, bool)
+    begins[firsts] = True
+    record = np.cumsum(begins)
+    whole = np.ones(len(firsts) + 1, bool)
+    whole[[0, -1]] = False
+    whole[record[~_flags(batch, "inRange", default=True)]] = False
+    defective = _numpy(pc.is_valid(_column(batch, "error", None)))
+    begins |= ~whole[record] | defective
+    begins[1:] |= defective[:-1]
+    for name in ("expectedShardId", "placement", "kcl"):
+        _, codes = _coded(batch, name)
+        begins[1:] |= codes[1:] != codes[:-1]
+    known = _numpy(pc.is_valid(_column(batch, "hashKey", pa.binary())))
+    begins[1:] |= known[1:] != known[:-1]
+    size = _numpy(pc.fill_null(pc.binary_length(_column(batch, "data", pa.binary())), 0))
+    at = np.flatnonzero(begins)
+    rest = batch.select([name for name in batch.schema.names if name not in ("data", "partitionKey")])
+    rest = rest if len(at) == len(rest) else rest.take(pa.array(at))
+    rest = rest.append_column("size", pa.array(np.add.reduceat(size, at, dtype=np.int64)))
+    return rest.append_column("rows", pa.array(np.diff(at, append=batch.num_rows)))
 
 
 class Rows:
-    """The rows of whole Kinesis records, `slim`. All arrays have an item for each row; ``firsts`` and
+    """The rows of whole Kinesis records, `shortened`. All arrays have an item for each row; ``firsts`` and
     ``sums`` one for each Kinesis record. ``sub``: -2 for a row about the capture."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -56,14 +94,12 @@ class Rows:
         self.texts: dict[str, list[str | None]] = {}
         self.codes: dict[str, Array] = {}
         for name in _TEXTS:
-            column = _column(batch, name, _CODED)
-            self.texts[name] = [*column.dictionary.to_pylist(), None]
-            self.codes[name] = _numpy(pc.fill_null(column.indices, len(column.dictionary)))
+            self.texts[name], self.codes[name] = _coded(batch, name)
         self.defective = ~self.where("error", None)
         self.dropped = self.where("kcl", "dropped")
-        self.sequence_numbers = _column(batch, "sequenceNumber", pa.string())
+        self.sequence_numbers = _column(batch, "sequenceNumber", None)
         self.hash_keys: pa.Array = _column(batch, "hashKey", pa.binary())
-        self.size = _numpy(batch["size"])
+        self.rows, self.size = _numpy(batch["rows"]), _numpy(batch["size"])
         self.known = _numpy(pc.is_valid(self.hash_keys))
         times = _column(batch, "approximateArrivalTimestamp", None)
         if not pa.types.is_timestamp(times.type):
@@ -88,23 +124,7 @@ class Rows:
             "aggregated": self.aggregated | (self.sub == -1),
             "defective": self.defective,
         }
-        return {name: np.add.reduceat(where, self.firsts, dtype=np.int64) for name, where in counted.items()}
-
-    def stretches(self) -> Array:
-        """Where rows begin that are of one Kinesis record and count alike."""
-        begins = np.zeros(len(self.sub), bool)
-        begins[self.firsts] = True
-        for column in (*self.codes.values(), self.sub >= 0, self.seconds):
-            begins[1:] |= column[1:] != column[:-1]
-        return np.flatnonzero(begins)
-
-    def slots(self, where: Array) -> Array:
-        """How many of some rows there are for each first byte of the hash key, which they have."""
-        keys = pc.fill_null(self.hash_keys, bytes(16))
-        _, offsets, values = keys.buffers()
-        begin = np.frombuffer(offsets, np.int32)[keys.offset]
-        first_bytes = np.frombuffer(values, np.uint8)[begin::16][: len(keys)]
-        return np.bincount(first_bytes[where], minlength=SLOTS)
+        return {name: np.add.reduceat(where * self.rows, self.firsts) for name, where in counted.items()}
 
     def evidence(self, at: Array, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
         """What is in some rows, as fields of `Finding`."""
@@ -135,6 +155,13 @@ def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None) -> pa.Ar
     if kind is None or column.type == kind:
         return column
     return column.cast(pa.string()).dictionary_encode() if kind == _CODED else column.cast(kind)
+
+
+def _coded(batch: pa.RecordBatch, name: str) -> tuple[list[str | None], Array]:
+    """The different texts of a column, and None; for each row the number of its text."""
+    column = _column(batch, name, _CODED)
+    texts = [*column.dictionary.to_pylist(), None]
+    return texts, _numpy(pc.fill_null(column.indices, len(texts) - 1))
 
 
 def _flags(batch: pa.RecordBatch, name: str, *, default: bool) -> Array:

@@ -24,11 +24,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..findings import KINDS, Finding, camel
-from ..findings.counters import MAX_STREAMS, Tally
+from ..findings.counters import MAX_STREAMS, SLOTS, Tally
 from ..format.hash_keys import hash_key_from_bytes
 from ..shards.placement import CAUSES, Cause, Causes, aggregate_kind, hinted_time
 from ..shards.shard_map import ShardMap
-from .rows import EVIDENCE, PLACE, Rows, first_rows, slim
+from .rows import EVIDENCE, PLACE, Rows, first_rows, shortened, slots
 
 _TYPES = {
     "str | None": pa.string(),
@@ -68,29 +68,33 @@ class Scan:
         self._causes = None if shard_map is None or shard_map.distribution == "AUTO" else Causes(shard_map)
         self._held: list[pa.RecordBatch] = []
         self._rows = 0
+        self._slots = np.zeros((2, SLOTS), np.int64)
 
     def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Takes ``batch``; gives findings. The last Kinesis record is held until its end is seen, and small
         batches until there are enough of them."""
-        firsts = first_rows(batch)
-        batch = slim(batch)
-        self._rows += batch.num_rows
-        if not len(firsts) or self._rows < AT_ONCE:
-            self._held.append(batch)
+        if not batch.num_rows:
             return findings_batch([])
-        ended = [*self._held, batch.slice(0, firsts[-1])]
-        self._held = [batch.slice(firsts[-1])]
-        self._rows = 0
-        return self._scan(ended)
+        self._slots += slots(batch)
+        self._rows += batch.num_rows
+        self._held.append(shortened(batch))
+        if self._rows < AT_ONCE:
+            return findings_batch([])
+        rows = _joined(self._held)
+        last = first_rows(rows)[-1:].sum()
+        self._held, self._rows = [rows.slice(last)], 0
+        return self._scan(rows.slice(0, last))
 
     def finish(self) -> pa.RecordBatch:
         held, self._held = self._held, []
-        return self._scan(held)
+        for slot, (count, astray) in enumerate(self._slots.T.tolist()):
+            if count:
+                self.tally.add("slots", slot, count, astray)
+        return self._scan(_joined(held)) if held else findings_batch([])
 
-    def _scan(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    def _scan(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         found: list[Finding] = []
-        if any(batch.num_rows for batch in batches):
-            (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        if batch.num_rows:
             rows = Rows(batch)
             self._count(rows)
             found = [*self._defects(rows), *self._strays(rows), *self._records(rows)]
@@ -99,40 +103,29 @@ class Scan:
         return findings_batch(found)
 
     def _count(self, rows: Rows) -> None:
-        at = rows.stretches()
-        columns: dict[str, Any] = {name: codes[at] for name, codes in rows.codes.items()}
-        seconds, rows_of = rows.seconds[at], np.diff(at, append=len(rows.sub))
-        columns |= {
-            "rows": rows_of,
-            "size": np.add.reduceat(rows.size, at),
-            "number": rows.sequence_numbers.take(pa.array(at)),
-            "start": seconds - seconds % self.tally.bucket_seconds,
-            "second": seconds,
-            "dropped": rows_of * rows.dropped[at],
-            "timed": rows.timed[at],
+        columns: dict[str, Any] = {
+            **rows.codes,
+            "rows": rows.rows,
+            "size": rows.size,
+            "number": rows.sequence_numbers.cast(pa.string()),
+            "start": rows.seconds - rows.seconds % self.tally.bucket_seconds,
+            "second": rows.seconds,
+            "dropped": rows.rows * rows.dropped,
+            "timed": rows.timed,
         }
-        table = pa.table(columns).filter(pa.array(rows.sub[at] >= 0))
+        table = pa.table(columns).filter(pa.array(rows.sub >= 0))
         keys = ["shardId", "expectedShardId", "placement", "kcl"]
         for row in _summed(table, keys, [("rows", "sum"), ("size", "sum"), ("number", "min")]):
             key = tuple(rows.texts[name][row[name]] for name in keys)
             self.tally.add("groups", key, row["rows_sum"], row["size_sum"], row["number_min"])
         streams = {rows.texts["streamName"][code] for code in np.unique(columns["streamName"])}
         self.tally.streams = set(sorted(self.tally.streams | (streams - {None}))[:MAX_STREAMS])
-        sums = [
-            *((name, "sum") for name in ("rows", "size", "dropped")),
-            ("second", "min"),
-            ("second", "max"),
-        ]
+        sums = [("rows", "sum"), ("size", "sum"), ("dropped", "sum"), ("second", "min"), ("second", "max")]
         for row in _summed(table.filter(table["timed"]), ["start", "shardId"], sums):
             shard_id = rows.texts["shardId"][row["shardId"]]
             cell = row["rows_sum"], row["size_sum"], row["dropped_sum"]
             self.tally.add("cells", (row["start"], shard_id), *cell)
             self.tally.add("shards", shard_id, 0, 0, row["second_min"], row["second_max"])
-        known = rows.known & (rows.sub >= 0)
-        slots = zip(rows.slots(known), rows.slots(known & rows.where("placement", "stray")), strict=True)
-        for slot, (count, astray) in enumerate(slots):
-            if count:
-                self.tally.add("slots", slot, int(count), int(astray))
 
     def _defects(self, rows: Rows) -> Iterator[Finding]:
         at = np.flatnonzero(rows.defective)
@@ -217,6 +210,10 @@ class Scan:
         hash_keys = [hash_key_from_bytes(key) for key in keys.drop_null().to_pylist()]
         at = place["approximate_arrival_timestamp"] or hinted_time(place["sequence_number"])
         return self._causes.of(place["shard_id"], min(hash_keys), max(hash_keys), at)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def _summed(table: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial, reduce
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -139,39 +140,47 @@ class _Schemas:
         begun = data.take(at)
         begins = pc.is_in(pc.binary_slice(begun, 0, 2), pa.array((PLAIN, ZLIB), data.type))
         framed = pc.and_(begins, pc.greater_equal(pc.binary_length(begun), HEADER_SIZE))
-        at = at.filter(framed)
+        at, begun = at.filter(framed), begun.filter(framed)
         if len(at):
-            ids = pc.binary_slice(begun.filter(framed), 2, HEADER_SIZE)
-            records = pc.cumulative_sum(rows["firstOfRecord"].cast(pa.int64())).take(at)
-            frames = pa.table({"record": records, "id": ids, "row": at})
-            by_id = frames.group_by("id", use_threads=False).aggregate([("row", "count"), ("row", "min")])
-            for row in by_id.to_pylist():
-                version = version_id_text(row["id"])
+            ids = pc.binary_slice(begun, 2, HEADER_SIZE)
+            counted = ids.value_counts().to_pylist()
+            for found in counted:
+                version = version_id_text(found["values"])
                 if version in self._first or len(self._first) < _MOST_VERSIONS:
-                    self._counts[version] += row["row_count"]
-                    self._first.setdefault(version, rows.slice(row["row_min"], 1))
-            yield from _told(rows, self._found(data, frames), self._schema)
-
-    @staticmethod
-    def _found(data: pa.Array, frames: pa.Table) -> Iterator[_About]:
-        # GSR-11: "A check MUST leave frames as they are, and tell each broken one, each aggregate with
-        # several schema versions, and each schema version."
-        by_record = frames.group_by("record", use_threads=False)
-        counted = by_record.aggregate([("id", "count_distinct"), ("row", "min")])
-        for found in counted.filter(pc.field("id_count_distinct") > 1).to_pylist():
-            text = f"user records of {found['id_count_distinct']} schema versions in one aggregate"
-            yield found["row_min"], "mixed-schema-versions", text
-        packed = pc.starts_with(data.take(frames["row"]), ZLIB)
-        for row in frames["row"].filter(packed).to_pylist():
-            try:
-                unframe(data[row].as_py())
-            except SchemaFrameError as error:
-                yield row, error.code, error.describe()
+                    self._counts[version] += found["counts"]
+                    first = at[pc.index(ids, found["values"]).as_py()].as_py()
+                    self._first.setdefault(version, rows.slice(first, 1))
+            packed = pc.starts_with(begun, ZLIB)
+            about = chain(
+                _mixed(rows, at, ids) if len(counted) > 1 else (),
+                _broken(at.filter(packed), begun.filter(packed)),
+            )
+            yield from _told(rows, about, self._schema)
 
     def versions(self) -> Iterator[pa.RecordBatch]:
         for version, first in self._first.items():
             text = f"{self._counts[version]} user records of schema version {version}"
             yield from _told(first, [(0, "schema-version", text)], self._schema)
+
+
+def _mixed(rows: pa.RecordBatch, at: pa.Array, ids: pa.Array) -> Iterator[_About]:
+    """The Kinesis records with frames of several schema versions: the rows ``at`` have those ``ids``."""
+    # GSR-11: "A check MUST leave frames as they are, and tell each broken one, each aggregate with several
+    # schema versions, and each schema version."
+    records = pc.cumulative_sum(rows["firstOfRecord"].cast(pa.int64())).take(at)
+    by_record = pa.table({"record": records, "id": ids, "row": at}).group_by("record", use_threads=False)
+    counted = by_record.aggregate([("id", "count_distinct"), ("row", "min")])
+    for found in counted.filter(pc.field("id_count_distinct") > 1).to_pylist():
+        text = f"user records of {found['id_count_distinct']} schema versions in one aggregate"
+        yield found["row_min"], "mixed-schema-versions", text
+
+
+def _broken(at: pa.Array, packed: pa.Array) -> Iterator[_About]:
+    for row, data in zip(at.to_pylist(), packed.to_pylist(), strict=True):
+        try:
+            unframe(data)
+        except SchemaFrameError as error:
+            yield row, error.code, error.describe()
 
 
 def _told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -113,6 +113,7 @@ def counted_plainly(batch: pa.RecordBatch, shard_map: ShardMap | None) -> dict[s
         "aggregated": aggregated,
         "broken": broken,
         "user records": user_records,
+        "astray": verdicts["stray"],
         "verdicts": verdicts,
         "kcl": kcl,
         "defects": defects,
@@ -138,6 +139,7 @@ def counted(tally: Tally) -> dict[str, object]:
         "aggregated": tally.records["aggregated"],
         "broken": tally.records["broken"],
         "user records": sum(group[0] for group in tally.groups.values()),
+        "astray": sum(astray for _, astray in tally.slots.values()),
         "verdicts": verdicts,
         "kcl": kcl,
         "defects": Counter(
