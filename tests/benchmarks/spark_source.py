@@ -5,10 +5,11 @@ model over HTTP that takes its time for each call.
         [--records-per-second 2] [--bytes 100] [--milliseconds 20] [--seconds 30]
         [--limits] [--only plan,batches,latency]
 
-plan: seconds, CPU seconds and calls of planning, with records on every shard and with none. batches: seconds
-of a query's first batch and of later ones, as Spark reports them, into a sink that keeps nothing. latency:
-seconds from put to the sink, of records put one every 0.2 s. Both with the calls on each shard. The model has
-its own process and shares the machine. With --limits it refuses what is beyond the limits of a shard.
+plan: seconds, CPU seconds and calls of planning, with records on every shard and with none; and the same
+calls by boto3 alone. batches: seconds of a query's first batch and of later ones, as Spark reports them, into
+a sink that keeps nothing. latency: seconds from put to the sink, of records put one every 0.2 s. Both with
+the calls on each shard. The model has its own process and shares the machine. With --limits it refuses what
+is beyond the limits of a shard.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 from urllib.request import Request, urlopen
@@ -179,6 +181,29 @@ def plans(server: Server, options: Options, pause: float, rounds: int = 4) -> No
             at = after if moves(at, after) else at
 
 
+def alone(server: Server, options: Options, pause: float, rounds: int = 4) -> None:
+    """The calls of a plan without the planner: boto3's client in as many threads."""
+    client, name = options.client(), options.stream.name
+    server.feed(each=pause)
+    with ThreadPoolExecutor(32) as pool:
+
+        def iterator(shard_id: str) -> str:
+            found = client.get_shard_iterator(StreamName=name, ShardId=shard_id, ShardIteratorType="LATEST")
+            return str(found["ShardIterator"])
+
+        iterators = list(pool.map(iterator, Access(client, options).lineage()))
+
+        def read(iterator: str) -> str:
+            return str(client.get_records(ShardIterator=iterator, Limit=500)["NextShardIterator"])
+
+        for number in range(rounds):
+            time.sleep(1.0)
+            begun, cpu = time.perf_counter(), time.process_time()
+            iterators = list(pool.map(read, iterators))
+            wall, cpu = time.perf_counter() - begun, time.process_time() - cpu
+            print(f"boto3 alone {number}: {wall:.2f} s, {cpu:.2f} s of CPU, {len(iterators):,} calls")
+
+
 def progress_of(query: Any, batches: int, timeout: float) -> list[Any]:
     """What Spark says of the batches with rows, once there are so many or time is up."""
     end = time.monotonic() + timeout
@@ -276,6 +301,7 @@ def main() -> None:
         try:
             if "plan" in args.only:
                 plans(server, parse_options(server.options()), pause)
+                alone(server, parse_options(server.options()), pause)
             if "batches" in args.only:
                 batches(spark, server, pause, args.seconds)
             if "latency" in args.only:
