@@ -4,6 +4,7 @@ shard is asked (`shard_planner`), many at the same time.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -239,8 +240,26 @@ class Planner:
         todo = list(shard_ids)
         if len(todo) < 2:
             return {shard_id: function(shard_id) for shard_id in todo}
-        with ThreadPoolExecutor(min(self._workers, len(todo)), "kpl-codec plan") as pool:
-            return dict(zip(todo, pool.map(function, todo), strict=True))
+        left, results = deque(todo), dict[str, _Result]()
+
+        def work(_: int) -> None:
+            while True:
+                try:
+                    shard_id = left.popleft()
+                except IndexError:  # none is left
+                    return
+                try:
+                    results[shard_id] = function(shard_id)
+                except BaseException:
+                    left.clear()
+                    raise
+
+        # A thread takes one shard after the other: a future for each would take longer than planning it.
+        threads = min(self._workers, len(todo))
+        with ThreadPoolExecutor(threads, "kpl-codec plan") as pool:
+            for _ in pool.map(work, range(threads)):
+                pass
+        return {shard_id: results[shard_id] for shard_id in todo}
 
 
 def moves(before: StreamOffset, after: StreamOffset) -> bool:

@@ -32,7 +32,7 @@ Records = list[dict[str, Any]]
 
 #: Bytes of a shard's records that the partitions of a batch carry.
 _CARRIED: Final = 512 * 1024
-#: What a record takes besides its data, about.
+#: What a record takes besides its data, about: its key, and three objects.
 _OVERHEAD: Final = 256
 #: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
 _FIRST_LAG: Final = 250
@@ -89,29 +89,40 @@ class Arrival(NamedTuple):
 
 def size_of(records: Records) -> int:
     """Bytes that records take, about."""
-    data = sum(len(record["Data"]) + len(record.get("PartitionKey") or "") for record in records)
-    return data + _OVERHEAD * len(records)
+    return sum([len(record["Data"]) for record in records]) + _OVERHEAD * len(records)
 
 
 @dataclass(slots=True)
 class Look:
-    """The first records after a place; ``cursor`` is after them. ``now``: the shard's tip in ms since 1970,
-    by the service's clock; ``asked_at``: when the call was made, by this machine's. ``at_tip``: nothing
-    follows ``arrivals``. ``start_gone``: the record of the place is past retention; ``lost``: records after
-    it may be, too. ``records``: as boto3 gives them, as long as they are wanted."""
+    """The ``count`` first records after a place; ``cursor`` is after them. ``arrivals``: of the first and the
+    last of them; ``records``: as boto3 gives them, as long as they are wanted. ``now``: the shard's tip in ms
+    since 1970, by the service's clock; ``asked_at``: when the call was made, by this machine's. ``at_tip``:
+    nothing follows them. ``start_gone``: the record of the place is past retention; ``lost``: records after
+    it may be, too."""
 
-    arrivals: list[Arrival]
+    records: Records
     now: int
     asked_at: int
     at_tip: bool
     cursor: ShardCursor
     start_gone: bool = False
     lost: bool = False
-    records: Records = field(default_factory=list)
+    count: int = field(init=False)
+    arrivals: list[Arrival] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.skip(0)
+
+    def skip(self, count: int) -> None:
+        """Leave out the first ``count`` records."""
+        self.records = self.records[count:]
+        self.count = len(self.records)
+        self.arrivals = [Arrival.of(self.records[at]) for at in (0, -1)] if self.records else []
 
     def extend(self, more: Look) -> None:
-        self.arrivals, self.records = self.arrivals + more.arrivals, self.records + more.records
-        self.now = more.now if more.arrivals else self.now
+        self.now = more.now if more.records else self.now
+        self.records = self.records + more.records
+        self.skip(0)
         self.asked_at, self.at_tip = more.asked_at, more.at_tip
 
 
@@ -204,7 +215,7 @@ class ShardPlanner:
         first, last = look.arrivals[0], look.arrivals[-1]
         edge = first.time + caps.span if caps.span else None
         if look.at_tip and (edge is None or last.time < edge or last == first):
-            return self._ends_after(look, last, look.cursor, True, records=len(look.arrivals))
+            return self._ends_after(look, last, look.cursor, True, records=look.count)
         if edge is not None and edge < look.now:
             arrivals = self._read(self.cursor(at_time(edge)), 1).arrivals
             if arrivals and arrivals[0].after(first):
@@ -234,7 +245,7 @@ class ShardPlanner:
 
     def _walk_exactly(self, look: Look, most: int) -> BatchEnd:
         # SPK-57: "A limit of records per shard and batch MUST hold exactly."
-        last, count = look.arrivals[-1], len(look.arrivals)
+        last, count = look.arrivals[-1], look.count
         at_tip = look.at_tip
         while count < most and not at_tip:
             limit = min(MOST_RECORDS, most - count)
@@ -290,8 +301,8 @@ class ShardPlanner:
             last, empty = (kept.last, kept.empty + 1) if kept else (None, 1)
             used = self._access.clock()
             self._kept = Kept(start.place, look.cursor, last, True, look.asked_at, used, empty)
-        more = self._limit(most) - len(look.arrivals)
-        if more > len(look.arrivals) and not look.at_tip:  # records are smaller than was expected
+        more = self._limit(most) - look.count
+        if more > look.count and not look.at_tip:  # records are smaller than was expected
             with suppress(StreamUnavailable):  # `plan` asks again
                 look.extend(self._read(look.cursor, more))
         return look
@@ -323,10 +334,10 @@ class ShardPlanner:
                 size = sum(len(record["Data"]) for record in answer.records)
                 self.size = max(1, size // len(answer.records))
             if answer.records or answer.at_tip(limit):
-                arrivals = [Arrival.of(record) for record in answer.records]
-                now = arrivals[-1].time + answer.behind if arrivals else asked_at
-                at_tip = answer.at_tip(limit)
-                return Look(arrivals, now, asked_at, at_tip, cursor, records=answer.records)
+                look = Look(answer.records, asked_at, asked_at, answer.at_tip(limit), cursor)
+                if look.arrivals:
+                    look.now = look.arrivals[-1].time + answer.behind
+                return look
 
     def _look_at_first(self, start: BatchEnd, limit: int) -> Look:
         try:
@@ -363,7 +374,7 @@ class ShardPlanner:
             try:
                 look = self._read(cursor, limit + skipped)
                 if look.arrivals and look.arrivals[0].sequence_number == place.sequence_number:
-                    look.arrivals, look.records = look.arrivals[skipped:], look.records[skipped:]
+                    look.skip(skipped)
                     return look if look.arrivals or look.at_tip else self._read(cursor, limit)
                 code, reason = "trimmed", "the record is past retention, or of an earlier life of the stream"
             except StreamUnavailable as error:
@@ -387,8 +398,7 @@ class ShardPlanner:
         cursor.ended = gone
         while True:
             look = self._read(cursor, limit)
-            earlier = sum(int(one.sequence_number) < place.lowest for one in look.arrivals)
-            look.arrivals, look.records = look.arrivals[earlier:], look.records[earlier:]
+            look.skip(sum(int(record["SequenceNumber"]) < place.lowest for record in look.records))
             if look.arrivals or look.at_tip:
                 look.start_gone = True
                 return look

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from kpl_codec.spark.source import shard_planner
 from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader
-from kpl_codec.spark.source.offsets import OffsetError, Piece, StreamOffset, batch_pieces
+from kpl_codec.spark.source.offsets import DataLoss, OffsetError, Piece, StreamOffset, batch_pieces
+from kpl_codec.spark.source.options import parse_options
 from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.shard_planner import Caps
 
@@ -231,3 +233,32 @@ def test_a_spark_that_does_not_say_where_the_query_stands(make_stream: Any, posi
     time.sleep(0.2)  # a shard that had nothing a moment ago is not asked again at once
     rows += query.read(again, query.reader.latestOffset())  # and on
     stream.check(rows)
+
+
+def test_many_shards_are_planned_at_the_same_time() -> None:
+    planner = Planner(Access(None, parse_options({"streamName": "s", "region": "us-east-1"})), workers=3)
+    together = threading.Barrier(3, timeout=30)
+
+    def square(shard_id: str) -> int:
+        if shard_id in ("0", "1", "2"):
+            together.wait()  # BrokenBarrierError unless three are under way
+        return int(shard_id) ** 2
+
+    shard_ids = [str(number) for number in range(500)]
+    assert list(planner.each(square, shard_ids).items()) == [(key, int(key) ** 2) for key in shard_ids]
+
+
+def test_what_planning_one_shard_raises_is_raised_and_no_other_is_begun() -> None:
+    planner = Planner(Access(None, parse_options({"streamName": "s", "region": "us-east-1"})), workers=3)
+    begun: list[str] = []
+
+    def fail(shard_id: str) -> None:
+        begun.append(shard_id)
+        if shard_id == "1":
+            raise DataLoss(shard_id=shard_id, sequence_number=None, code="trimmed", reason="a test")
+        time.sleep(0.05)
+
+    with pytest.raises(DataLoss, match="a test"):
+        planner.each(fail, map(str, range(500)))
+    assert "1" in begun
+    assert len(begun) < 500  # all would take eight seconds
