@@ -75,3 +75,16 @@ def deliver(type kind not None, list records not None, str shard_id not None, st
         items[0], items[1], items[2] = <PyObject *>shard_id, <PyObject *>number, <PyObject *>index
         items[3], items[4] = <PyObject *>attempts, <PyObject *>left_out
         pending.result = new_row(kind, items, 5, True)  # attempts hold nothing but text and numbers
+
+
+def untracked(type kind not None):
+    """A new `kind`, without its __init__, that the garbage collector neither counts nor visits until `track`."""
+    cdef object made = kpl_new(kind, ())
+    PyObject_GC_UnTrack(<PyObject *>made)
+    return made
+
+
+def track(item):
+    """The garbage collector visits `item` from now on."""
+    if not PyObject_GC_IsTracked(item):
+        PyObject_GC_Track(<PyObject *>item)
