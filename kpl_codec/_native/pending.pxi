@@ -23,6 +23,10 @@ cdef class Pending:
         self.hash_key = self.key_hash_key = hash_key
         self.size = size
 
+    def enter(self, Py_ssize_t number, double accepted_at, double deadline, double map_deadline, double expires_at):
+        self.number, self.accepted_at, self.deadline = number, accepted_at, deadline
+        self.map_deadline, self.expires_at = map_deadline, expires_at
+
     def assign(self, hash_key, text not None):
         self.hash_key = hash_key
         if self.record.explicit_hash_key != text:

@@ -124,7 +124,7 @@ def end_all(ended: Sequence[Pending]) -> None:
     with LOCK:
         for pending in ended:
             future: DeliveryFuture = pending.token
-            if future.done():
+            if future._result is not None or future._exception is not None:
                 continue
             result = pending.result
             if isinstance(result, BaseException):
