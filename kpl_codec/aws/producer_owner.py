@@ -27,7 +27,7 @@ from .producer_tells import SLOW, OnUndelivered, Undelivered, log_user_records
 CROWD: Final = 1000
 LONGEST_WAIT: Final = 0.01
 #: Seconds after a turn until the driver looks for puts again: many then take one turn.
-_REST: Final = 0.005
+_REST: Final = 0.01
 
 
 class Flush:
