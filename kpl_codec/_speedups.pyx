@@ -6,7 +6,7 @@ Python decides. It never raises for bad bytes and never explains them.
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, build_many, md5                 (codec.py)
-    Pending                      plain_pending, deliver                                   (producer/)
+    Pending                      plain_pending, deliver, untracked, track       (producer/, aws/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
@@ -43,6 +43,7 @@ cdef extern from *:
     #endif
         return row;
     }
+    #define kpl_new(kind, nothing) PyBaseObject_Type.tp_new((PyTypeObject *)(kind), nothing, NULL)
     #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
     #define kpl_steal(row) ((PyObject *)(row))
     #define kpl_block(kind, more) kpl_new_block((PyTypeObject *)(kind), (more))
@@ -53,6 +54,7 @@ cdef extern from *:
     """
     # Sets the items of a new tuple; Cython's own calls would count references twice.
     PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count)
+    object kpl_new(type kind, tuple nothing)
     void kpl_set_item(PyObject *row, Py_ssize_t i, PyObject *item)
     object kpl_steal(PyObject *row)
     PyObject *kpl_block(PyObject *kind, size_t more)  # an object with so many bytes behind its fields
@@ -67,6 +69,7 @@ cdef extern from "Python.h":
     bint PyObject_IS_GC(object item)
     bint PyObject_GC_IsTracked(object row)
     void PyObject_GC_UnTrack(void *row)
+    void PyObject_GC_Track(void *row)
 
 cdef extern from "_native/md5.h" nogil:
     ctypedef struct kpl_message:

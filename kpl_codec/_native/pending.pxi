@@ -23,6 +23,10 @@ cdef class Pending:
         self.hash_key = self.key_hash_key = hash_key
         self.size = size
 
+    def enter(self, Py_ssize_t number, double accepted_at, double deadline, double map_deadline, double expires_at):
+        self.number, self.accepted_at, self.deadline = number, accepted_at, deadline
+        self.map_deadline, self.expires_at = map_deadline, expires_at
+
     def assign(self, hash_key, text not None):
         self.hash_key = hash_key
         if self.record.explicit_hash_key != text:
@@ -75,3 +79,16 @@ def deliver(type kind not None, list records not None, str shard_id not None, st
         items[0], items[1], items[2] = <PyObject *>shard_id, <PyObject *>number, <PyObject *>index
         items[3], items[4] = <PyObject *>attempts, <PyObject *>left_out
         pending.result = new_row(kind, items, 5, True)  # attempts hold nothing but text and numbers
+
+
+def untracked(type kind not None):
+    """A new `kind`, without its __init__, that the garbage collector neither counts nor visits until `track`."""
+    cdef object made = kpl_new(kind, ())
+    PyObject_GC_UnTrack(<PyObject *>made)
+    return made
+
+
+def track(item):
+    """The garbage collector visits `item` from now on."""
+    if not PyObject_GC_IsTracked(item):
+        PyObject_GC_Track(<PyObject *>item)

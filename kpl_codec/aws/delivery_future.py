@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, as_completed, wait
 from concurrent.futures._base import FINISHED, RUNNING
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 
+from ..compiled import speedups
 from ..producer import Delivery, DeliveryError, Pending
 from .one_lock import LOCK, interrupted, locked, may_wait
 from .producer_tells import logger
@@ -27,10 +29,10 @@ class DeliveryFuture(Future[Delivery]):
     concurrent.futures also in one that interrupted one of these.
 
     A Future makes a condition and two lists when it is made: a third of what a put costs. Here they are made
-    when they are asked for, and all conditions share the producers' lock.
+    when they are asked for, and all conditions share the producers' lock. The garbage collector need not
+    visit one that holds at most its Delivery: nothing leads back to it.
     """
 
-    _state: str = RUNNING
     _result: Delivery | None = None
     _exception: BaseException | None = None
     _ended: threading.Condition | None = None
@@ -39,6 +41,19 @@ class DeliveryFuture(Future[Delivery]):
 
     def __init__(self) -> None:
         """Nothing; see the class."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if speedups is not None:
+            speedups.track(self)
+        super().__setattr__(name, value)
+
+    @property
+    def _state(self) -> str:
+        return FINISHED if self.done() else RUNNING
+
+    @_state.setter
+    def _state(self, state: str) -> None:
+        """`Future` sets it after the result."""
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -51,9 +66,11 @@ class DeliveryFuture(Future[Delivery]):
         return self._ended
 
     def done(self) -> bool:
-        return self._state == FINISHED
+        return self._result is not None or self._exception is not None
 
     def result(self, timeout: float | None = None) -> Delivery:
+        if self._result is not None:
+            return self._result
         error = self.exception(timeout)
         if error is None:
             return self._result  # type: ignore[return-value]
@@ -80,7 +97,13 @@ class DeliveryFuture(Future[Delivery]):
         # PRD-39: "After a fork the child MUST NOT run the callbacks of the parent's user records."
         if not self.done():
             self._exception = error
-            self._state = FINISHED
+
+
+#: A new one.
+new_future: Final[Callable[[], DeliveryFuture]] = (
+    DeliveryFuture if speedups is None else partial(speedups.untracked, DeliveryFuture)
+)
+_set: Final = object.__setattr__
 
 
 class _Waiters(list[Any]):
@@ -103,14 +126,13 @@ def end_all(ended: Sequence[Pending]) -> None:
     with LOCK:
         for pending in ended:
             future: DeliveryFuture = pending.token
-            if future._state == FINISHED:
+            if future._result is not None or future._exception is not None:
                 continue
             result = pending.result
             if isinstance(result, BaseException):
                 future._exception = result
             else:
-                future._result = result
-            future._state = FINISHED
+                _set(future, "_result", result)  # still untracked
             if future._ended is not None:
                 future._ended.notify_all()
                 asked.append(future)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from ..format.records import Tag
 from ..producer import RecordTooLarge
 from .calls import finished
-from .delivery_future import DeliveryFuture
+from .delivery_future import DeliveryFuture, new_future
 from .one_lock import driving, locked, may_wait, within_limit
 from .producer_base import ProducerBase, import_boto3
 from .producer_owner import CROWD, LONGEST_WAIT, Owner
@@ -101,7 +101,7 @@ class Producer(ProducerBase):
             if self._core.preparation.size_is_known or not self.wait_ready():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
-        future = pending.token = DeliveryFuture()
+        future = pending.token = new_future()
         letters = self._letters
         if not self._started:
             self._connect()

@@ -27,7 +27,7 @@ from .producer_tells import SLOW, OnUndelivered, Undelivered, log_user_records
 CROWD: Final = 1000
 LONGEST_WAIT: Final = 0.01
 #: Seconds after a turn until the driver looks for puts again: many then take one turn.
-_REST: Final = 0.005
+_REST: Final = 0.01
 
 
 class Flush:
@@ -73,7 +73,7 @@ class Owner:
     """See the module. Everything here is used by the driver only, unless it says otherwise.
 
     ``unresolved``: user records taken from the inbox; those without a number are on their way to the core.
-    ``failed``: whether any was not delivered. ``wake`` wakes the driver, with the lock held. ``answers``:
+    ``failed``: how many were not delivered. ``wake`` wakes the driver, with the lock held. ``answers``:
     each gives the core one, at a time.
     """
 
@@ -95,7 +95,7 @@ class Owner:
         self.stream: Mapping[str, str] = {}
         self.unresolved: set[Pending] = set()
         self.answers: list[Callable[[float], None]] = []
-        self.failed = False
+        self.failed = 0
         self._called: list[Pending] = []  # for which on_undelivered has returned
         self._due_at = float("-inf")
         self._flushes: list[Flush] = []
@@ -232,8 +232,10 @@ class Owner:
         ended = core.results() if letters.broken is None else []
         if self.notes is not None:
             self._note(self.notes, ended)
-        errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
-        self.failed = self.failed or bool(errors)
+        errors: list[DeliveryError] = []
+        if core.undelivered > self.failed:
+            errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
+            self.failed += len(errors)
         self.end(ended)
         # Not before: a signal handler that has interrupted the log may wait for the results.
         for (outcome, code), count in Counter((error.outcome, error.reason) for error in errors).items():
@@ -299,7 +301,7 @@ class Owner:
             self._count()
             letters.notify()
         left = self.unresolved - self.hook.held
-        self.failed = self.failed or bool(left)
+        self.failed += len(left)
         for pending in left:
             # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST
             # get its result; one that may be stored says so."

@@ -29,7 +29,7 @@ from .config import ProducerConfig
 from .kinesis_record import Outgoing, PutRecordsRequest, build_all
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
-from .outcomes import ACTIONS, Attempt, Entry, outcome_of, parse_max_record_size, parse_put_records
+from .outcomes import ACTIONS, Attempt, Delivery, Entry, outcome_of, parse_max_record_size, parse_put_records
 from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
@@ -42,7 +42,7 @@ class ProducerCore:
     """All of the producer except waiting and calling.
 
     ``accepted``: how many user records were, the last has this ``number``; ``outstanding``, with bytes: those
-    that have not ended. ``noted``: keep ``rows`` for a ledger.
+    that have not ended. ``undelivered``: how many have ended so. ``noted``: keep ``rows`` for a ledger.
     ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a random number of
     0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets measurements. All times are
     seconds of one monotonic clock. Not thread-safe, except `prepare`.
@@ -65,7 +65,7 @@ class ProducerCore:
         self._map_wait = config.ttl_seconds / 10
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
-        self.accepted = self.outstanding = self.outstanding_bytes = 0
+        self.accepted = self.outstanding = self.outstanding_bytes = self.undelivered = 0
         self._results: list[Pending] = []
         self.rows = StoredRows() if noted else None
         self._meter = Meter(observe)
@@ -101,13 +101,12 @@ class ProducerCore:
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
         put_at = now if put_at is None else put_at
-        pending.accepted_at = put_at
-        pending.expires_at = put_at + self._ttl
+        expires_at = put_at + self._ttl
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
         # put, neither for those of its aggregate nor for other shards' in its request."
-        pending.deadline = put_at + self._aggregating
-        pending.map_deadline = put_at + self._map_wait
-        pending.number = self.accepted = self.accepted + 1
+        deadline = put_at + self._aggregating
+        self.accepted = number = self.accepted + 1
+        pending.enter(number, put_at, deadline, put_at + self._map_wait, expires_at)
         self.outstanding, self.outstanding_bytes = self.outstanding + 1, size
         if self._observed:
             self._meter.accepted(put_at)
@@ -126,6 +125,7 @@ class ProducerCore:
         pending.accepted_at = now
         pending.number = self.accepted = self.accepted + 1
         self._meter.failed("dropped")
+        self.undelivered += 1
         self._results.append(undelivered(self.config, pending, "dropped"))
 
     def flush(self) -> None:
@@ -372,6 +372,9 @@ class ProducerCore:
             self._order.ended(ended)
 
     def _take_results(self, ended: Sequence[Pending]) -> None:
+        """All were delivered, or none."""
+        if ended and not isinstance(ended[0].result, Delivery):
+            self.undelivered += len(ended)
         self.outstanding -= len(ended)
         self.outstanding_bytes -= sum([pending.size for pending in ended])
         if self._observed:

@@ -91,6 +91,13 @@ class PlainPending:
         self.token: Any = None
         self.result: Any = None
 
+    def enter(
+        self, number: int, accepted_at: float, deadline: float, map_deadline: float, expires_at: float
+    ) -> None:
+        """It is accepted."""
+        self.number, self.accepted_at, self.deadline = number, accepted_at, deadline
+        self.map_deadline, self.expires_at = map_deadline, expires_at
+
     def assign(self, hash_key: int, text: str) -> None:
         self.hash_key = hash_key
         if self.record.explicit_hash_key != text:

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, as_completed, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -17,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws.delivery_future import DeliveryFuture, end_all
+from kpl_codec.aws.delivery_future import DeliveryFuture, end_all, new_future
 from kpl_codec.aws.one_lock import LOCK, WouldDeadlock, driving
+from kpl_codec.compiled import speedups
 from kpl_codec.producer import Delivery, DeliveryError, Put
 
 DELIVERY = Delivery("shard", "1", 0, ())
@@ -235,3 +237,36 @@ def test_a_refused_wait_keeps_no_lock() -> None:
     other.start()
     other.join(10)
     assert not other.is_alive()
+
+
+def _own_attribute(future: DeliveryFuture) -> None:
+    future.itself = future  # type: ignore[attr-defined]
+
+
+def _raised(future: DeliveryFuture) -> None:
+    end_all([of(future, DeliveryError(user_record=REFUSED.user_record, outcome="refused"))])
+    try:
+        future.result()
+    except DeliveryError as error:
+        error.future = future  # type: ignore[attr-defined]
+
+
+CYCLES: dict[str, Callable[[DeliveryFuture], object]] = {
+    "attribute": _own_attribute,
+    "callback": lambda future: future.add_done_callback(lambda _: future),
+    "error": _raised,
+}
+
+
+@pytest.mark.parametrize("name", CYCLES)
+def test_the_garbage_collector_frees_one_that_leads_back_to_itself(name: str) -> None:
+    """And need not visit one of which nothing can."""
+    future = new_future()
+    assert not gc.is_tracked(future) or speedups is None
+    CYCLES[name](future)
+    if not future.done():
+        end_all([of(future)])
+    gone = weakref.ref(future)
+    del future
+    gc.collect()
+    assert gone() is None
