@@ -42,6 +42,7 @@ def newest_boto3(cache_folder: Path) -> Path:
                     "--target",
                     str(made),
                     f"boto3=={VERSION}",
+                    f"botocore=={VERSION}",  # else its newest: the test that runs it names this one
                 ]
                 subprocess.run(command, check=True, timeout=300, capture_output=True)
                 os.rename(made, target)
