@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from .. import __version__
 from ..errors import KplError
 from ..lazy import EXTRAS, extra_for
+from .without_pandas import hide_pandas
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 
@@ -165,6 +166,8 @@ def _failed(reason: str) -> int:
 
 
 def entry() -> None:
+    """The command as a process."""
+    hide_pandas()
     try:
         status = main()
     except Exception:  # noqa: BLE001 - a bug: show the traceback, and never end with the status of findings

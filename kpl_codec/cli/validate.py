@@ -20,6 +20,7 @@ from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import waiting
 from .source import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
+from .without_pandas import show_pandas
 
 if TYPE_CHECKING:
     from ..captures import Piece
@@ -132,6 +133,7 @@ def is_local_job(args: argparse.Namespace, pieces: Sequence[Piece]) -> bool:
 
 
 def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
+    show_pandas()
     from ..spark.session import local_session
     from ..spark.validation import SparkEngine
 

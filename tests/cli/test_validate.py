@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -58,3 +60,33 @@ def test_json_is_the_summary_that_is_written(folder: Path, capsys: pytest.Captur
     capsys.readouterr()
     assert main(["findings", str(folder / "out"), "--json", "--fail-on", "error"]) == 0
     assert {json.loads(row)["kind"] for row in capsys.readouterr().out.splitlines()} == {"duplicate"}
+
+
+#: The command as its script runs it; then it tells whether pandas was imported.
+_PROGRAM = """
+import sys
+from kpl_codec.cli.main import entry
+try:
+    entry()
+finally:
+    print("with" if sys.modules.get("pandas") else "without", "pandas", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "pandas"),
+    [
+        ("cat capture.json", "without"),
+        ("validate capture.json --shards shards.json --output local --quiet", "without"),
+        pytest.param(
+            "validate capture.json --shards shards.json --output spark --quiet --engine spark",
+            "with",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_only_spark_loads_pandas(line: str, pandas: str, folder: Path) -> None:
+    command = [sys.executable, "-c", _PROGRAM, *line.split()]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stderr.splitlines()[-1] == f"{pandas} pandas"
+    assert done.returncode == (0 if "cat" in line.split() else 1)

@@ -1,0 +1,25 @@
+"""Commands do without pandas. pyarrow imports it, where it is installed, with the first array that it makes:
+that was half of what a small command took. Spark needs it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+class _Hidden:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def hide_pandas() -> None:
+    """From now on this process does not find pandas. For a process of our own only."""
+    sys.meta_path.insert(0, _Hidden)
+
+
+def show_pandas() -> None:
+    """Undo `hide_pandas`."""
+    if _Hidden in sys.meta_path:
+        sys.meta_path.remove(_Hidden)
