@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "kpl_codec"
 #: Every part, from the ground up. A part imports only parts of lower levels, and itself.
 LEVELS = (
-    {"errors", "limits", "compiled", "aws_errors", "lazy", "_build"},
+    {"errors", "limits", "compiled", "aws_errors", "lazy", "without_pandas", "_build"},
     {"format"},
     {"ledger"},
     {"schema_registry"},

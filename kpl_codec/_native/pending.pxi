@@ -82,7 +82,7 @@ def deliver(type kind not None, list records not None, str shard_id not None, st
 
 
 def untracked(type kind not None):
-    """A new `kind`, without its __init__, that the garbage collector neither counts nor visits until `track`."""
+    """A new `kind`, without its __init__, that the garbage collector does not visit until `track`."""
     cdef object made = kpl_new(kind, ())
     PyObject_GC_UnTrack(<PyObject *>made)
     return made

@@ -132,7 +132,7 @@ def end_all(ended: Sequence[Pending]) -> None:
             if isinstance(result, BaseException):
                 future._exception = result
             else:
-                _set(future, "_result", result)  # still untracked
+                _set(future, "_result", result)  # without tracking it
             if future._ended is not None:
                 future._ended.notify_all()
                 asked.append(future)

@@ -144,8 +144,10 @@ class Undelivered:
 
     def tell(self) -> None:
         """Log what it has raised; and, once, that a call has not returned for long."""
-        while self._raised:
-            what, count = self._raised.popitem()
+        raised = self._raised
+        if raised:
+            self._raised = Counter()
+        for what, count in raised.items():
             log_user_records(count, "on_undelivered failed for %d user records: %s", what)
         if self._called_at is not None and self._clock() >= self._called_at + SLOW:
             self._called_at = None

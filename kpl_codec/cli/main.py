@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from .. import __version__
 from ..errors import KplError
 from ..lazy import EXTRAS, extra_for
-from .without_pandas import hide_pandas
+from ..without_pandas import hide_pandas
 
 CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from ..errors import KplError
 from ..findings import at_least_as_bad, camel_keys
 from ..pictures.terminal import line, note, show, show_json
+from ..without_pandas import show_pandas
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import waiting
 from .source import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
-from .without_pandas import show_pandas
 
 if TYPE_CHECKING:
     from ..captures import Piece

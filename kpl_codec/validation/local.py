@@ -13,10 +13,18 @@ from queue import SimpleQueue
 from typing import Any
 
 from ..errors import KplError
+from ..without_pandas import hide_pandas
 from .task import Job
 
 #: A job of fewer bytes runs in this process: a worker takes about half a second to start.
 IN_PROCESS_BYTES = 8 * 1024 * 1024
+#: What a worker runs.
+_WORKER = f"""
+from {hide_pandas.__module__} import hide_pandas
+hide_pandas()
+from {__name__} import serve
+serve()
+"""
 #: The most memory of a worker in bytes, for any input; measured by tests/validation/test_memory.py.
 WORKER_MEMORY = 768 * 1024 * 1024
 
@@ -97,7 +105,7 @@ class _Worker:
         # The worker can import the same modules as this process.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            [sys.executable, "-c", _WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

@@ -257,8 +257,11 @@ class Planner:
         # A thread takes one shard after the other: a future for each would take longer than planning it.
         threads = min(self._workers, len(todo))
         with ThreadPoolExecutor(threads, "kpl-codec plan") as pool:
-            for _ in pool.map(work, range(threads)):
-                pass
+            try:
+                for _ in pool.map(work, range(threads)):
+                    pass
+            finally:
+                left.clear()  # after Ctrl-C, too
         return {shard_id: results[shard_id] for shard_id in todo}
 
 

@@ -32,7 +32,7 @@ Records = list[dict[str, Any]]
 
 #: Bytes of a shard's records that the partitions of a batch carry.
 _CARRIED: Final = 512 * 1024
-#: What a record takes besides its data, about: its key, and three objects.
+#: What a record takes besides its data, about: its key, number and time.
 _OVERHEAD: Final = 256
 #: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
 _FIRST_LAG: Final = 250

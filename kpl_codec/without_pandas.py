@@ -1,5 +1,5 @@
-"""Commands do without pandas. pyarrow imports it, where it is installed, with the first array that it makes:
-that was half of what a small command took. Spark needs it.
+"""Commands and their workers do without pandas. pyarrow imports it, where it is installed, with the first
+array that it makes: that was half of what a small command took. Spark needs it.
 """
 
 from __future__ import annotations
