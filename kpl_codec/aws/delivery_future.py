@@ -69,8 +69,6 @@ class DeliveryFuture(Future[Delivery]):
         return self._result is not None or self._exception is not None
 
     def result(self, timeout: float | None = None) -> Delivery:
-        if self._result is not None:
-            return self._result
         error = self.exception(timeout)
         if error is None:
             return self._result  # type: ignore[return-value]

@@ -73,7 +73,7 @@ class Placer:
             outgoing = self._aggregator.alone(shard, pending)
         else:
             outgoing = self._aggregator.add(shard, pending)
-        if not plain and pending.keyless and not pending.history:
+        if pending.keyless and not pending.history:
             # About half full aggregates see UniformStickyPartitioner.appended.
             self.partitioner.appended(pending.size, may_switch=outgoing.closed)
         return outgoing

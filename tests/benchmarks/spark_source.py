@@ -333,6 +333,8 @@ def main() -> None:
     if args.serve:
         asyncio.run(serve(args.shards[0], args.bytes, args.milliseconds / 1000, args.limits))
         return
+    if not args.shards and args.only != "nothing":
+        parser.error("how many shards?")
     spark: Any = None
     if set(args.only.split(",")) - {"plan"}:
         from kpl_codec.spark.session import local_session

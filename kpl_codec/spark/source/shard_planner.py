@@ -95,10 +95,9 @@ def size_of(records: Records) -> int:
 @dataclass(slots=True)
 class Look:
     """The ``count`` first records after a place; ``cursor`` is after them. ``arrivals``: of the first and the
-    last of them; ``records``: as boto3 gives them, as long as they are wanted. ``now``: the shard's tip in ms
-    since 1970, by the service's clock; ``asked_at``: when the call was made, by this machine's. ``at_tip``:
-    nothing follows them. ``start_gone``: the record of the place is past retention; ``lost``: records after
-    it may be, too."""
+    last; ``records``: as boto3 gives them, while they are wanted. ``now``: the shard's tip in ms since 1970,
+    by the service's clock; ``asked_at``: the time of the call, by this machine's. ``at_tip``: none follows.
+    ``start_gone``: the record of the place is past retention; ``lost``: records after it may be, too."""
 
     records: Records
     now: int
@@ -121,9 +120,9 @@ class Look:
 
     def extend(self, more: Look) -> None:
         self.now = more.now if more.records else self.now
+        self.asked_at, self.at_tip = more.asked_at, more.at_tip
         self.records = self.records + more.records
         self.skip(0)
-        self.asked_at, self.at_tip = more.asked_at, more.at_tip
 
 
 class Kept(NamedTuple):
@@ -190,8 +189,7 @@ class ShardPlanner:
             drained = look.cursor.ended
             place = TRIM_HORIZON if look.lost and not drained else start.place
             return replace(start, place=place, drained=drained, since=look.asked_at)
-        first = look.arrivals[0]
-        end = self._end(look, caps)
+        first, end = look.arrivals[0], self._end(look, caps)
         records, look.records = look.records, []
         if (beyond := _beyond(tip)) is not None:
             if int(first.sequence_number) >= int(beyond):
@@ -331,13 +329,10 @@ class ShardPlanner:
             asked_at = self._access.now_ms()
             answer = cursor.fetch(limit)
             if answer.records:
-                size = sum(len(record["Data"]) for record in answer.records)
-                self.size = max(1, size // len(answer.records))
+                self.size = max(1, size_of(answer.records) // len(answer.records) - _OVERHEAD)
             if answer.records or answer.at_tip(limit):
-                look = Look(answer.records, asked_at, asked_at, answer.at_tip(limit), cursor)
-                if look.arrivals:
-                    look.now = look.arrivals[-1].time + answer.behind
-                return look
+                now = Arrival.of(answer.records[-1]).time + answer.behind if answer.records else asked_at
+                return Look(answer.records, now, asked_at, answer.at_tip(limit), cursor)
 
     def _look_at_first(self, start: BatchEnd, limit: int) -> Look:
         try:
