@@ -31,6 +31,8 @@ from statistics import median
 from typing import Any
 from urllib.request import Request, urlopen
 
+import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from kpl_codec.spark.source.access import Access
@@ -166,6 +168,14 @@ class Server:
         self._process.communicate("")
 
 
+CLIENT: dict[str, Any] = {
+    "region_name": "us-east-1",
+    "aws_access_key_id": "local",
+    "aws_secret_access_key": "local",
+    "config": Config(max_pool_connections=32),
+}
+
+
 def plans(server: Server, options: Options, pause: float, rounds: int = 4) -> None:
     planner = Planner(Access(options.client(), options))
     at = planner.begin_at(options.starting_position)
@@ -184,8 +194,8 @@ def plans(server: Server, options: Options, pause: float, rounds: int = 4) -> No
 
 
 def alone(server: Server, options: Options, pause: float, rounds: int = 4) -> None:
-    """The calls of a plan without the planner: boto3's client in as many threads."""
-    client, name = options.client(), options.stream.name
+    """The calls of a plan without the planner: a client of boto3 in as many threads."""
+    client, name = boto3.client("kinesis", **CLIENT, endpoint_url=server.url), options.stream.name
     server.feed(each=pause)
     with ThreadPoolExecutor(32) as pool:
 
