@@ -6,7 +6,7 @@ Python decides. It never raises for bad bytes and never explains them.
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, build_many, md5                 (codec.py)
-    Pending                      plain_pending, deliver, untracked, track       (producer/, aws/)
+    Pending                      plain_pending, deliver, untracked, untrack, track  (producer/, aws/)
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.

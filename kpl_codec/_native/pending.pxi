@@ -23,9 +23,9 @@ cdef class Pending:
         self.hash_key = self.key_hash_key = hash_key
         self.size = size
 
-    def enter(self, Py_ssize_t number, double accepted_at, double deadline, double map_deadline, double expires_at):
-        self.number, self.accepted_at, self.deadline = number, accepted_at, deadline
-        self.map_deadline, self.expires_at = map_deadline, expires_at
+    def enter(self, Py_ssize_t number, double accepted_at, double aggregating, double map_wait, double ttl):
+        self.number, self.accepted_at, self.deadline = number, accepted_at, accepted_at + aggregating
+        self.map_deadline, self.expires_at = accepted_at + map_wait, accepted_at + ttl
 
     def assign(self, hash_key, text not None):
         self.hash_key = hash_key
@@ -88,7 +88,14 @@ def untracked(type kind not None):
     return made
 
 
+def untrack(item):
+    """`item`, which the garbage collector does not visit until `track`."""
+    if PyObject_IS_GC(item):
+        PyObject_GC_UnTrack(<PyObject *>item)
+    return item
+
+
 def track(item):
     """The garbage collector visits `item` from now on."""
-    if not PyObject_GC_IsTracked(item):
+    if PyObject_IS_GC(item) and not PyObject_GC_IsTracked(item):
         PyObject_GC_Track(<PyObject *>item)

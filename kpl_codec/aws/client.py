@@ -50,8 +50,8 @@ def kinesis_client(
     role is assumed through STS, and again each time before its credentials expire. Times in its answers are
     in UTC. Raises botocore's errors for invalid settings. ``service``: boto3's name of another one.
 
-    Its ``get_records`` and ``get_shard_iterator`` take a half to a quarter of the CPU time of botocore's. They
-    tell before-send of botocore's events only, and nothing that patches its ``_make_api_call``.
+    Its ``get_records`` and ``get_shard_iterator`` take a half to a quarter of the CPU time of botocore's.
+    They tell before-send of botocore's events only, and nothing that patches its ``_make_api_call``.
     """
     once = Config(
         connect_timeout=connect_timeout,

@@ -98,15 +98,13 @@ class ProducerCore:
         config, size = self.config, self.outstanding_bytes + pending.size
         if self.outstanding >= config.max_outstanding_records or size > config.max_outstanding_bytes:
             raise ProducerFull(records=self.outstanding, bytes=self.outstanding_bytes)
+        put_at = now if put_at is None else put_at
+        self.accepted = number = self.accepted + 1
         # PRD-8: "The time to live MUST count from the moment a user record was put. No deadline MUST lie
         # beyond it."
-        put_at = now if put_at is None else put_at
-        expires_at = put_at + self._ttl
         # PRD-49: "A user record MUST NOT wait for others longer than record_max_buffered_time_ms from its
         # put, neither for those of its aggregate nor for other shards' in its request."
-        deadline = put_at + self._aggregating
-        self.accepted = number = self.accepted + 1
-        pending.enter(number, put_at, deadline, put_at + self._map_wait, expires_at)
+        pending.enter(number, put_at, self._aggregating, self._map_wait, self._ttl)
         self.outstanding, self.outstanding_bytes = self.outstanding + 1, size
         if self._observed:
             self._meter.accepted(put_at)

@@ -92,11 +92,11 @@ class PlainPending:
         self.result: Any = None
 
     def enter(
-        self, number: int, accepted_at: float, deadline: float, map_deadline: float, expires_at: float
+        self, number: int, accepted_at: float, aggregating: float, map_wait: float, ttl: float
     ) -> None:
-        """It is accepted."""
-        self.number, self.accepted_at, self.deadline = number, accepted_at, deadline
-        self.map_deadline, self.expires_at = map_deadline, expires_at
+        """It is accepted. ``aggregating``, ``map_wait``, ``ttl``: seconds from then to its deadlines."""
+        self.number, self.accepted_at, self.deadline = number, accepted_at, accepted_at + aggregating
+        self.map_deadline, self.expires_at = accepted_at + map_wait, accepted_at + ttl
 
     def assign(self, hash_key: int, text: str) -> None:
         self.hash_key = hash_key

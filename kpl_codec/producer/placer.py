@@ -50,8 +50,11 @@ class Placer:
         """
         if pending.number < self.urgent_below:
             pending.deadline = min(pending.deadline, now)  # it may join others, but does not wait for more
-        plain = not (pending.keyless or self._reshard_proof)
-        shard = self._live.routes.predict(pending.key_hash_key) if plain else self._shard_of(pending)
+        keyless = pending.keyless
+        if keyless or self._reshard_proof:
+            shard = self._shard_of(pending)
+        else:
+            shard = self._live.routes.predict(pending.key_hash_key)
         # PRD-17: "A user record without a prediction MUST NOT be aggregated with others."
         alone = shard is None or pending.alone or not self._aggregating
         if home is not None:
@@ -73,7 +76,7 @@ class Placer:
             outgoing = self._aggregator.alone(shard, pending)
         else:
             outgoing = self._aggregator.add(shard, pending)
-        if pending.keyless and not pending.history:
+        if keyless and not pending.history:
             # About half full aggregates see UniformStickyPartitioner.appended.
             self.partitioner.appended(pending.size, may_switch=outgoing.closed)
         return outgoing

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import re
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -403,3 +404,40 @@ def test_dropped_ones_are_handed_over_and_bounded(skin: str) -> None:
     ended = asyncio.run(main())
     check(called, ended)
     assert {error.outcome for error in called} == {"dropped"}
+
+
+@pytest.mark.requirement("PRD-9")
+@pytest.mark.parametrize("ends", ["delivered", "refused", "cancelled", "left"])
+def test_an_awaited_future_leaves_no_garbage(ends: str) -> None:
+    """The collector does not visit those of AsyncProducer: nothing may lead back to one that has ended."""
+    seen: list[weakref.ref[Any]] = []
+
+    async def use(producer: Skin) -> None:
+        future = await producer.put("k", b"x")
+        producer.given.clear()
+        seen.append(weakref.ref(future))
+        if ends == "cancelled":
+            future.cancel()
+        try:
+            await future
+        except (DeliveryError, asyncio.CancelledError) as error:
+            kept = error  # whose traceback leads to this frame, and to the future
+            assert kept
+        assert future.done()
+
+    async def main() -> None:
+        producer = Skin("asyncio", None)
+        producer.refusing = ends == "refused"
+        if ends == "left":
+            producer.producer._core.requests = lambda now: []
+            tasks.append(asyncio.create_task(use(producer)))
+            await asyncio.sleep(0.02)
+            tasks.clear()
+            return
+        await use(producer)
+        await producer("close")
+
+    tasks: list[asyncio.Task[None]] = []
+    asyncio.run(main())
+    gc.collect()
+    assert [future() for future in seen] == [None]
