@@ -51,7 +51,7 @@ def kinesis_client(
     in UTC. Raises botocore's errors for invalid settings. ``service``: boto3's name of another one.
 
     Its ``get_records`` and ``get_shard_iterator`` take a half to a quarter of the CPU time of botocore's.
-    They tell before-send of botocore's events only, and nothing that patches its ``_make_api_call``.
+    Most of them emit only before-send of botocore's events, and pass by a Stubber that came after the first.
     """
     once = Config(
         connect_timeout=connect_timeout,

@@ -1,9 +1,9 @@
 """GetRecords and GetShardIterator in a half to a quarter of the CPU time that botocore takes.
 
-botocore makes the first call with each StreamARN, and its request shows endpoint, headers and scope. A later
-one differs in its body. It is signed by botocore's signer and sent over the client's own HTTP session (pool,
-proxies, certificates, timeouts). All but a plain answer is botocore's to read, as if it had asked. Left out
-for a plain one: botocore's events (but before-send), and whatever patches its `_make_api_call`.
+botocore makes the first call with each StreamARN, and its request shows endpoint, headers and scope. Later
+ones repeat these, with another body, date and signature, over the client's own HTTP session (pool, proxies,
+certificates, timeouts). An answer that is not plain is given to botocore, which prepares the call once more,
+but gets this answer instead of sending it. Of botocore's events a direct call emits before-send only.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from botocore.validate import ParamValidator
 #: The headers of botocore's request that a later one repeats.
 _REPEATED: Final = ("Content-Type", "User-Agent", "X-Amz-Target")
 _SCOPE: Final = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]+/\d{8}/([^/,]+)/([^/,]+)/aws4_request,")
+#: Arguments that need botocore: a time has many forms, and this name of a stream leads to a host of its own.
+_BOTOCORES: Final = {"Timestamp", "StreamId"}
 
 
 class _Learned(NamedTuple):
-    """What the requests of an operation with one StreamARN have in common."""
+    """What the requests of an operation on one stream have in common."""
 
     url: str
     headers: dict[str, str]
@@ -43,7 +45,8 @@ def _learned(request: Any) -> _Learned | None:
     scope = _SCOPE.match(headers.get("Authorization", ""))
     if scope is None or headers.get("Content-Type") != "application/x-amz-json-1.1":
         return None
-    return _Learned(request.url, {name: headers[name] for name in _REPEATED}, scope[1], scope[2])
+    repeated = {name: headers[name] for name in _REPEATED if name in headers}
+    return _Learned(request.url, repeated, scope[1], scope[2])
 
 
 class DirectCall:
@@ -54,54 +57,89 @@ class DirectCall:
         self._client, self._session = client, session
         self._botocores = getattr(client, xform_name(operation))
         self._arguments = client.meta.service_model.operation_model(operation).input_shape
-        self._known: dict[str | None, _Learned] = {}
-        #: By thread: an answer that botocore is to read as if it had just come.
-        self._answers: dict[int, Any] = {}
+        self._members = _MEMBERS[operation]
+        #: By StreamARN, and the account of the credentials: both may be in the name of the host.
+        self._known: dict[tuple[str | None, str | None], _Learned] = {}
+        #: By thread: the body of a request, and its answer, which botocore is to get instead of sending.
+        self._answers: dict[int, tuple[bytes, Any]] = {}
         self._event = f"before-send.kinesis.{operation}"
-        # botocore has no public way to it. Without it nothing is learned, and every call is botocore's.
+        # botocore has no public way to it. Without it every call is botocore's.
         self._http: Any = getattr(getattr(client, "_endpoint", None), "http_session", None)
-        if self._http is not None:
-            client.meta.events.register_first(self._event, self._before_send)
+        client.meta.events.register_first(self._event, self._before_send)
 
     def _before_send(self, request: Any, **_: Any) -> Any:
-        learned = _learned(request)
-        if learned is not None:
-            self._known[json.loads(request.body).get("StreamARN")] = learned
-        return self._answers.pop(get_ident(), None)
+        body, answer = self._answers.get(get_ident(), (None, None))
+        if body == request.body:
+            del self._answers[get_ident()]  # should botocore try again, it sends
+            return answer
+        if self._http is not None and (learned := _learned(request)) is not None:
+            arn, credentials = json.loads(request.body).get("StreamARN"), self._session.get_credentials()
+            self._known[arn, getattr(credentials, "account_id", None)] = learned
+        return None
 
     def __call__(self, **arguments: Any) -> Any:
-        # MAP-25: "A direct call, which is GetRecords or GetShardIterator without most of botocore's work,
-        # MUST send what botocore would send, with the credentials of the moment, give what botocore's call
-        # gives and raise what it raises."
-        known = self._known.get(arguments.get("StreamARN"))
-        # A time needs botocore's serializer; a wrong argument gets botocore's error.
-        plain = all(type(value) in (str, int) for value in arguments.values())
-        if known is None or not plain or ParamValidator().validate(arguments, self._arguments).has_errors():
+        # MAP-25: "A direct call MUST send what botocore would send, signed with the credentials of the
+        # moment, and MUST give or raise what botocore would."
+        known = None
+        if (
+            all(type(value) in (str, int) for value in arguments.values())
+            and not arguments.keys() & _BOTOCORES
+        ):
+            credentials = self._session.get_credentials()
+            known = self._known.get((arguments.get("StreamARN"), getattr(credentials, "account_id", None)))
+        if known is None or ParamValidator().validate(arguments, self._arguments).has_errors():
             return self._botocores(**arguments)
-        answer = self._send(known, arguments)
+        body = json.dumps(arguments).encode()
+        answer = self._send(known, body, credentials)
         if answer.status_code == 200:
             with suppress(ValueError, TypeError, AttributeError, OverflowError, OSError):
-                if (found := _plain(answer)) is not None:
+                if (found := self._plain(answer)) is not None:
                     return found
-        self._answers[get_ident()] = answer
+        self._answers[get_ident()] = body, answer
         try:
             return self._botocores(**arguments)
         finally:
             self._answers.pop(get_ident(), None)
 
-    def _send(self, known: _Learned, arguments: dict[str, Any]) -> Any:
-        request = AWSRequest("POST", known.url, known.headers, json.dumps(arguments).encode())
-        credentials = self._session.get_credentials().get_frozen_credentials()
-        SigV4Auth(credentials, known.service, known.region).add_auth(request)
+    def _send(self, known: _Learned, body: bytes, credentials: Any) -> Any:
+        request = AWSRequest("POST", known.url, known.headers, body)
+        SigV4Auth(credentials.get_frozen_credentials(), known.service, known.region).add_auth(request)
         request = request.prepare()
         _, answer = self._client.meta.events.emit_until_response(self._event, request=request)
-        return self._http.send(request) if answer is None else answer
+        if answer is None:
+            return self._http.send(request)
+        self._http = (
+            None  # a handler answers instead of the service, as moto's: it is to see botocore's calls
+        )
+        self._known.clear()
+        return answer
+
+    def _plain(self, answer: Any) -> dict[str, Any] | None:
+        """None, or an error, for an answer that has anything else in it."""
+        given = json.loads(answer.content.decode())
+        found = {name: value for name, value in given.items() if value is not None}
+        if not found.keys() <= self._members or type(found.get("Records", [])) is not list:
+            return None
+        for record in found.get("Records", ()):
+            if not record.keys() <= _RECORD or None in record.values():
+                return None
+            for name, converted in _CONVERSIONS.items():
+                if name in record:
+                    record[name] = converted(record[name])
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        metadata = {"HTTPStatusCode": 200, "HTTPHeaders": headers, "RetryAttempts": 0}
+        if "x-amzn-requestid" in headers:
+            metadata["RequestId"] = headers["x-amzn-requestid"]
+        return {**found, "ResponseMetadata": metadata}
 
 
 def make_direct(client: Any, session: Any) -> Any:
     """``client``, whose two calls for reading are direct."""
-    for operation in ("GetRecords", "GetShardIterator"):
-        setattr(client, xform_name(operation), DirectCall(client, session, operation))
+    if (
+        client.meta.config.retries.get("mode") != "adaptive"
+    ):  # which learns from botocore's calls how fast to go
+        for operation in _MEMBERS:
+            setattr(client, xform_name(operation), DirectCall(client, session, operation))
     return client
 
 
@@ -119,29 +157,14 @@ def in_utc(parsers: Any) -> Any:
     return parsers
 
 
-#: What a plain answer may have, and a Kinesis record in it.
-_ANSWER: Final = {"Records", "NextShardIterator", "MillisBehindLatest", "ShardIterator"}
+#: What a plain answer may have, by operation, and a Kinesis record in it.
+_MEMBERS: Final = {
+    "GetRecords": {"Records", "NextShardIterator", "MillisBehindLatest"},
+    "GetShardIterator": {"ShardIterator"},
+}
 _RECORD: Final = {"SequenceNumber", "ApproximateArrivalTimestamp", "Data", "PartitionKey", "EncryptionType"}
 #: Members of a Kinesis record that are not text.
 _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "Data": a2b_base64,
     "ApproximateArrivalTimestamp": utc_time,
 }
-
-
-def _plain(answer: Any) -> dict[str, Any] | None:
-    """None, or an error, for an answer that has anything else in it."""
-    found = {name: value for name, value in json.loads(answer.content).items() if value is not None}
-    if not found.keys() <= _ANSWER:
-        return None
-    for record in found.get("Records", ()):
-        if not record.keys() <= _RECORD or None in record.values():
-            return None
-        for name, converted in _CONVERSIONS.items():
-            if name in record:
-                record[name] = converted(record[name])
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    metadata = {"HTTPStatusCode": 200, "HTTPHeaders": headers, "RetryAttempts": 0}
-    if "x-amzn-requestid" in headers:
-        metadata["RequestId"] = headers["x-amzn-requestid"]
-    return {**found, "ResponseMetadata": metadata}

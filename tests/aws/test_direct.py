@@ -8,7 +8,7 @@ import os
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -19,12 +19,12 @@ import botocore.session
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
-from botocore.exceptions import SSLError
+from botocore.exceptions import ClientError, SSLError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kpl_codec.aws.client import kinesis_client
@@ -48,30 +48,44 @@ Clients = tuple[Any, Any]
 PLAIN = b'{"Records": [], "NextShardIterator": "n", "MillisBehindLatest": 0}'
 
 
-def pair(**settings: Any) -> Clients:
+class Wire:
+    """In place of a client's HTTP session: ``sent`` is what it would have sent, ``given`` what it answers, a
+    status and a body."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.given: tuple[int, bytes] = (200, PLAIN)
+
+    def send(self, request: Any) -> AWSResponse:
+        self.sent.append(request)
+        return response(request, *self.given)
+
+
+def response(request: Any, status: int, body: bytes) -> AWSResponse:
+    raw = type("Raw", (io.BytesIO,), {"stream": lambda self: [self.getvalue()]})
+    return AWSResponse(request.url, status, {"X-Amzn-RequestId": "r", "Server": "s"}, raw(body))
+
+
+def pair(wires: Sequence[Wire] = (), **settings: Any) -> Clients:
     """botocore's own client, and one whose calls are direct. ``settings``: of the client."""
     settings = {"config": Config(retries={"total_max_attempts": 1}), **settings}
-
-    def session() -> Any:
+    sessions, clients = [], []
+    for _ in range(2):
         core = botocore.session.get_session()
         in_utc(core.get_component("response_parser_factory"))
         core.set_credentials("local", "local", "token")
-        return boto3.Session(botocore_session=core, region_name="us-east-1")
+        sessions.append(boto3.Session(botocore_session=core, region_name="us-east-1"))
+        clients.append(sessions[-1].client("kinesis", **settings))
+    for client, wire in zip(clients, wires, strict=False):
+        client._endpoint.http_session = wire
+    return clients[0], make_direct(clients[1], sessions[1])
 
-    ours = session()
-    return session().client("kinesis", **settings), make_direct(ours.client("kinesis", **settings), ours)
 
-
-def answering(seen: list[Any], given: Sequence[Any] = (200, PLAIN)) -> Callable[..., AWSResponse]:
-    """A handler of before-send: nothing is sent, each call gets ``given``, a status and a body."""
-    raw = type("Raw", (io.BytesIO,), {"stream": lambda self: [self.getvalue()]})
-
-    def answer(request: Any, **_: Any) -> AWSResponse:
-        seen.append(request)
-        status, body = given
-        return AWSResponse(request.url, status, {"X-Amzn-RequestId": "r", "Server": "s"}, raw(body))
-
-    return answer
+def botocores_requests(client: Any) -> list[str]:
+    """The operations of those that botocore has made."""
+    made: list[str] = []
+    client.meta.events.register("request-created", lambda operation_name, **_: made.append(operation_name))
+    return made
 
 
 def ordered(value: Any) -> str:
@@ -128,8 +142,7 @@ def test_answers_of_a_server_are_botocores(kinesis_local: LocalKinesis, stream: 
     for client in clients:  # the first call of each operation is botocore's
         for method, arguments in (calls[0], calls[7]):
             getattr(client, method)(**arguments)
-    created: list[Any] = []
-    clients[1].meta.events.register("request-created", lambda **_: created.append(1))
+    created = botocores_requests(clients[1])
     for number_of_call, (method, arguments) in enumerate(calls):
         already = len(created)
         theirs, ours = (outcome(client, method, arguments) for client in clients)
@@ -175,33 +188,35 @@ def answers() -> st.SearchStrategy[Any]:
     )
 
 
-ODD_ANSWER: list[Any] = [200, PLAIN]
-
-
-def odd_clients() -> Clients:
-    """Each call gets ODD_ANSWER."""
-    clients = pair()
-    for client in clients:
-        client.meta.events.register("before-send", answering([], ODD_ANSWER))
-        client.get_records(ShardIterator="i")
-    return clients
-
-
-ODD_CLIENTS = odd_clients()
+WIRES = Wire(), Wire()
+WIRED = pair(WIRES)
+for _client in WIRED:
+    _client.get_records(ShardIterator="i")  # which is botocore's
 
 
 @pytest.mark.requirement("MAP-25")
 @given(
-    answers().map(json.dumps)
-    | st.sampled_from(
-        ["", "{", "null", "<html>", json.dumps(ANSWER)[:50], '{"message": "m", "__type": "a#B"}']
-    ),
+    answers().map(lambda answer: json.dumps(answer).encode()),
     st.sampled_from([200, 200, 200, 201, 204, 301, 400, 403, 404, 413, 500, 503]),
 )
-def test_odd_answers_are_taken_as_botocore_takes_them(body: str, status: int) -> None:
-    ODD_ANSWER[:] = [status, body.encode()]
-    theirs, ours = (outcome(client, "get_records", {"ShardIterator": "i"}) for client in ODD_CLIENTS)
+@example(b"", 200)
+@example(b"", 500)
+@example(b"null", 200)
+@example(b"<html>", 403)
+@example(json.dumps(ANSWER).encode()[:50], 200)
+@example(b'{"message": "m", "__type": "a#B"}', 400)
+@example(json.dumps({**ANSWER, "Records": [{**RECORD, "PartitionKey": None}]}).encode(), 200)
+@example(json.dumps({**ANSWER, "Records": {}}).encode(), 200)
+@example(b"\xef\xbb\xbf" + PLAIN, 200)
+@example(PLAIN.decode().encode("utf-16"), 200)
+@example(PLAIN.replace(b"n", b"\xff"), 200)
+@example(b'{"ShardIterator": "s", ' + PLAIN[1:], 200)
+def test_odd_answers_are_taken_as_botocore_takes_them(body: bytes, status: int) -> None:
+    for wire in WIRES:
+        wire.given = status, body
+    theirs, ours = (outcome(client, "get_records", {"ShardIterator": "i"}) for client in WIRED)
     assert ours == theirs
+    assert len(WIRES[0].sent) == len(WIRES[1].sent)
 
 
 @pytest.mark.server
@@ -232,35 +247,119 @@ def test_a_call_is_sent_once_and_failures_are_botocores(proxy: FaultProxy, strea
 
 @pytest.mark.requirement("MAP-25")
 def test_requests_are_botocores_with_the_credentials_of_the_moment() -> None:
-    """As an account's endpoint has them: each StreamARN leads to another host."""
-    clients = pair()
-    sent: list[list[Any]] = [[], []]
-    for client, seen in zip(clients, sent, strict=True):
-        client.meta.events.register("before-send", answering(seen))
-    credentials = [client._request_signer._credentials for client in clients]
-    created: list[Any] = []
-    clients[1].meta.events.register("request-created", lambda **_: created.append(1))
-    for key, account in [
-        ("a", None),
-        ("a", "1" * 12),
-        ("b", None),
-        ("b", "1" * 12),
-        ("b", "2" * 12),
-        ("c", None),
-    ]:
-        for one in credentials:
+    """A StreamARN leads to the host of its account, as do the credentials in newer versions of botocore."""
+    wires = Wire(), Wire()
+    clients = pair(wires)
+    created = botocores_requests(clients[1])
+    names = [
+        None,
+        "arn:aws:kinesis:us-east-1:111111111111:stream/o",
+        "arn:aws:kinesis:us-east-1:222222222222:stream/o",
+    ]
+    for key, name in [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("b", 2), ("c", 0)]:
+        for client in clients:
+            one = client._request_signer._credentials
             one.access_key = one.secret_key = one.token = key
-        arn = {} if not account else {"StreamARN": f"arn:aws:kinesis:us-east-1:{account}:stream/orders"}
+            one.account_id = "3" * 12 if key == "c" else "4" * 12
+        arguments = {"StreamARN": names[name], "ShardIterator": "i", "Limit": 5}
+        if names[name] is None:
+            del arguments["StreamARN"]
         while True:  # until both are of the same second
             for client in clients:
-                client.get_records(ShardIterator="i", Limit=5, **arn)
-            theirs, ours = (described(seen[-1]) for seen in sent)
+                client.get_records(**arguments)
+            theirs, ours = (described(wire.sent[-1]) for wire in wires)
             if theirs["X-Amz-Date"] == ours["X-Amz-Date"]:
                 break
         assert ours == theirs
         assert f"Credential={key}/" in ours["Authorization"]
-    assert len(created) == 3, "a call with each ARN, and one without, are botocore's"
-    assert len({described(request)["url"] for request in sent[1]}) == 3
+    assert len(created) == 4, "a call with each name, and one with another account, are botocore's"
+    for odd in ({"StreamId": "a" * 20 + ".abc"}, {"StreamARN": ["x"]}, {"StreamARN": ""}):
+        theirs, ours = (outcome(client, "get_records", {"ShardIterator": "i", **odd}) for client in clients)
+        assert ours == theirs
+        assert described(wires[0].sent[-1])["url"] == described(wires[1].sent[-1])["url"]
+
+
+@pytest.mark.requirement("MAP-25")
+def test_a_time_is_botocores_to_write() -> None:
+    wires = Wire(), Wire()
+    for time in (0, 1.5, "2026-11-25T00:00:00Z", datetime(2026, 11, 25, tzinfo=timezone.utc)):
+        for client in pair(wires):
+            for at in (
+                {"ShardIteratorType": "LATEST"},
+                {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": time},
+            ):
+                client.get_shard_iterator(StreamName="s", ShardId="0", **at)
+        theirs, ours = ([json.loads(request.body) for request in wire.sent] for wire in wires)
+        assert ours == theirs
+
+
+@pytest.mark.requirement("MAP-25")
+def test_a_call_within_a_call_and_one_after_ctrl_c_get_their_own_answers() -> None:
+    wire = Wire()
+    client = pair((Wire(), wire))[1]
+    wire.send = (
+        lambda request: response(  # type: ignore[method-assign]
+            request,
+            400 if b"refused" in request.body else 200,
+            b'{"NextShardIterator": %b}' % request.body[18:26],
+        )
+    )
+    asked: list[Any] = []
+
+    def within(**_: Any) -> None:
+        if not asked:
+            asked.append(None)
+            asked[0] = client.get_records(ShardIterator="within")["NextShardIterator"]
+
+    client.get_records(ShardIterator="first1")
+    client.meta.events.register("before-call", within)
+    with pytest.raises(ClientError):
+        client.get_records(ShardIterator="refused")
+    assert asked == ["within"]
+    client.meta.events.unregister("before-call", within)
+
+    def interrupt(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    client.meta.events.register("before-call", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        client.get_records(ShardIterator="refused")
+    client.meta.events.unregister("before-call", interrupt)
+    assert client.get_records(ShardIterator="second")["NextShardIterator"] == "second"
+
+
+@pytest.mark.requirement("MAP-25")
+def test_where_a_handler_answers_all_calls_are_botocores() -> None:
+    """moto is one, and so is whatever answers from a recording: once for each call."""
+    client = pair()[1]
+    recorded = [json.dumps({**ANSWER, "MillisBehindLatest": number}).encode() for number in range(9)]
+    left = iter(recorded)
+    client.meta.events.register("before-send", lambda request, **_: response(request, 200, next(left)))
+    created = botocores_requests(client)
+    found = [client.get_records(ShardIterator="i")["MillisBehindLatest"] for _ in recorded]
+    assert found == [*range(9)]
+    assert len(created) == 8
+
+
+@pytest.mark.requirement("MAP-25")
+def test_a_client_that_retries_does_so_for_direct_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda seconds: None)
+    wires = Wire(), Wire()
+    for client, wire in zip(
+        pair(wires, config=Config(retries={"total_max_attempts": 3})), wires, strict=True
+    ):
+        client.get_records(ShardIterator="i")
+        answers = iter([(500, b"{}"), (500, b"{}"), (200, PLAIN)])
+        wire.send = lambda request, answers=answers: response(request, *next(answers))  # type: ignore
+        assert client.get_records(ShardIterator="i")["ResponseMetadata"]["HTTPStatusCode"] == 200
+        assert not list(answers)
+
+
+@pytest.mark.requirement("MAP-25")
+def test_a_client_that_adapts_its_rate_is_botocores() -> None:
+    """It learns from botocore's calls how fast it may go."""
+    client = pair(config=Config(retries={"mode": "adaptive"}))[1]
+    assert type(client.get_records) is type(client.put_records)
 
 
 def described(request: Any) -> dict[str, Any]:
@@ -340,12 +439,10 @@ def self_signed() -> bytes:
 @pytest.mark.requirement("MAP-25")
 def test_the_newest_boto3_lets_calls_be_direct(newest_boto3: Path) -> None:
     program = (
-        "from tests.aws.test_direct import answering, pair; import boto3\n"
-        "client, seen, created = pair()[1], [], []\n"
-        "client.meta.events.register('before-send', answering(seen))\n"
-        "client.meta.events.register('request-created', lambda **_: created.append(1))\n"
+        "from tests.aws.test_direct import Wire, botocores_requests, pair; import boto3\n"
+        "wire = Wire(); client = pair((Wire(), wire))[1]; made = botocores_requests(client)\n"
         "for _ in range(3): client.get_records(ShardIterator='i')\n"
-        "print(boto3.__version__, len(seen), len(created))"
+        "print(boto3.__version__, len(wire.sent), len(made))"
     )
     paths = os.pathsep.join([str(newest_boto3), str(Path(__file__).parents[2])])
     environment = {**os.environ, "PYTHONPATH": paths}
