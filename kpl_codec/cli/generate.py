@@ -145,7 +145,8 @@ def _kinesis_record(recipe: Recipe, number: int) -> tuple[str, bytes]:
     chance = random.Random(f"{recipe.seed}/{number}")
     count = min(recipe.per_aggregate, recipe.user_records - number * recipe.per_aggregate)
     own = keys[number % recipe.shard_count]
-    noise = chance.randbytes(recipe.data_size + 256)
+    # Nothing begins like a frame of the Schema Registry, which `validate` would say.
+    noise = chance.randbytes(recipe.data_size + 256).replace(b"\x03", b"\x04")
     records = []
     for index in range(count):
         at = (number + index) & 0xFF

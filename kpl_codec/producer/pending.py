@@ -91,9 +91,7 @@ class PlainPending:
         self.token: Any = None
         self.result: Any = None
 
-    def enter(
-        self, number: int, accepted_at: float, aggregating: float, map_wait: float, ttl: float
-    ) -> None:
+    def enter(self, number: int, accepted_at: float, aggregating: float, map_wait: float, ttl: float) -> None:
         """It is accepted. ``aggregating``, ``map_wait``, ``ttl``: seconds from then to its deadlines."""
         self.number, self.accepted_at, self.deadline = number, accepted_at, accepted_at + aggregating
         self.map_deadline, self.expires_at = accepted_at + map_wait, accepted_at + ttl
