@@ -65,6 +65,7 @@ class DirectCall:
         self._event = f"before-send.kinesis.{operation}"
         # botocore has no public way to it. Without it every call is botocore's.
         self._http: Any = getattr(getattr(client, "_endpoint", None), "http_session", None)
+        self._learns = self._http is not None
         client.meta.events.register_first(self._event, self._before_send)
 
     def _before_send(self, request: Any, **_: Any) -> Any:
@@ -72,7 +73,7 @@ class DirectCall:
         if body == request.body:
             del self._answers[get_ident()]  # should botocore try again, it sends
             return answer
-        if self._http is not None and (learned := _learned(request)) is not None:
+        if self._learns and (learned := _learned(request)) is not None:
             arn, credentials = json.loads(request.body).get("StreamARN"), self._session.get_credentials()
             self._known[arn, getattr(credentials, "account_id", None)] = learned
         return None
@@ -81,10 +82,8 @@ class DirectCall:
         # MAP-25: "A direct call MUST send what botocore would send, signed with the credentials of the
         # moment, and MUST give or raise what botocore would."
         known = None
-        if (
-            all(type(value) in (str, int) for value in arguments.values())
-            and not arguments.keys() & _BOTOCORES
-        ):
+        plain = all(type(value) in (str, int) for value in arguments.values())
+        if plain and not arguments.keys() & _BOTOCORES:
             credentials = self._session.get_credentials()
             known = self._known.get((arguments.get("StreamARN"), getattr(credentials, "account_id", None)))
         if known is None or ParamValidator().validate(arguments, self._arguments).has_errors():
@@ -108,9 +107,8 @@ class DirectCall:
         _, answer = self._client.meta.events.emit_until_response(self._event, request=request)
         if answer is None:
             return self._http.send(request)
-        self._http = (
-            None  # a handler answers instead of the service, as moto's: it is to see botocore's calls
-        )
+        # A handler answers instead of the service, as moto's does: from now on it gets botocore's calls.
+        self._learns = False
         self._known.clear()
         return answer
 
@@ -135,9 +133,8 @@ class DirectCall:
 
 def make_direct(client: Any, session: Any) -> Any:
     """``client``, whose two calls for reading are direct."""
-    if (
-        client.meta.config.retries.get("mode") != "adaptive"
-    ):  # which learns from botocore's calls how fast to go
+    # In this mode botocore learns from its own calls how fast it may go.
+    if client.meta.config.retries.get("mode") != "adaptive":
         for operation in _MEMBERS:
             setattr(client, xform_name(operation), DirectCall(client, session, operation))
     return client
