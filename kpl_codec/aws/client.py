@@ -20,7 +20,7 @@ from botocore.session import get_session
 
 from .. import __version__
 from ..shards.stream import Stream
-from .direct import in_utc, make_direct
+from .direct import make_direct, utc_time
 
 _USER_AGENT = f"kpl_codec/{__version__} Boto3/{boto3.__version__}"
 #: Seconds that `reach` waits for a connection, and for an answer.
@@ -79,7 +79,7 @@ def kinesis_client(
 
 def _session_in_utc() -> Any:
     session: Any = get_session()
-    in_utc(session.get_component("response_parser_factory"))
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=utc_time)
     return session
 
 

@@ -148,12 +148,6 @@ def utc_time(value: Any) -> datetime:
     return parse_timestamp(value)  # type: ignore[no-any-return]
 
 
-def in_utc(parsers: Any) -> Any:
-    """``parsers``, botocore's factory of them, whose times are in UTC."""
-    parsers.set_parser_defaults(timestamp_parser=utc_time)
-    return parsers
-
-
 #: What a plain answer may have, by operation, and a Kinesis record in it.
 _MEMBERS: Final = {
     "GetRecords": {"Records", "NextShardIterator", "MillisBehindLatest"},

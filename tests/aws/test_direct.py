@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import botocore.session
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
@@ -27,8 +26,8 @@ from cryptography.x509.oid import NameOID
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kpl_codec.aws.client import kinesis_client
-from kpl_codec.aws.direct import in_utc, make_direct
+from kpl_codec.aws.client import _session_in_utc, kinesis_client
+from kpl_codec.aws.direct import make_direct
 from kpl_codec.outlets.serving import ServerThread
 from kpl_codec.testing.faults import (
     Answer,
@@ -71,8 +70,7 @@ def pair(wires: Sequence[Wire] = (), **settings: Any) -> Clients:
     settings = {"config": Config(retries={"total_max_attempts": 1}), **settings}
     sessions, clients = [], []
     for _ in range(2):
-        core = botocore.session.get_session()
-        in_utc(core.get_component("response_parser_factory"))
+        core = _session_in_utc()
         core.set_credentials("local", "local", "token")
         sessions.append(boto3.Session(botocore_session=core, region_name="us-east-1"))
         clients.append(sessions[-1].client("kinesis", **settings))
@@ -396,17 +394,13 @@ def test_certificates_and_proxies_are_the_clients(tmp_path: Path, monkeypatch: p
         server.socket = context.wrap_socket(server.socket, server_side=True)
         keys = {"region": "us-east-1", "access_key_id": "a", "secret_access_key": "a"}
         url = f"https://localhost:{secure.port}"
-        client = kinesis_client(
-            region="us-east-1", endpoint_url=url, access_key_id="a", secret_access_key="a"
-        )
+        client = kinesis_client(**keys, endpoint_url=url)
         for _ in range(2):
             with pytest.raises(SSLError):
                 client.get_records(ShardIterator="i")
         assert not paths
         monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
-        client = kinesis_client(
-            region="us-east-1", endpoint_url=url, access_key_id="a", secret_access_key="a"
-        )
+        client = kinesis_client(**keys, endpoint_url=url)
         assert [client.get_records(ShardIterator="i")["Records"] for _ in range(2)] == [[], []]
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{plain.port}")
         beyond = "http://kinesis.example"
