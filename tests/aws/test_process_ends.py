@@ -79,7 +79,7 @@ if __name__ == "__main__":
 WAYS = ["itself", "thread", "os.fork", "pool", "nested", *multiprocessing.get_all_start_methods()]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
 @pytest.mark.parametrize(
     ("how", "end"),
     [(how, "return") for how in WAYS]

@@ -185,7 +185,7 @@ def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
 
 
 @pytest.mark.requirement("PRD-39", "PRD-47")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
     threads = ProducerThreads()
@@ -212,7 +212,7 @@ def test_equal_settings_share_a_client() -> None:
 
 
 @pytest.mark.requirement("PRD-39")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_uses_no_client_of_threads_without_producers() -> None:
     threads = ProducerThreads()

@@ -32,7 +32,7 @@ def test_an_adapter_of_the_examples(language: str, tmp_path: Path, monkeypatch: 
     """The small decoders refuse groups and take some unusual keys; they lose and swap nothing."""
     build, start = BUILT[language]
     if shutil.which(build[0]) is None:
-        pytest.skip(f"no {build[0]} on this machine")
+        pytest.skip(f"install {build[0]} to build and check the adapter in {language}")
     monkeypatch.chdir(shutil.copytree(ADAPTERS / language, tmp_path / language))
     subprocess.run(build, check=True, capture_output=True, timeout=240)
     decoding = [vector for vector in vectors() if vector["kind"] == "decode"]

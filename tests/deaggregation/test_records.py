@@ -110,7 +110,7 @@ def test_it_matches_as_a_class_and_as_a_sequence() -> None:
 def test_a_list_of_user_records_takes_little_more_than_their_data(key: str) -> None:
     """Under 72 bytes each in the compiled path, besides data and keys; the collector skips them."""
     if speedups is None:
-        pytest.skip("Python's tuples are larger")
+        pytest.skip("the size is that of the compiled code, which is not installed")
     keys = [key % number if "%" in key else key for number in range(5000)]
     frame = kpl.encode([kpl.UserRecord(key, bytes(100)) for key in keys])
     tracemalloc.start()
