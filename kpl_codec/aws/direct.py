@@ -132,7 +132,8 @@ class DirectCall:
 
 
 def make_direct(client: Any, session: Any) -> Any:
-    """``client``, whose two calls for reading are direct."""
+    """``client``, whose two calls for reading are direct. It should try each call once: a direct call whose
+    connection breaks is not repeated."""
     # In this mode botocore learns from its own calls how fast it may go.
     if client.meta.config.retries.get("mode") != "adaptive":
         for operation in _MEMBERS:
