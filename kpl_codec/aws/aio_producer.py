@@ -234,7 +234,7 @@ class AsyncProducer(ProducerBase):
         except BaseException as error:
             if owner.loop.is_closed():
                 return  # its event loop has left it behind, and nobody asks what the client makes of that
-            failure, answered = what_failed(error)
+            failure, answered = what_failed(error, request)
             owner.answers.append(partial(core.fail, request, failure, answered=answered))
             if isinstance(error, Exception):
                 self._schedule()

@@ -34,7 +34,7 @@ async def _fetch(
             try:
                 answer = await settled(send(client, request))
             except call_errors() as error:
-                outcome = live.fail(request, failure_of(error), clock()) or outcome
+                outcome = live.fail(request, failure_of(error, request.operation), clock()) or outcome
             else:
                 outcome = live.receive(request, answer, clock()) or outcome
         if isinstance(outcome, MapChanged):

@@ -157,7 +157,7 @@ class StreamWatcher:
         try:
             answer = done.result()
         except call_errors() as error:
-            failure = failure_of(error)
+            failure = failure_of(error, call.operation)
         if isinstance(call, Call):
             receive, fail = self.watch.receive, self.watch.fail
             self._tell(receive(call, answer, now) if failure is None else fail(call, failure, now))

@@ -282,7 +282,7 @@ class ProducerCore:
         landed = self._landed(request, now)
         if not landed:
             return
-        outcome = outcome_of(failure.code, answered=answered)
+        outcome = outcome_of(*failure, answered=answered)
         if failure.code == "ResourceNotFoundException":
             self.live.stream_gone(now)
         if ACTIONS[outcome] == "isolate":

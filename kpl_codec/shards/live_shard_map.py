@@ -252,7 +252,7 @@ class LiveShardMap:
         self, operation: str, code: str, reason: str, now: float, *, learnt: bool = False
     ) -> RefreshFailed:
         self._refresh = None
-        permanent = is_permanent(code)
+        permanent = is_permanent(code, reason)
         if permanent != self._failed_for_good:
             self._failures = 0
         self.error = StreamUnavailable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kpl_codec.aws_errors import _KINDS, is_permanent
+from kpl_codec.aws_errors import _RULES, is_permanent
 from kpl_codec.errors import HashKeyError
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.live_shard_map import (
@@ -176,7 +176,7 @@ def test_backoff_grows_from_one_second_to_thirty_and_starts_anew():
 
 
 @pytest.mark.requirement("MAP-8")
-@pytest.mark.parametrize("code", sorted(code for code in _KINDS if is_permanent(code)))
+@pytest.mark.parametrize("code", sorted(code for code in _RULES if is_permanent(code)))
 def test_permanent_errors_are_told_at_once_and_asked_again_at_growing_distance(code):
     live, stream = LiveShardMap("s", describe=False), ModelStream(2, now=0)
     live.refresh(5.0)
