@@ -81,7 +81,8 @@ _TABLE: Final[tuple[tuple[Rule, str], ...]] = (
     ),
     (
         Rule("not-sent", "not-sent"),
-        """ConnectTimeoutError EndpointConnectionError ProxyConnectionError CapacityNotAvailableError
+        """ConnectTimeoutError EndpointConnectionError ProxyConnectionError SSLCertVerificationError
+        CapacityNotAvailableError
         CredentialRetrievalError MetadataRetrievalError TokenRetrievalError SSOError LoginError
         EndpointProviderError EndpointResolutionError UnknownEndpointResolutionBuiltInName
         EndpointDiscoveryException EndpointDiscoveryRefreshFailed EndpointDiscoveryRequired

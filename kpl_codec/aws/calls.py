@@ -159,5 +159,5 @@ def what_failed(error: BaseException, request: PutRecordsRequest | Request) -> t
         causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
         answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
     elif isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return Failure("EndpointConnectionError", failure.reason), True  # no request before the handshake
+        return Failure("SSLCertVerificationError", failure.reason), True  # no request before the handshake
     return failure, answered

@@ -78,7 +78,11 @@ class ProducerBase(ABC):
 
     def _new_core(self) -> ProducerCore:
         """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
-        live = LiveShardMap(self._stream.arn or self._stream.name, shard_filter="FROM_TRIM_HORIZON")
+        live = LiveShardMap(
+            self._stream.arn or self._stream.name,
+            shard_filter="FROM_TRIM_HORIZON",
+            chance=lambda: self._chance(1024) / 1024,
+        )
         noted = self._ledger is not None
         return ProducerCore(self.config, live, self._chance, self._observe, noted=noted)
 

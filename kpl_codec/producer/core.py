@@ -34,7 +34,7 @@ from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
 from .results import StoredRows, deliver, undelivered
-from .send_queue import EXPIRY_STEP, SendQueue
+from .send_queue import SendQueue
 from .verdicts import Fate, Verdicts, note
 
 
@@ -62,7 +62,7 @@ class ProducerCore:
         self.preparation = Preparation(config)
         self.prepare = self.preparation.prepare
         self._ttl = config.ttl_seconds
-        self._map_wait = config.ttl_seconds / 10
+        self._map_wait = config.map_wait
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
         self.accepted = self.outstanding = self.outstanding_bytes = self.undelivered = 0
@@ -77,7 +77,7 @@ class ProducerCore:
     def _make_places(self) -> None:
         config, live = self.config, self.live
         strict = config.ordering == "partition-key"
-        self._order = StrictOrder(config.ttl_seconds * EXPIRY_STEP) if strict else None
+        self._order = StrictOrder(config.expiry_step) if strict else None
         self._placer = Placer(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
         self._in_flight: dict[int, list[Outgoing]] = {}
@@ -168,6 +168,7 @@ class ProducerCore:
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
+        self._placer.leave(pending)
         if self._placer.needs_queues:
             self._placer.partitioner.update_queues(self._queue.queued())
         self._placer.place(pending, now)

@@ -143,6 +143,13 @@ class History(NamedTuple):
         return History(attempts, left_out, may_be_stored, misplaced)
 
 
+    @property
+    def not_stored(self) -> bool:
+        """Whether no attempt can have stored it."""
+        stored = any(attempt.outcome in MAY_BE_STORED for attempt in self.attempts)
+        return not (self.may_be_stored or stored)
+
+
 #: That of a user record which was not sent yet, or was stored at once.
 NO_HISTORY: Final = History()
 
