@@ -42,8 +42,9 @@ class ProducerCore:
     """All of the producer except waiting and calling.
 
     ``accepted``: how many user records were, the last has this ``number``; ``outstanding``, with bytes: those
-    that have not ended. ``undelivered``: how many have ended so. ``noted``: keep ``rows`` for a ledger.
-    ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a random number of
+    that have not ended. ``undelivered``: how many have ended so. ``summaries``: calls of
+    DescribeStreamSummary that have ended; the answer says what the stream takes. ``noted``: keep ``rows``
+    for a ledger. ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a random number of
     0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets measurements. All times are
     seconds of one monotonic clock. Not thread-safe, except `prepare`.
     """
@@ -65,13 +66,13 @@ class ProducerCore:
         self._map_wait = config.map_wait
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
-        self.accepted = self.outstanding = self.outstanding_bytes = self.undelivered = 0
+        self.accepted = self.outstanding = self.outstanding_bytes = self.undelivered = self.summaries = 0
         self._results: list[Pending] = []
         self.rows = StoredRows() if noted else None
         self._meter = Meter(observe)
         self._chance = chance
         self._requests = 0
-        self._closed = False
+        self._closed = self._refresh_again = False
         self._make_places()
 
     def _make_places(self) -> None:
@@ -125,6 +126,10 @@ class ProducerCore:
         self._meter.failed("dropped")
         self.undelivered += 1
         self._results.append(undelivered(self.config, pending, "dropped"))
+
+    def refresh(self, now: float) -> None:
+        """Read map and summary anew, after a refresh that is under way: its summary may be read already."""
+        self._refresh_again = not self.live.refresh(now)
 
     def flush(self) -> None:
         self._placer.flush(self.accepted + 1)
@@ -265,9 +270,10 @@ class ProducerCore:
     def receive(self, request: PutRecordsRequest | Request, answer: object, now: float) -> None:
         """The answer to a request: the response of PutRecords, ListShards or DescribeStreamSummary."""
         if isinstance(request, Request):
-            max_size = parse_max_record_size(answer) if request.operation != "ListShards" else None
-            if max_size is not None:
-                self.preparation.learn_size(max_size)
+            if request.operation == "DescribeStreamSummary":
+                self.summaries += 1
+                if (max_size := parse_max_record_size(answer)) is not None:
+                    self.preparation.learn_size(max_size)
             self._map_answered(self.live.receive(request, answer, now), now)
             return
         landed = self._landed(request, now)
@@ -278,6 +284,7 @@ class ProducerCore:
     ) -> None:
         """A call failed. ``answered`` False: no whole answer came, so nobody knows what was stored."""
         if isinstance(request, Request):
+            self.summaries += request.operation == "DescribeStreamSummary"
             self._map_answered(self.live.fail(request, failure, now), now)
             return
         landed = self._landed(request, now)
@@ -340,6 +347,8 @@ class ProducerCore:
     def _map_answered(self, outcome: MapChanged | RefreshFailed | None, now: float) -> None:
         if outcome is None:
             return
+        if self._refresh_again:
+            self.refresh(now)
         if isinstance(outcome, RefreshFailed):
             self._meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []

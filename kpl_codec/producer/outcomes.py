@@ -142,7 +142,6 @@ class History(NamedTuple):
         misplaced = self.misplaced + (attempt.outcome == "misplaced")
         return History(attempts, left_out, may_be_stored, misplaced)
 
-
     @property
     def not_stored(self) -> bool:
         """Whether no attempt can have stored it."""

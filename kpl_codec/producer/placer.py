@@ -111,7 +111,8 @@ class Placer:
         # with an explicit hash key of its own keeps it, and so its shard."
         # PRT-9: "A user record without a key that may be stored MUST stay with its shard; one that was not
         # stored MUST be free to go to another."
-        if pending.history and not pending.history.not_stored and pending.record.explicit_hash_key is not None:
+        history = pending.history
+        if history and not history.not_stored and pending.record.explicit_hash_key is not None:
             return self._live.predict(pending.hash_key)  # the shard of the attempt before
         shard = self._draw()
         if shard is not None:

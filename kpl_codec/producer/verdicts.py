@@ -147,8 +147,8 @@ class Verdicts:
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it or PRT-9 frees it."
             return Fate(ended, unchanged=[outgoing] if outgoing.records else ())
-        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time_ms and 3 s, and never
-        # beyond its time to live."
+        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time_ms and 3 s, and
+        # never beyond its time to live."
         deadline = now + self._aggregating
         for pending in outgoing.records:
             pending.deadline = min(deadline, pending.expires_at)

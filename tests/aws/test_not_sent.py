@@ -115,7 +115,7 @@ class Failing:
     def describe_stream_summary(self, **_: Any) -> dict[str, Any]:
         return {"StreamDescriptionSummary": {}}
 
-    def put_records(self, Records: list[dict[str, Any]], **_: Any) -> dict[str, Any]:  # noqa: N803
+    def put_records(self, Records: list[dict[str, Any]], **_: Any) -> dict[str, Any]:
         self.left -= 1
         if self.left >= 0:
             raise self.error
@@ -140,7 +140,8 @@ NOT_SENT = [
     botocores_error(code)
     for rule, codes in _TABLE
     for code in codes.split()
-    if rule.producer == "not-sent" and hasattr(botocore.exceptions, code) and code != "EndpointConnectionError"
+    if rule.producer == "not-sent" and hasattr(botocore.exceptions, code)
+    if code != "EndpointConnectionError"  # this depends on its cause
 ]
 NOT_STORED = [
     botocores_error("CredentialRetrievalError"),
