@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from hypothesis import strategies as st
@@ -54,7 +54,7 @@ def held_by(core: ProducerCore) -> tuple[int, int]:
     left: list[Any] = [vars(core)]
     while left:
         thing = left.pop()
-        if id(thing) in seen or isinstance(thing, (type, ModuleType, FunctionType)):
+        if id(thing) in seen or isinstance(thing, (type, ModuleType, FunctionType, MethodType)):
             continue
         seen[id(thing)] = thing  # so that no other object gets its id
         if isinstance(thing, Pending):
