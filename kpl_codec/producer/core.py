@@ -45,8 +45,8 @@ class ProducerCore:
     that have not ended. ``undelivered``: how many have ended so. ``summaries``: calls of
     DescribeStreamSummary that have ended; the answer says what the stream takes. ``noted``: keep ``rows``
     for a ledger. ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a
-    random number of 0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets measurements. All times are
-    seconds of one monotonic clock. Not thread-safe, except `prepare`.
+    random number of 0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets
+    measurements. All times are seconds of one monotonic clock. Not thread-safe, except `prepare`.
     """
 
     def __init__(
