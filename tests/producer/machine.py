@@ -311,6 +311,7 @@ class ProducerMachine(RuleBasedStateMachine):
         if self.stream.deleted or self.stream.throttled:
             return
         self.healthy = False
+        self.now += 0.001
         self.live.invalidate(self.now, None, self.now)  # as after a split that only the service knows of
         self.put([("a", 40, None), (None, 40, None)], flush=True)
         before = set(self.accepted)
