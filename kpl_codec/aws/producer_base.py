@@ -85,10 +85,11 @@ class ProducerBase(ABC):
 
     def _new_core(self) -> ProducerCore:
         """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
+        draw = self._chance  # the map must not keep the producer
         live = LiveShardMap(
             self._stream.arn or self._stream.name,
             shard_filter="FROM_TRIM_HORIZON",
-            chance=lambda: self._chance(1024) / 1024,
+            chance=lambda: draw(1024) / 1024,
         )
         noted = self._ledger is not None
         self._size_asked_at, self._summaries = float("-inf"), 0

@@ -186,7 +186,7 @@ class SubscriptionCursor(ShardCursor):
                 ConsumerARN=self._stream, ShardId=self.shard_id, StartingPosition=position
             )
         except _STREAM_ERRORS as error:
-            raise self._failed(failure_of(error, "SubscribeToShard")) from None
+            raise self._failed(failure_of(error)) from None
         self._began = self._clock()
         self._stream_of_events = answer["EventStream"]
         self._events = iter(self._stream_of_events)
