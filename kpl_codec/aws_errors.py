@@ -1,49 +1,115 @@
 """What the error codes of AWS and botocore mean, for readers, writers and shard maps; which answers of
 Kinesis were cut short; how long to wait before a call is repeated.
 
-kind          | meaning                                             | does a retry help
---------------+-----------------------------------------------------+---------------------------
-throttled     | too many calls or bytes                             | yes, after a wait
-invalid       | the service refuses the request's content           | no
-refused       | no such stream, no permission, KMS key unusable     | no
-unconfigured  | the client has no credentials or no region          | no (a producer waits: roles
-              |                                                     | may be attached late)
-not-sent      | no connection was made                              | yes; AWS got nothing
-other         | every code that is not listed, InternalFailure, 5xx | yes
+kind            | meaning                                             | does a retry help
+----------------+-----------------------------------------------------+---------------------------
+throttled       | too many calls or bytes                             | yes, after a wait
+invalid         | the service refuses the request's content           | no
+refused         | no such stream, no permission, KMS key unusable     | no
+unauthenticated | signature or token were too old, or too new         | yes, signed anew
+unconfigured    | the client has no credentials or no region          | no (a producer waits: roles
+                |                                                     | may be attached late)
+not-sent        | no connection was made, or no credentials were had  | yes; AWS got nothing
+other           | InternalFailure, 5xx, no whole answer, and every    | yes
+                | code that is not listed                             |
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-ErrorKind = Literal["throttled", "invalid", "refused", "unconfigured", "not-sent", "other"]
+ErrorKind = Literal[
+    "throttled", "invalid", "refused", "unauthenticated", "unconfigured", "not-sent", "other"
+]  # fmt: skip
 
-_CODES: Final[dict[ErrorKind, tuple[str, ...]]] = {
-    "throttled": (
-        "ProvisionedThroughputExceededException", "KMSThrottlingException", "LimitExceededException",
-        "ThrottlingException", "Throttling", "RequestLimitExceeded", "TooManyRequestsException", "SlowDown",
-        "429",
+
+class Rule(NamedTuple):
+    """What is done about a code. ``kind``: by readers, watch and shard maps. ``producer``: by the producer,
+    an outcome of a PutRecords call that failed with it (spec/05, 5.5)."""
+
+    kind: ErrorKind
+    producer: Literal[
+        "throttled", "invalid", "refused", "unauthenticated", "not-sent", "internal", "no-answer"
+    ]  # fmt: skip
+
+
+#: Each code of AWS and each exception of botocore, by its rule. To change what is done about one code,
+#: move it to the line with the rule it should have, or give it a line of its own.
+_TABLE: Final[tuple[tuple[Rule, str], ...]] = (
+    (
+        Rule("throttled", "throttled"),
+        """ProvisionedThroughputExceededException KMSThrottlingException LimitExceededException
+        ThrottlingException Throttling RequestLimitExceeded TooManyRequestsException SlowDown 429""",
     ),
-    "invalid": (
-        "ValidationException", "InvalidArgumentException", "SerializationException", "ParamValidationError",
-        "RequestEntityTooLarge", "InvalidInputException",
+    (
+        Rule("invalid", "invalid"),
+        """ValidationException InvalidArgumentException SerializationException RequestEntityTooLarge
+        InvalidInputException ParamValidationError""",
     ),
-    "refused": (
-        "ResourceNotFoundException", "EntityNotFoundException", "AccessDeniedException", "AccessDenied",
-        "KMSAccessDeniedException", "KMSDisabledException", "KMSInvalidStateException",
-        "KMSNotFoundException", "KMSOptInRequired", "UnrecognizedClientException",
-        "InvalidSignatureException", "IncompleteSignature", "IncompleteSignatureException",
-        "InvalidClientTokenId", "MissingAuthenticationToken", "MissingAuthenticationTokenException",
-        "OptInRequired", "UnknownOperationException",
+    (
+        Rule("refused", "refused"),
+        """ResourceNotFoundException EntityNotFoundException AccessDeniedException AccessDenied
+        KMSAccessDeniedException KMSDisabledException KMSInvalidStateException KMSNotFoundException
+        KMSOptInRequired OptInRequired UnknownOperationException IncompleteSignature
+        IncompleteSignatureException InvalidSignatureException SignatureDoesNotMatch InvalidIdentityToken
+        MissingAuthenticationToken MissingAuthenticationTokenException DryRunOperationException""",
     ),
-    "unconfigured": (
-        "NoCredentialsError", "PartialCredentialsError", "NoRegionError", "ProfileNotFound",
-        "SSOTokenLoadError", "UnauthorizedSSOTokenError",
+    # A new role or key is not known everywhere at once. Who reads is told at once that it may be wrong.
+    (Rule("refused", "unauthenticated"), "UnrecognizedClientException InvalidClientTokenId"),
+    (
+        Rule("unauthenticated", "unauthenticated"),
+        "ExpiredTokenException ExpiredToken RequestExpired RequestTimeTooSkewed",
     ),
-    "not-sent": ("ConnectTimeoutError", "EndpointConnectionError", "ProxyConnectionError"),
-}  # fmt: skip
-_KINDS: Final[dict[str, ErrorKind]] = {code: kind for kind, codes in _CODES.items() for code in codes}
+    (
+        Rule("unconfigured", "not-sent"),
+        """NoCredentialsError PartialCredentialsError NoRegionError ProfileNotFound SSOTokenLoadError
+        UnauthorizedSSOTokenError LoginTokenLoadError LoginRefreshRequired LoginInsufficientPermissions
+        LoginAuthorizationCodeError NoAuthTokenError RefreshWithMFAUnsupportedError UnknownCredentialError
+        UnknownTokenProviderError ConfigNotFound ConfigParseError InfiniteLoopConfigError InvalidConfigError
+        InvalidRegionError UnknownRegionError UnknownEndpointError UnknownFIPSEndpointError
+        EndpointVariantError BaseEndpointResolverError ServiceNotInRegionError
+        InvalidEndpointConfigurationError InvalidIMDSEndpointError InvalidIMDSEndpointModeError
+        InvalidProxiesConfigError InvalidRetryConfigurationError InvalidMaxRetryAttemptsError
+        InvalidRetryModeError InvalidDefaultsMode InvalidChecksumConfigError InvalidDNSNameError
+        InvalidEndpointDiscoveryConfigurationError InvalidSTSRegionalEndpointsConfigError
+        InvalidS3AddressingStyleError InvalidS3UsEast1RegionalEndpointConfigError
+        UnknownSignatureVersionError UnsupportedSignatureVersionError UnsupportedServiceProtocolsError
+        MissingDependencyException MD5UnavailableError DataNotFoundError ApiVersionNotFoundError
+        UnknownServiceError UnknownServiceStyle UnknownClientMethodError""",
+    ),
+    (
+        Rule("not-sent", "not-sent"),
+        """ConnectTimeoutError EndpointConnectionError ProxyConnectionError SSLCertVerificationError
+        CapacityNotAvailableError
+        CredentialRetrievalError MetadataRetrievalError TokenRetrievalError SSOError LoginError
+        EndpointProviderError EndpointResolutionError UnknownEndpointResolutionBuiltInName
+        EndpointDiscoveryException EndpointDiscoveryRefreshFailed EndpointDiscoveryRequired
+        InvalidHostLabelError InvalidExpressionError MissingParametersError ValidationError RangeError
+        UnknownKeyError UnknownParameterError AliasConflictParameterError OperationNotPageableError
+        StubResponseError StubAssertionError UnStubbedResponseError UnsupportedOutpostResourceError
+        UnsupportedS3AccesspointConfigurationError UnsupportedS3ArnError UnsupportedS3ConfigurationError
+        UnsupportedS3ControlArnError UnsupportedS3ControlConfigurationError WaiterConfigError""",
+    ),
+    (
+        Rule("other", "internal"),
+        """InternalFailure InternalFailureException InternalServerError ServiceUnavailable
+        ExpiredIteratorException ExpiredNextTokenException ResourceInUseException
+        EventStreamError""",
+    ),
+    # Something may have been sent.
+    (
+        Rule("other", "no-answer"),
+        """HTTPClientError ReadTimeoutError ConnectionClosedError ConnectionError ResponseStreamingError
+        IncompleteReadError SSLError ChecksumError FlexibleChecksumError AwsChunkedWrapperError
+        UnseekableStreamError PaginationError WaiterError ResponseParserError""",
+    ),
+)
+_RULES: Final = {code: rule for rule, codes in _TABLE for code in codes.split()}
+_NOT_LISTED: Final = Rule("other", "internal")
+#: The texts by which the service says that a request was signed too long ago, or in its future.
+_CLOCK: Final = re.compile("signature (expired|not yet current)", re.IGNORECASE)
 
 
 #: What a reader of an error can check, by kind or by code.
@@ -57,19 +123,32 @@ _CHECK: Final[dict[str, str]] = {
     "InvalidSignatureException": "check the credentials and this machine's clock",
     "NoRegionError": "give --region, or set AWS_DEFAULT_REGION",
     "not-sent": _NETWORK,
+    "unauthenticated": "check this machine's clock, and where the credentials come from",
     "unconfigured": "give --profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID",
     "refused": "check what the role or user may do (spec/guides/security.md)",
     "invalid": "check the arguments",
 }
 
 
-def error_kind(code: str) -> ErrorKind:
-    """The kind of an error code of AWS, of the name of a botocore exception, or of an HTTP status."""
+def rule_of(code: str, reason: str = "") -> Rule:
+    """The rule for an error code of AWS, the name of a botocore exception, or an HTTP status. ``reason``: its
+    text. "AssumeRole.ExpiredToken" is the code of a call that was made to get credentials."""
     # MAP-23: "An error answer that is not AWS's JSON MUST be judged by its HTTP status, which a retry cannot
     # help from 400 to 499, but for 408 and 429."
     if code.isascii() and code.isdigit() and code not in ("408", "429"):
-        return "refused" if 400 <= int(code) < 500 else "other"
-    return _KINDS.get(code, "other")
+        return Rule("refused", "refused") if 400 <= int(code) < 500 else _NOT_LISTED
+    call, _, its_code = code.rpartition(".")
+    rule = _RULES.get(its_code, _NOT_LISTED)
+    if rule.kind == "refused" and _CLOCK.match(reason):
+        rule = _RULES["RequestExpired"]
+    if call:
+        return Rule("unconfigured" if rule.kind in _PERMANENT else "not-sent", "not-sent")
+    return rule
+
+
+def error_kind(code: str, reason: str = "") -> ErrorKind:
+    """The kind of an error. Arguments as of `rule_of`."""
+    return rule_of(code, reason).kind
 
 
 def what_to_check(code: str) -> str | None:
@@ -79,9 +158,12 @@ def what_to_check(code: str) -> str | None:
     return _CHECK.get(code, _CHECK.get(error_kind(code)))
 
 
-def is_permanent(code: str) -> bool:
-    """Whether a retry cannot help a reader or a shard map."""
-    return error_kind(code) in ("invalid", "refused", "unconfigured")
+_PERMANENT: Final = ("invalid", "refused", "unconfigured")
+
+
+def is_permanent(code: str, reason: str = "") -> bool:
+    """Whether a retry cannot help a reader or a shard map. Arguments as of `rule_of`."""
+    return error_kind(code, reason) in _PERMANENT
 
 
 def missing_member(answer: Mapping[str, Any], needs: str) -> str | None:

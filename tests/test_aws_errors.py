@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
-from kpl_codec.aws_errors import _CODES, error_kind
+from kpl_codec.aws_errors import _RULES, _TABLE, error_kind, is_permanent, rule_of
 
 
-def test_each_code_has_one_kind() -> None:
-    assert max(Counter(code for codes in _CODES.values() for code in codes).values()) == 1
+def test_each_code_has_one_rule() -> None:
+    assert max(Counter(code for _, codes in _TABLE for code in codes.split()).values()) == 1
+
+
+def test_every_exception_of_botocore_has_a_rule() -> None:
+    """Whoever updates botocore decides about a new one: was anything sent, and does a retry help?"""
+    botocore = pytest.importorskip("botocore")
+    for module in pkgutil.iter_modules(botocore.__path__):
+        if module.name not in ("crt", "compat") and not module.ispkg:
+            importlib.import_module(f"botocore.{module.name}")
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    def below(kind: type[Exception]) -> Iterator[type[Exception]]:
+        for one in kind.__subclasses__():
+            yield one
+            yield from below(one)
+
+    classes = {*below(BotoCoreError), *below(ClientError)}
+    names = {one.__name__ for one in classes if one.__module__.partition(".")[0] == "botocore"}
+    assert len(names) > 90
+    assert names - _RULES.keys() == set()
+
+
+def test_every_error_of_the_kinesis_service_has_a_rule() -> None:
+    session = pytest.importorskip("botocore.session").get_session()
+    names = {shape.name for shape in session.get_service_model("kinesis").error_shapes}
+    assert "ProvisionedThroughputExceededException" in names
+    assert names - _RULES.keys() == set()
+
+
+@pytest.mark.parametrize("code", ["InvalidSignatureException", "SignatureDoesNotMatch"])
+@pytest.mark.parametrize("text", ["Signature expired: 2026", "Signature not yet current: 2026"])
+def test_a_signature_of_another_time_is_signed_anew_and_a_wrong_one_is_not(code: str, text: str) -> None:
+    assert rule_of(code, text).producer == "unauthenticated"
+    assert not is_permanent(code, text)
+    assert rule_of(code, "The signature does not match").producer == "refused"
+    assert is_permanent(code)
+
+
+@pytest.mark.parametrize("code", sorted(_RULES))
+def test_an_error_of_another_call_is_never_the_answer_of_ours(code: str) -> None:
+    rule = rule_of(f"AssumeRole.{code}")
+    assert rule.producer == "not-sent"
+    assert is_permanent(f"AssumeRole.{code}") == is_permanent(code)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,10 @@ class AsyncProducer(ProducerBase):
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if self._core.preparation.size_is_known or not await self.wait_ready():
+            if self.config.max_record_size is not None or self._in_hook:
+                raise
+            await self._start()
+            if not await self._size_read():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         letters = self._letters
@@ -234,7 +237,7 @@ class AsyncProducer(ProducerBase):
         except BaseException as error:
             if owner.loop.is_closed():
                 return  # its event loop has left it behind, and nobody asks what the client makes of that
-            failure, answered = what_failed(error)
+            failure, answered = what_failed(error, request)
             owner.answers.append(partial(core.fail, request, failure, answered=answered))
             if isinstance(error, Exception):
                 self._schedule()

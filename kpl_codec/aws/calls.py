@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
 
-from ..aws_errors import Backoff, error_kind, is_permanent
+from ..aws_errors import Backoff, is_permanent, rule_of
 from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream import Stream, StreamNameError, stream_of
@@ -53,11 +53,16 @@ def finished(steps: Coroutine[Any, Any, _Result]) -> _Result:
     raise TypeError("the client is not of boto3: for one of aiobotocore there is kpl_codec.aws.aio")
 
 
-def failure_of(error: Exception) -> Failure:
-    """The AWS code of an error answer, else the name of the exception."""
+def failure_of(error: Exception, operation: str = "") -> Failure:
+    """The AWS code of an error answer, else the name of the exception. ``operation``: the call that was made,
+    GetRecords or get_records; an error of another one, such as AssumeRole, has that before its code."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
-        return Failure(str(detail.get("Code") or "Unknown"), str(detail.get("Message") or ""))
+        code = str(detail.get("Code") or "Unknown")
+        other = str(error.operation_name)
+        if operation and other.lower() != operation.replace("_", "").lower():
+            code = f"{other}.{code}"
+        return Failure(code, str(detail.get("Message") or ""))
     return Failure(type(error).__name__, str(error).partition("\n")[0])
 
 
@@ -68,7 +73,7 @@ class CallFailed(Exception):
         super().__init__(operation, failure)
         self.operation = operation
         self.code, self.reason = failure
-        self.permanent = is_permanent(failure.code)
+        self.permanent = is_permanent(*failure)
 
 
 async def asked(
@@ -81,7 +86,7 @@ async def asked(
     try:
         answer: Mapping[str, Any] = await settled(getattr(client, operation)(**arguments))
     except call_errors() as error:
-        raise CallFailed(operation, failure_of(error)) from None
+        raise CallFailed(operation, failure_of(error, operation)) from None
     if member := missing(answer):
         raise CallFailed(operation, Failure("IncompleteAnswer", f"an answer without {member}"))
     return answer
@@ -138,19 +143,21 @@ def call(client: Any, request: PutRecordsRequest | Request, stream: Mapping[str,
     return send(client, request)
 
 
-def what_failed(error: BaseException) -> tuple[Failure, bool]:
+def what_failed(error: BaseException, request: PutRecordsRequest | Request) -> tuple[Failure, bool]:
     """The failure of a call, and whether it is an answer or came before sending: then nothing is stored.
 
     A 5xx is an answer; the outcomes table says whether its records may be stored.
     """
     if not isinstance(error, (ClientError, BotoCoreError, OSError)):
         return Failure(type(error).__name__), False
-    # The botocore errors in the table of codes come before anything is sent.
-    answered = isinstance(error, ClientError) or error_kind(type(error).__name__) != "other"
+    failure = failure_of(error, getattr(request, "operation", "PutRecords"))
+    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
+    # nothing was sent, or that it was refused."
+    answered = isinstance(error, ClientError) or rule_of(failure.code).producer in ("not-sent", "invalid")
     if isinstance(error, EndpointConnectionError):
         # aiobotocore raises it where an existing connection broke, too.
-        # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
-        # nothing was sent."
         causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
         answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
-    return failure_of(error), answered
+    elif isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Failure("SSLCertVerificationError", failure.reason), True  # no request before the handshake
+    return failure, answered

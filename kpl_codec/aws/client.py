@@ -5,9 +5,12 @@ client = kinesis_client(region="eu-west-1", role_arn="arn:aws:iam::123456789012:
 
 from __future__ import annotations
 
+import json
+from binascii import a2b_base64
 from contextlib import suppress
+from datetime import datetime, timezone
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from ..lazy import needing_extras
 
@@ -17,10 +20,10 @@ from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials
 from botocore.exceptions import ClientError
 from botocore.session import get_session
+from botocore.utils import parse_timestamp
 
 from .. import __version__
 from ..shards.stream import Stream
-from .direct import make_direct, utc_time
 
 _USER_AGENT = f"kpl_codec/{__version__} Boto3/{boto3.__version__}"
 #: Seconds that `reach` waits for a connection, and for an answer.
@@ -50,8 +53,7 @@ def kinesis_client(
     role is assumed through STS, and again each time before its credentials expire. Times in its answers are
     in UTC. Raises botocore's errors for invalid settings. ``service``: boto3's name of another one.
 
-    Its ``get_records`` and ``get_shard_iterator`` take a half to a quarter of the CPU time of botocore's.
-    Most of them emit only before-send of botocore's events, and pass by a Stubber that came after the first.
+    Records of its ``get_records`` are read by `parse_records`: from 20 records a call on this saves CPU time.
     """
     once = Config(
         connect_timeout=connect_timeout,
@@ -74,7 +76,46 @@ def kinesis_client(
         )
     many = Config(max_pool_connections=max_connections)
     client = session.client(service, endpoint_url=endpoint_url, config=once.merge(many))
-    return make_direct(client, session) if service == "kinesis" else client
+    # Versions of botocore without this event never call it.
+    client.meta.events.register("before-parse.kinesis.GetRecords", parse_records)
+    return client
+
+
+#: What a plain Kinesis record of an answer has.
+_RECORD: Final = {"SequenceNumber", "ApproximateArrivalTimestamp", "Data", "PartitionKey", "EncryptionType"}
+
+
+def parse_records(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    """A handler of botocore's event before-parse.kinesis.GetRecords: takes plain records out of the body,
+    and adds them to the answer. botocore's own parser, which takes most of the call's time, gets the rest.
+    """
+    # MAP-25: "A faster way to read an answer MUST give or raise what botocore would."
+    if response_dict["status_code"] != 200:
+        return
+    with suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError, OSError):
+        rest = json.loads(response_dict["body"].decode())
+        records = rest.pop("Records")
+        if type(records) is not list:
+            return
+        for record in records:
+            if not record.keys() <= _RECORD or None in record.values():
+                return
+            if "Data" in record:
+                record["Data"] = a2b_base64(record["Data"])
+            if "ApproximateArrivalTimestamp" in record:
+                record["ApproximateArrivalTimestamp"] = utc_time(record["ApproximateArrivalTimestamp"])
+        response_dict["body"] = json.dumps(rest).encode()
+        customized_response_dict["Records"] = records
+
+
+def utc_time(value: Any) -> datetime:
+    """botocore makes each time one of this machine's zone: of a call that gives 50 records, this took half of
+    the CPU time, and more in a zone with daylight saving."""
+    if isinstance(value, (int, float)):
+        return datetime.fromtimestamp(value, timezone.utc)
+    return parse_timestamp(value)  # type: ignore[no-any-return]
 
 
 def _session_in_utc() -> Any:

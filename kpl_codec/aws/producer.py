@@ -92,13 +92,13 @@ class Producer(ProducerBase):
         it waits, raises ProducerFull, or gives a future that fails as "dropped", as configured; with
         `on_undelivered` it raises ProducerFull, too, while as many dropped ones wait for that.
         Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that Ctrl-C
-        interrupts may have been accepted or not. One of more than 1 MiB first waits for the map, with which
-        the stream's limit comes, as `wait_ready` does.
+        interrupts may have been accepted or not. One that is too large waits, at most 10 s and once a minute,
+        until the stream's limit has been read again.
         """
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if self._core.preparation.size_is_known or not self.wait_ready():
+            if not self._size_again():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         future = pending.token = new_future()
@@ -117,6 +117,16 @@ class Producer(ProducerBase):
                 self._wake()
                 letters.news.wait_for(lambda: len(letters.inbox) < CROWD, LONGEST_WAIT)
         return future
+
+    def _size_again(self) -> bool:
+        """See `_size_read`. False also where the limit is a setting, and where a callback must not wait."""
+        if self.config.max_record_size is not None or driving.here or self._in_hook:
+            return False
+        may_wait("put")
+        self._connect()
+        with locked("put"):
+            self._ensure_running()
+            return finished(self._size_read())
 
     @property
     def _in_hook(self) -> bool:
@@ -141,7 +151,8 @@ class Producer(ProducerBase):
     def flush(self, timeout: float | None = None) -> bool:
         """Send everything at once and wait until all earlier puts have ended, delivered or failed.
 
-        Returns whether they did within ``timeout`` seconds. It always ends, because records expire.
+        Returns whether they did within ``timeout`` seconds, an hour if that is None: records may have a
+        longer time to live.
         """
         self._may_wait("flush")
         with locked("flush"):

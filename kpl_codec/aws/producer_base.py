@@ -6,7 +6,7 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ..lazy import needing_extras
 from ..ledger import Ledger, Notes
@@ -20,6 +20,13 @@ from .producer_tells import OnUndelivered, guarded
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+#: PRD-62: seconds between two readings of what the stream takes; how long a put waits for one.
+SIZE_AGE: Final = 60.0
+_SIZE_WAIT: Final = 10.0
+#: Seconds after which a flush ends, whatever the time to live and `on_undelivered`.
+LONGEST_FLUSH: Final = 3600.0
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -78,8 +85,14 @@ class ProducerBase(ABC):
 
     def _new_core(self) -> ProducerCore:
         """A core for the stream. Its map has the closed shards, too: a record may still be stored on one."""
-        live = LiveShardMap(self._stream.arn or self._stream.name, shard_filter="FROM_TRIM_HORIZON")
+        draw = self._chance  # the map must not keep the producer
+        live = LiveShardMap(
+            self._stream.arn or self._stream.name,
+            shard_filter="FROM_TRIM_HORIZON",
+            chance=lambda: draw(1024) / 1024,
+        )
         noted = self._ledger is not None
+        self._size_asked_at, self._summaries = float("-inf"), 0
         return ProducerCore(self.config, live, self._chance, self._observe, noted=noted)
 
     def _new_notes(self) -> Notes | None:
@@ -151,6 +164,23 @@ class ProducerBase(ABC):
         self._check_open()
         return live.state == "READY"
 
+    async def _size_read(self) -> bool:
+        """Whether what the stream takes was read in the last minute. If not it is read now. Called with the
+        lock held. Raises ProducerClosed."""
+        core, letters, now = self._core, self._letters, self._clock()
+        if now >= self._size_asked_at + SIZE_AGE:
+            self._size_asked_at, self._summaries = now, core.summaries
+            letters.refresh_wanted = letters.unread = True
+            self._wake()
+        await settled(
+            letters.news.wait_for(
+                lambda: core.summaries > self._summaries or letters.broken is not None or letters.closing,
+                max(0.0, self._size_asked_at + _SIZE_WAIT - now),
+            )
+        )
+        self._check_open()
+        return core.summaries > self._summaries
+
     async def _flushed(self, timeout: float | None) -> bool:
         """See `Producer.flush`. Called with the lock held."""
         flush, letters = Flush(), self._letters
@@ -158,7 +188,8 @@ class ProducerBase(ABC):
             return not letters.records
         letters.flushes.append(flush)
         self._wake()
-        await settled(letters.news.wait_for(lambda: flush.done or letters.finished, timeout))
+        longest = LONGEST_FLUSH if timeout is None else timeout
+        await settled(letters.news.wait_for(lambda: flush.done or letters.finished, longest))
         return flush.done or (letters.finished and not letters.records)
 
 

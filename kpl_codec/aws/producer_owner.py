@@ -196,8 +196,8 @@ class Owner:
             return []
         now = self.clock()
         if refresh:
-            core.live.refresh(now)
-        before = core.live.state
+            core.refresh(now)
+        before = core.live.state, core.summaries
         for answer in answers:
             answer(now)
         for pending in inbox:
@@ -216,7 +216,7 @@ class Owner:
         calls = core.requests(now) if core.outstanding or not closing else []
         times = [core.timer(), give_up_at if core.outstanding else None]
         self._due_at = min((at for at in times if at is not None), default=float("inf"))
-        if core.live.state != before:
+        if (core.live.state, core.summaries) != before:
             with LOCK:
                 letters.news.notify_all()
         return calls

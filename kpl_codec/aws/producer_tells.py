@@ -65,7 +65,7 @@ def log_failure(request: PutRecordsRequest | Request, failure: Failure, answered
         return
     # Without ListShards there is no map, and without a map no aggregation: somebody must fix a permanent
     # error.
-    lasting = request.operation == "ListShards" and is_permanent(failure.code)
+    lasting = request.operation == "ListShards" and is_permanent(*failure)
     level = logging.WARNING if lasting else logging.INFO
     facts["operation"] = request.operation
     logger.log(level, "%s failed: %s", request.operation, failure.code, extra=facts)

@@ -81,7 +81,7 @@ class Workers:
         try:
             answer = call(owner.client, request, owner.stream)
         except BaseException as error:  # noqa: BLE001 - botocore raises anything for an answer that is no JSON
-            failure, answered = what_failed(error)
+            failure, answered = what_failed(error, request)
             self.answers.put((owner, partial(owner.core.fail, request, failure, answered=answered)))
             # Not before: a signal handler that has interrupted the log may wait for the answer.
             log_failure(request, failure, answered)

@@ -9,12 +9,14 @@ asyncio: `kpl_codec.aws.aio`.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import Any
 
 from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
+from ..shards.refresh import ShardFilterType
 from ..shards.shard_map import ShardMap
 from .calls import call_errors, failure_of, finished, rest, send, settled, stream_for
 
@@ -23,7 +25,8 @@ async def _fetch(
     client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], timeout: float
 ) -> LiveShardMap:
     """The stream's live shard map, once it has a map. For a client of boto3 or aiobotocore."""
-    live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON" if closed else "AT_LATEST")
+    shard_filter: ShardFilterType = "FROM_TRIM_HORIZON" if closed else "AT_LATEST"
+    live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
     stream_for(client, live.stream)
     clock = time.monotonic
     end = clock() + timeout
@@ -34,7 +37,7 @@ async def _fetch(
             try:
                 answer = await settled(send(client, request))
             except call_errors() as error:
-                outcome = live.fail(request, failure_of(error), clock()) or outcome
+                outcome = live.fail(request, failure_of(error, request.operation), clock()) or outcome
             else:
                 outcome = live.receive(request, answer, clock()) or outcome
         if isinstance(outcome, MapChanged):

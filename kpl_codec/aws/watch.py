@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -71,7 +72,9 @@ class StreamWatcher:
     ) -> None:
         self._client = client
         self._stream = stream_for(client, stream)
-        self._live = LiveShardMap(stream, shard_filter="FROM_TRIM_HORIZON", refresh_interval=REFRESH)
+        self._live = LiveShardMap(
+            stream, shard_filter="FROM_TRIM_HORIZON", refresh_interval=REFRESH, chance=random.random
+        )
         self.watch = Watch(LastHour(self._stream.name, names=names, quiet=quiet), **watch_settings)
         self._on_finding, self._on_measures = on_finding, on_measures
         self._every = Every(measure_every)
@@ -157,7 +160,7 @@ class StreamWatcher:
         try:
             answer = done.result()
         except call_errors() as error:
-            failure = failure_of(error)
+            failure = failure_of(error, call.operation)
         if isinstance(call, Call):
             receive, fail = self.watch.receive, self.watch.fail
             self._tell(receive(call, answer, now) if failure is None else fail(call, failure, now))

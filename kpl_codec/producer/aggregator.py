@@ -25,7 +25,8 @@ class Aggregator:
         self._max_count = config.aggregation_max_count
         self._open: dict[tuple[str, object], Outgoing] = {}
         self.closed: list[Outgoing] = []
-        self._deadlines: list[tuple[float, int, Outgoing]] = []
+        # Deadlines of the open ones by their key, and of some that were closed since: without their data.
+        self._deadlines: list[tuple[float, int, tuple[str, object]]] = []
         self._number = 0
         self._min_count = config.aggregation_min_count
         self._enough = min(self._min_count, self._max_count)
@@ -65,10 +66,10 @@ class Aggregator:
                 self.close(outgoing)
                 outgoing = None
             elif outgoing.deadline < deadline:
-                self._push(outgoing)
+                self._push(key, outgoing.deadline)
         if outgoing is None:
             outgoing = self._open[key] = self._begin(shard, group, pending)
-            self._push(outgoing)
+            self._push(key, outgoing.deadline)
             if self._few:
                 last_at = self._last_at.get(shard, float("-inf"))
                 outgoing.may_wait = pending.accepted_at - last_at <= self._patience
@@ -79,9 +80,14 @@ class Aggregator:
             self.close(outgoing)
         return outgoing
 
-    def _push(self, outgoing: Outgoing) -> None:
+    def _push(self, key: tuple[str, object], deadline: float) -> None:
         self._number += 1
-        heapq.heappush(self._deadlines, (outgoing.deadline, self._number, outgoing))
+        heapq.heappush(self._deadlines, (deadline, self._number, key))
+        # PRD-66: "What has left the producer MUST take no memory, whatever stays."
+        if len(self._deadlines) > 2 * len(self._open) + 64:
+            opened = self._open.items()
+            self._deadlines = [(one.deadline, at, key) for at, (key, one) in enumerate(opened)]
+            heapq.heapify(self._deadlines)
 
     def close(self, outgoing: Outgoing) -> None:
         assert outgoing.shard is not None
@@ -93,19 +99,25 @@ class Aggregator:
         self.closed.append(outgoing)
 
     def deadline(self) -> float | None:
-        while self._deadlines and self._deadlines[0][2].closed:
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+        deadlines = self._deadlines
+        while deadlines:
+            deadline, _, key = deadlines[0]
+            outgoing = self._open.get(key)
+            if outgoing is not None and outgoing.deadline == deadline:
+                return deadline
+            heapq.heappop(deadlines)  # it was closed, or has an earlier deadline now
+        return None
 
     def close_due(self, now: float, urgent_below: int) -> None:
         """Close the aggregates whose deadline has come; those with a user record whose number is below
         ``urgent_below`` wait no longer."""
         while (deadline := self.deadline()) is not None and deadline <= now:
-            outgoing = heapq.heappop(self._deadlines)[2]
+            key = heapq.heappop(self._deadlines)[2]
+            outgoing = self._open[key]
             until = self._waits_until(outgoing, urgent_below) if outgoing.may_wait else now
             if until > now:
                 outgoing.waited, outgoing.deadline = True, until
-                self._push(outgoing)
+                self._push(key, until)
             else:
                 self.close(outgoing)
 

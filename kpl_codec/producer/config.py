@@ -159,6 +159,28 @@ class ProducerConfig:
         """How much of this an aggregate waits for those of other shards, in seconds; as in the KPL."""
         return min(0.05, 0.2 * self.buffering_seconds) if self.aggregation_enabled else 0.0
 
+    # Times to live may be days, or never end. So each share of one has a limit in seconds.
+    @property
+    def map_wait(self) -> float:
+        """How long a user record may wait for a shard map, in seconds."""
+        return min(3.0, self.ttl_seconds / 10)
+
+    @property
+    def verdict_wait(self) -> float:
+        """How long a stored aggregate may wait for a verdict, in seconds."""
+        return min(5.0, self.ttl_seconds / 2)
+
+    @property
+    def retry_wait(self) -> float:
+        """How long a user record may wait for others when it is sent again, in seconds."""
+        return min(3.0, self.buffering_seconds / 2)
+
+    @property
+    def expiry_step(self) -> float:
+        """Seconds between two looks for expired user records. So most Kinesis records are found with all of
+        their user records expired, and few are written anew."""
+        return min(3.0, self.ttl_seconds / 100)
+
     @property
     def aggregation_buffering_seconds(self) -> float:
         """How long an aggregate with few user records may wait, in seconds."""

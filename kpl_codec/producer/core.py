@@ -34,7 +34,7 @@ from .partitioner import Chance
 from .pending import Pending, Preparation, ProducerClosed, ProducerFull
 from .placer import Placer
 from .results import StoredRows, deliver, undelivered
-from .send_queue import EXPIRY_STEP, SendQueue
+from .send_queue import SendQueue
 from .verdicts import Fate, Verdicts, note
 
 
@@ -42,10 +42,11 @@ class ProducerCore:
     """All of the producer except waiting and calling.
 
     ``accepted``: how many user records were, the last has this ``number``; ``outstanding``, with bytes: those
-    that have not ended. ``undelivered``: how many have ended so. ``noted``: keep ``rows`` for a ledger.
-    ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a random number of
-    0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets measurements. All times are
-    seconds of one monotonic clock. Not thread-safe, except `prepare`.
+    that have not ended. ``undelivered``: how many have ended so. ``summaries``: calls of
+    DescribeStreamSummary that have ended; the answer says what the stream takes. ``noted``: keep ``rows``
+    for a ledger. ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a
+    random number of 0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets
+    measurements. All times are seconds of one monotonic clock. Not thread-safe, except `prepare`.
     """
 
     def __init__(
@@ -62,22 +63,22 @@ class ProducerCore:
         self.preparation = Preparation(config)
         self.prepare = self.preparation.prepare
         self._ttl = config.ttl_seconds
-        self._map_wait = config.ttl_seconds / 10
+        self._map_wait = config.map_wait
         self._aggregating = config.buffering_seconds - config.collecting_seconds
         self._observed = observe is not None
-        self.accepted = self.outstanding = self.outstanding_bytes = self.undelivered = 0
+        self.accepted = self.outstanding = self.outstanding_bytes = self.undelivered = self.summaries = 0
         self._results: list[Pending] = []
         self.rows = StoredRows() if noted else None
         self._meter = Meter(observe)
         self._chance = chance
         self._requests = 0
-        self._closed = False
+        self._closed = self._refresh_again = False
         self._make_places()
 
     def _make_places(self) -> None:
         config, live = self.config, self.live
         strict = config.ordering == "partition-key"
-        self._order = StrictOrder(config.ttl_seconds * EXPIRY_STEP) if strict else None
+        self._order = StrictOrder(config.expiry_step) if strict else None
         self._placer = Placer(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
         self._in_flight: dict[int, list[Outgoing]] = {}
@@ -126,6 +127,10 @@ class ProducerCore:
         self.undelivered += 1
         self._results.append(undelivered(self.config, pending, "dropped"))
 
+    def refresh(self, now: float) -> None:
+        """Read map and summary anew, after a refresh that is under way: its summary may be read already."""
+        self._refresh_again = not self.live.refresh(now)
+
     def flush(self) -> None:
         self._placer.flush(self.accepted + 1)
         self._queue_closed()
@@ -168,6 +173,7 @@ class ProducerCore:
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
+        self._placer.leave(pending)
         if self._placer.needs_queues:
             self._placer.partitioner.update_queues(self._queue.queued())
         self._placer.place(pending, now)
@@ -264,9 +270,10 @@ class ProducerCore:
     def receive(self, request: PutRecordsRequest | Request, answer: object, now: float) -> None:
         """The answer to a request: the response of PutRecords, ListShards or DescribeStreamSummary."""
         if isinstance(request, Request):
-            max_size = parse_max_record_size(answer) if request.operation != "ListShards" else None
-            if max_size is not None:
-                self.preparation.learn_size(max_size)
+            if request.operation == "DescribeStreamSummary":
+                self.summaries += 1
+                if (max_size := parse_max_record_size(answer)) is not None:
+                    self.preparation.learn_size(max_size)
             self._map_answered(self.live.receive(request, answer, now), now)
             return
         landed = self._landed(request, now)
@@ -277,12 +284,13 @@ class ProducerCore:
     ) -> None:
         """A call failed. ``answered`` False: no whole answer came, so nobody knows what was stored."""
         if isinstance(request, Request):
+            self.summaries += request.operation == "DescribeStreamSummary"
             self._map_answered(self.live.fail(request, failure, now), now)
             return
         landed = self._landed(request, now)
         if not landed:
             return
-        outcome = outcome_of(failure.code, answered=answered)
+        outcome = outcome_of(*failure, answered=answered)
         if failure.code == "ResourceNotFoundException":
             self.live.stream_gone(now)
         if ACTIONS[outcome] == "isolate":
@@ -339,6 +347,8 @@ class ProducerCore:
     def _map_answered(self, outcome: MapChanged | RefreshFailed | None, now: float) -> None:
         if outcome is None:
             return
+        if self._refresh_again:
+            self.refresh(now)
         if isinstance(outcome, RefreshFailed):
             self._meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []

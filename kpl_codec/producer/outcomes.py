@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from ..aws_errors import ErrorKind, error_kind
+from ..aws_errors import rule_of
 from ..errors import KplError
 from ..format.records import Tag
 from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
 
 Outcome = Literal[
-    "delivered", "misplaced", "placement-unknown", "throttled", "internal", "not-sent", "no-answer",
-    "count-mismatch", "invalid", "refused", "expired", "closed", "dropped",
+    "delivered", "misplaced", "placement-unknown", "throttled", "internal", "unauthenticated", "not-sent",
+    "no-answer", "count-mismatch", "invalid", "refused", "expired", "closed", "dropped",
 ]  # fmt: skip
 """What became of a user record, or of one attempt to send it; spec/05, PRD-10 to PRD-24, tells them apart."""
 
@@ -30,6 +30,7 @@ ACTIONS: Final[dict[Outcome, str]] = {
     "placement-unknown": "await-map",  # stored on a shard whose range is not known yet
     "throttled": "back-off",  # ProvisionedThroughputExceeded, KMSThrottling ...; then sent again
     "internal": "back-off",  # InternalFailure, 5xx, any code that is not known
+    "unauthenticated": "back-off",  # signature or token too old, a role not known yet; nothing is stored
     "not-sent": "back-off",  # no connection, no credentials, no region
     "no-answer": "back-off",  # connection broken, timed out, answer cut short
     "count-mismatch": "back-off",  # an answer with more or fewer entries than sent
@@ -48,19 +49,11 @@ MAY_BE_STORED: Final = frozenset(
     ("delivered", "misplaced", "placement-unknown", "internal", "no-answer", "count-mismatch")
 )
 
-_BY_KIND: Final[dict[ErrorKind, Outcome]] = {
-    "throttled": "throttled",
-    "other": "internal",
-    "not-sent": "not-sent",
-    "unconfigured": "not-sent",
-    "invalid": "invalid",
-    "refused": "refused",
-}
 
-
-def outcome_of(code: str, *, answered: bool = True) -> Outcome:
-    """The outcome for an error code of AWS or of the client. ``answered`` False: no answer came."""
-    return _BY_KIND[error_kind(code)] if answered else "no-answer"
+def outcome_of(code: str, reason: str = "", *, answered: bool = True) -> Outcome:
+    """The outcome for an error code of AWS or of the client, with its text. ``answered`` False: no answer
+    came."""
+    return rule_of(code, reason).producer if answered else "no-answer"
 
 
 class Entry(NamedTuple):
@@ -148,6 +141,12 @@ class History(NamedTuple):
             attempts = attempts[:FIRST_ATTEMPTS] + attempts[FIRST_ATTEMPTS + 1 :]
         misplaced = self.misplaced + (attempt.outcome == "misplaced")
         return History(attempts, left_out, may_be_stored, misplaced)
+
+    @property
+    def not_stored(self) -> bool:
+        """Whether no attempt can have stored it."""
+        stored = any(attempt.outcome in MAY_BE_STORED for attempt in self.attempts)
+        return not (self.may_be_stored or stored)
 
 
 #: That of a user record which was not sent yet, or was stored at once.

@@ -48,6 +48,11 @@ class UniformStickyPartitioner:
             self._current, self._produced = self._draw(), 0
         return self._current
 
+    def leave(self, shard_id: str | None) -> None:
+        """The next record draws anew, if this is the current shard."""
+        if shard_id == self._current:
+            self._current = None
+
     def appended(self, size: int, *, may_switch: bool = True) -> None:
         """Count ``size`` bytes for the current shard. ``may_switch`` False: an aggregate is half full.
 

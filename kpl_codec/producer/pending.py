@@ -32,7 +32,10 @@ class RecordTooLarge(EncodeError):
     size: int
     max_size: int
     text = "user record refused: {size} bytes with its key, the stream takes {max_size}"
-    todo = "Make the data smaller, or raise the stream's maximum record size."
+    todo = (
+        "Make the data smaller, or raise the stream's maximum record size (and max_record_size if it is "
+        "set): a producer reads it again before it refuses a user record, once a minute."
+    )
 
 
 class ProducerFull(KplError):
@@ -116,13 +119,11 @@ def outer_key(config: ProducerConfig, first: Pending) -> str:
 
 
 class Preparation:
-    """Makes a `Pending` of a caller's user record: checks, sizes, hashes. Any thread may call it.
-    ``size_is_known``: whether the stream's largest record is known."""
+    """Makes a `Pending` of a caller's user record: checks, sizes, hashes. Any thread may call it."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
         self._max_size = config.known_record_size
-        self.size_is_known = config.max_record_size is not None
         self._buckets = config.outer_key_buckets if config.outer_key == "buckets" else 0
         self._hashes: dict[str, int] = {}  # of keys that may be written
         chosen = config.compression
@@ -196,10 +197,10 @@ class Preparation:
     def learn_size(self, max_size: int) -> None:
         """The stream takes Kinesis records of ``max_size`` bytes. Settings go before."""
         # PRD-62: "Where max_record_size is not set, the size that the stream is set to take MUST be the
-        # limit, 1 MiB until it is known."
+        # limit, 1 MiB until it is known. Before a user record is refused it MUST be read again, at most once
+        # a minute."
         if self._config.max_record_size is None:
             self._max_size = min(max_size, self._config.max_outstanding_bytes)
-            self.size_is_known = True
 
     def _written(self, pending: Pending) -> int:
         """Bytes of the outer key and the data, if sent alone under any explicit hash key."""

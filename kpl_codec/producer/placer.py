@@ -76,7 +76,7 @@ class Placer:
             outgoing = self._aggregator.alone(shard, pending)
         else:
             outgoing = self._aggregator.add(shard, pending)
-        if keyless and not pending.history:
+        if keyless and (not pending.history or pending.history.not_stored):
             # About half full aggregates see UniformStickyPartitioner.appended.
             self.partitioner.appended(pending.size, may_switch=outgoing.closed)
         return outgoing
@@ -109,7 +109,10 @@ class Placer:
     def _choose(self, pending: Pending) -> str | None:
         # PRT-6: "A user record without a key gets the chosen shard's first hash key as explicit hash key; one
         # with an explicit hash key of its own keeps it, and so its shard."
-        if pending.history and pending.record.explicit_hash_key is not None:
+        # PRT-9: "A user record without a key that may be stored MUST stay with its shard; one that was not
+        # stored MUST be free to go to another."
+        history = pending.history
+        if history and not history.not_stored and pending.record.explicit_hash_key is not None:
             return self._live.predict(pending.hash_key)  # the shard of the attempt before
         shard = self._draw()
         if shard is not None:
@@ -118,6 +121,11 @@ class Placer:
             hash_key = self._chance(2**128)
             pending.assign(hash_key, str(hash_key))
         return shard
+
+    def leave(self, pending: Pending) -> None:
+        """A user record without a key comes back: the shard that did not store it is not kept for others."""
+        if pending.history and pending.history.not_stored:
+            self.partitioner.leave(pending.history.attempts[-1].predicted_shard)
 
     def _draw(self) -> str | None:
         if self._ignores_keys:

@@ -28,9 +28,6 @@ from .pending import Pending
 #: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
 #: among 500 with nine requests.
 FREE_REFUSALS = 100
-#: Expired user records are looked for once in this part of a time to live. So most Kinesis records are found
-#: with all of their user records expired, and few are written anew.
-EXPIRY_STEP = 1 / 100
 
 #: PRD-21.
 BACKOFF: Final = Backoff(0.1, 5.0)
@@ -157,7 +154,7 @@ class SendQueue:
     def __init__(self, config: ProducerConfig, chance: Chance) -> None:
         self._config, self._delay = config, config.collecting_seconds
         self._chance = chance
-        self._expiry_step = config.ttl_seconds * EXPIRY_STEP
+        self._expiry_step = config.expiry_step
         self._expires_from = float("inf")  # nothing in here expires before
         self._next: list[Outgoing] = []
         self._next_size = 0
@@ -292,8 +289,8 @@ class SendQueue:
     def take_expired(self, now: float) -> list[Pending]:
         """Take the user records whose time to live is over. Call it when `expires_at` says so, too."""
         # PRD-24: "A user record whose time to live is over MUST NOT be sent again, and MUST fail as expired
-        # within a hundredth of that time unless a call with it is under way: no pause, no backoff and no
-        # lack of connections may hold that up."
+        # within a hundredth of that time, 3 s at most, unless a call with it is under way: no pause, no
+        # backoff and no lack of connections may hold that up."
         if now < self._expires_from + self._expiry_step:
             return []
         expired: list[Pending] = []

@@ -60,7 +60,7 @@ class Verdicts:
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
         self._config, self._live = config, live
-        self._aggregating = config.buffering_seconds / 2 - config.collecting_seconds
+        self._aggregating = config.retry_wait - config.collecting_seconds
         self.parked: list[Parked] = []
         self._probe_at: float | None = None
 
@@ -75,8 +75,8 @@ class Verdicts:
         judged = self._with_verdict(outgoing, attempt)
         if judged.outcome == "placement-unknown":
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
-            # verdict: it waits for a newer map, at most half its time to live."
-            until = min(now + self._config.ttl_seconds / 2, outgoing.expires_at)
+            # verdict: it waits for a newer map, at most half its time to live and 5 s."
+            until = min(now + self._config.verdict_wait, outgoing.expires_at)
             self.parked.append(Parked(outgoing, judged, until))
             if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
@@ -142,20 +142,27 @@ class Verdicts:
         if action == "fail" or (outcome == "throttled" and self._config.fail_if_throttled):
             return Fate([undelivered(self._config, one, outcome, attempt.code) for one in outgoing.records])
         ended = [undelivered(self._config, one, "expired") for one in outgoing.take_expired(now)]
-        if action == "back-off" and self._stays(outgoing):
+        moves = outcome == "throttled" and self._may_move(outgoing)
+        if action == "back-off" and not moves and self._stays(outgoing):
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
-            # changed for it."
+            # changed for it or PRT-9 frees it."
             return Fate(ended, unchanged=[outgoing] if outgoing.records else ())
-        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time_ms, and never beyond
-        # its time to live."
+        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time_ms and 3 s, and
+        # never beyond its time to live."
         deadline = now + self._aggregating
         for pending in outgoing.records:
             pending.deadline = min(deadline, pending.expires_at)
-            pending.map_deadline = min(now + self._config.ttl_seconds / 10, pending.expires_at)
+            pending.map_deadline = min(now + self._config.map_wait, pending.expires_at)
             # PRD-31: "A user record that was misplaced twice MUST be sent alone."
             if pending.history and pending.history.misplaced >= MISPLACEMENTS_BEFORE_ALONE:
                 pending.alone, pending.wrap = True, pending.must_wrap
         return Fate(ended, outgoing.records)
+
+    def _may_move(self, outgoing: Outgoing) -> bool:
+        """Whether another shard may take user records of a throttled Kinesis record: PRT-9."""
+        if outgoing.shard is None or len(self._live.routes.shard_ids) < 2:
+            return False
+        return any(one.keyless and one.history and one.history.not_stored for one in outgoing.records)
 
     def _stays(self, outgoing: Outgoing) -> bool:
         """Whether the map would send a Kinesis record as it was sent before."""

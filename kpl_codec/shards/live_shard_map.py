@@ -19,6 +19,7 @@ Specification: spec/08-live-shard-map.md, 8.1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from ..aws_errors import Backoff, is_permanent
@@ -54,7 +55,7 @@ class LiveShardMap:
     ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
     hold records (for lineage). ``refresh_interval``: seconds between routine refreshes, None for none.
     ``describe``: call DescribeStreamSummary, too: it shows AUTO distribution, and that a stream was created
-    again.
+    again. ``chance``: gives a random number from 0 up to 1.
     """
 
     def __init__(
@@ -64,8 +65,10 @@ class LiveShardMap:
         shard_filter: ShardFilterType = "AT_LATEST",
         refresh_interval: float | None = None,
         describe: bool = True,
+        chance: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.stream = stream
+        self._chance = chance
         self._argument = stream_of(stream).argument
         self._shard_filter = shard_filter
         self._interval = refresh_interval
@@ -252,7 +255,7 @@ class LiveShardMap:
         self, operation: str, code: str, reason: str, now: float, *, learnt: bool = False
     ) -> RefreshFailed:
         self._refresh = None
-        permanent = is_permanent(code)
+        permanent = is_permanent(code, reason)
         if permanent != self._failed_for_good:
             self._failures = 0
         self.error = StreamUnavailable(
@@ -265,9 +268,10 @@ class LiveShardMap:
         # every caller that waits. The map is asked for again after a backoff that grows from 1 s to at most
         # 300 s, and at once when a caller asks."
         # MAP-10: "A refresh that failed otherwise MUST be tried again after a backoff that grows
-        # from 1 s to at most 30 s, and starts anew once a map was installed."
+        # from 1 s to at most 30 s, less a random part of at most half, and starts anew once a map was
+        # installed."
         backoff = _PERMANENT_BACKOFF if permanent else _BACKOFF
-        self._retry_at = now + backoff.seconds(self._failures)
+        self._retry_at = now + backoff.seconds(self._failures, self._chance())
         self._failures += 1
         self._failed_at = now
         return RefreshFailed(now, self.error, self._retry_at, learnt)

@@ -350,7 +350,7 @@ class Watch:
             return []
         # WCH-7: "A call that failed MUST be tried again only after a wait that grows with each failure, one
         # for the whole stream where the failure is not of one shard."
-        kind = error_kind(failure.code)
+        kind = error_kind(*failure)
         if kind in ("invalid", "refused"):
             reader.iterator = None  # it may be what is refused
         if kind in ("refused", "unconfigured", "not-sent"):

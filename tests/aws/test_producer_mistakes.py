@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from itertools import count, product
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kpl_codec.aws import AsyncProducer, Producer, aio_producer
+from kpl_codec.aws.calls import finished, settled
+from kpl_codec.aws.producer_base import SIZE_AGE
 from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig, RecordTooLarge
 from kpl_codec.shards.stream import StreamNameError
 
@@ -255,6 +258,50 @@ def test_the_limit_is_the_streams_own(skin: str) -> None:
         put_of_size(skin, of_size(3), 2 * 2**20, told)
     assert caught.value.max_size == 2 * 2**20
     assert put_of_size(skin, of_size(1, answers=False), 2 * 2**20 - 1, told).shard_id
+
+
+@SKINS
+@pytest.mark.requirement("PRD-62")
+def test_a_limit_that_is_raised_is_noticed_and_asked_for_once_a_minute(skin: str) -> None:
+    mebibytes, asked, later = [1], [0], [0.0]
+
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "DescribeStreamSummary":
+            asked[0] += 1
+            summary = answer["StreamDescriptionSummary"]
+            return {"StreamDescriptionSummary": {**summary, "MaxRecordSizeInKiB": mebibytes[0] * 1024}}
+        return answer
+
+    def clock() -> float:
+        return time.monotonic() + later[0]
+
+    client, data = ModelClient(spoil=spoil), b"x" * (2 << 20)
+
+    async def steps(put: Any) -> None:
+        with pytest.raises(RecordTooLarge):
+            await settled(put("k", data))
+        before, mebibytes[0] = asked[0], 10
+        for _ in range(5):  # it was read just now
+            with pytest.raises(RecordTooLarge) as caught:
+                await settled(put("k", data))
+        assert "once a minute" in caught.value.todo
+        assert asked[0] == before
+        later[0] = SIZE_AGE + 1
+        future = await settled(put("k", data))
+        assert asked[0] == before + 1
+        assert (await settled(future) if skin == "asyncio" else future.result(10)).shard_id
+
+    async def main() -> None:
+        async with AsyncProducer("s", client=AsyncModelClient(client), clock=clock) as producer:
+            await producer.wait_ready()
+            await steps(producer.put)
+
+    if skin == "threads":
+        with Producer("s", client=client, clock=clock) as producer:
+            producer.wait_ready()
+            finished(steps(producer.put))
+    else:
+        asyncio.run(main())
 
 
 @pytest.mark.requirement("PRD-41")

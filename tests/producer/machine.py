@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections import deque
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from hypothesis import strategies as st
@@ -41,6 +44,26 @@ HOSTILE = st.one_of(
     st.fixed_dictionaries({"Shards": _JUNK}, optional={"NextToken": _JUNK}),
     st.fixed_dictionaries({"StreamDescriptionSummary": _JUNK}),
 )
+
+
+def held_by(core: ProducerCore) -> tuple[int, int]:
+    """How many user records can be reached from ``core``, and how many entries its containers have, those of
+    the shard map and of the settings left out."""
+    seen: dict[int, object] = {id(core.live): core.live, id(core.config): core.config}
+    records = entries = 0
+    left: list[Any] = [vars(core)]
+    while left:
+        thing = left.pop()
+        if id(thing) in seen or isinstance(thing, (type, ModuleType, FunctionType, MethodType)):
+            continue
+        seen[id(thing)] = thing  # so that no other object gets its id
+        if isinstance(thing, Pending):
+            records += 1
+            continue
+        if isinstance(thing, (list, dict, set, deque)):
+            entries += len(thing)
+        left += gc.get_referents(thing)
+    return records, entries
 
 
 class ProducerMachine(RuleBasedStateMachine):
@@ -112,7 +135,7 @@ class ProducerMachine(RuleBasedStateMachine):
         waiting += [pending for place in core._placer.places() for pending in place]
         waiting += [pending for outgoing in core._queue.kinesis_records() for pending in outgoing.records]
         if waiting:
-            latest = min(p.expires_at for p in waiting) + self.config.ttl_seconds / 100 + 1e-6
+            latest = min(p.expires_at for p in waiting) + min(3, self.config.ttl_seconds / 100) + 1e-6
             timer = core.timer()
             assert self.now <= latest, "has not expired"
             assert timer is not None
@@ -281,6 +304,39 @@ class ProducerMachine(RuleBasedStateMachine):
             self.core.receive(call[0], answer, self.now)
             self.ask()
 
+    @rule()
+    def no_map_can_be_had_for_a_while(self) -> None:
+        """PRD-17, PRD-25 and PRD-28: PutRecords works, so what was put is sent within seconds, whatever the
+        time to live, and a flush ends."""
+        if self.stream.deleted or self.stream.throttled:
+            return
+        self.healthy = False
+        self.now += 0.001
+        self.live.invalidate(self.now, None, self.now)  # as after a split that only the service knows of
+        self.put([("a", 40, None), (None, 40, None)], flush=True)
+        before = set(self.accepted)
+        end = self.now + 30
+        while self.now < end:
+            self.ask()
+            calls, self.calls = self.calls, []
+            for request, answer in calls:
+                if isinstance(request, Request):
+                    self.core.fail(request, Failure("InternalFailure"), self.now, answered=True)
+                else:
+                    self.answer(request, answer)
+            timer = self.core.timer()
+            self.now = max(self.now + 0.001, min(end, end if timer is None else timer))
+        self.ask()
+        self.collect()
+        assert before <= self.results.keys(), "waits for a map that does not come"
+        self.nothing_is_held_that_has_left()
+
+    def nothing_is_held_that_has_left(self) -> None:
+        """PRD-66: what the core holds is what is outstanding."""
+        held, entries = held_by(self.core)
+        assert held <= self.core.outstanding
+        assert entries <= 8 * self.core.outstanding + 16 * len(self.stream.shards) + 400
+
     # -- the operator
 
     @rule(what=st.sampled_from(["split", "split", "merge", "throttle"]), which=st.integers(0, 3))
@@ -331,6 +387,8 @@ class ProducerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """The weather clears: everything outstanding ends, and the claims hold."""
+        self.collect()
+        self.nothing_is_held_that_has_left()
         if self.stream.deleted:
             self.stream.create_again(3)
         self.stream.throttled.clear()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from kpl_codec.aws import AsyncProducer
 from kpl_codec.producer import ProducerConfig
 
 from ..aws.model_client import AsyncModelClient, ModelClient
 from ..steps import steps
-from .bench import LOW, Bench
+from .bench import HIGH, LOW, Bench
+from .machine import held_by
 
 
 def turns_with_held(held: int) -> int:
@@ -56,3 +59,16 @@ def steps_of_waiting_tasks(tasks: int) -> int:
 def test_waiting_tasks_cost_in_proportion_to_their_number() -> None:
     # Eight times the tasks; quadratic would be 64.
     assert steps_of_waiting_tasks(800) < 24 * steps_of_waiting_tasks(100)
+
+
+@pytest.mark.requirement("PRD-66")
+def test_one_that_stays_keeps_nothing_of_those_that_have_left() -> None:
+    """A quiet shard with an open aggregate, and a busy one whose aggregates are full and delivered."""
+    bench = Bench(record_max_buffered_time_ms=600_000, record_ttl_ms=10**9, aggregation_max_size=1000)
+    bench.put(b"stays", HIGH)
+    for number in range(5000):
+        bench.put(b"%d" % number * 100, LOW)
+        bench.run(0.01)
+    held, entries = held_by(bench.core)
+    assert held == bench.core.outstanding < 20
+    assert entries < 400

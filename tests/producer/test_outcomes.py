@@ -25,7 +25,7 @@ CODES = [
     ("KMSThrottlingException", "throttled"),
     ("InternalFailure", "internal"),
     ("ServiceUnavailable", "internal"),
-    ("ExpiredTokenException", "internal"),
+    ("ExpiredTokenException", "unauthenticated"),
     ("AnErrorNobodyHasHeardOf", "internal"),
     ("ValidationException", "invalid"),
     ("InvalidArgumentException", "invalid"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import pytest
 
-from kpl_codec.aws_errors import _KINDS, is_permanent
+from kpl_codec.aws_errors import _RULES, is_permanent
 from kpl_codec.errors import HashKeyError
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.live_shard_map import (
@@ -175,8 +178,22 @@ def test_backoff_grows_from_one_second_to_thirty_and_starts_anew():
     assert live.fail(live.next_request(now), THROTTLED, now).retry_at - now == 1.0
 
 
+@pytest.mark.requirement("MAP-10")
+def test_those_who_were_throttled_together_ask_again_one_by_one():
+    chance = random.Random(5)
+    lives = [LiveShardMap("s", describe=False, chance=chance.random) for _ in range(100)]
+    for failures in range(8):
+        for live in lives:
+            live._start(0.0)
+            live.fail(live.next_request(0.0), THROTTLED, 0.0)
+        whole = min(30.0, 1.5**failures)
+        tenths = Counter(int(20 * live.timer() / whole) for live in lives)
+        assert set(tenths) == set(range(10, 20)), "from half of the wait to all of it"
+        assert max(tenths.values()) < 30
+
+
 @pytest.mark.requirement("MAP-8")
-@pytest.mark.parametrize("code", sorted(code for code in _KINDS if is_permanent(code)))
+@pytest.mark.parametrize("code", sorted(code for code in _RULES if is_permanent(code)))
 def test_permanent_errors_are_told_at_once_and_asked_again_at_growing_distance(code):
     live, stream = LiveShardMap("s", describe=False), ModelStream(2, now=0)
     live.refresh(5.0)
