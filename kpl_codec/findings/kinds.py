@@ -235,6 +235,15 @@ Whom: Every reader, if the stream holds it like this.
 Do: If the stream holds text, fix the writer: it encodes bytes that boto3 encodes again. If only the capture
 does, decode it once. With a foreign magic, only its own library reads it.
 
+nested-aggregate: error, NST-1: An aggregated record that nobody opens
+It is a user record's data, or within it, or within the data of a Kinesis record: in base64, hexadecimal
+digits, gzip, zlib or zstd, or behind some bytes of header. A deaggregator opens what begins with the magic,
+once: the KCL, Lambda functions, Firehose and all others hand it on as one user record.
+Whom: Every reader of the stream: the user records within do not arrive as such.
+Do: Find the writer that puts what is aggregated already. A relay must open it first
+(`kpl_codec.deaggregate`), or put it as the whole data of a Kinesis record, by PutRecords and not by the KPL.
+Who has to read such a stream undoes what is around it, and calls `kpl_codec.deaggregate` once more.
+
 no-records: warning, SPK-21: Nothing to check
 The input holds no Kinesis record. That does not mean that the stream is clean.
 Do: Check that this is the right place, and that the capture wrote something.

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..arrow import Deaggregator, coalesce
+from ..arrow.compiled_columns import may_nest
 from ..captures import CAPTURE_SCHEMA
 from ..captures.rows import with_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
+from ..format.nested import described, layers_around
 from ..limits import MAGIC
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
@@ -80,7 +82,7 @@ def check(
             count += batch.num_rows
             for made in deaggregator.process(with_shards(batch, shard_map, _IN)):
                 yield made
-                told += schemas.see(made)
+                told += chain(_told(made, _nested(made), schema), schemas.see(made))
             if len(told) >= _TOLD_AT_ONCE:
                 yield from told
                 told = []
@@ -109,6 +111,21 @@ def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
             sign = fingerprint(data)
             writer = f", written by {' or '.join(sign.writers)}" if sign is not None else ""
             yield row, "encoded-frame", f"an aggregated record as {name}{writer}: no consumer opens it"
+
+
+def _nested(rows: pa.RecordBatch) -> Iterator[_About]:
+    """Every user record with an aggregated record within its data. What has an error is told by that."""
+    for row in may_nest(rows["data"]).tolist():
+        data = rows["data"][row].as_py()
+        layers = None if data is None else layers_around(data)
+        if layers is None:
+            continue
+        sub, aggregated, error = (
+            rows[name][row].as_py() for name in ("subSequenceNumber", "aggregated", "error")
+        )
+        if sub is None or sub < 0 or error is not None or (not aggregated and disguise_of(data) is not None):
+            continue
+        yield row, "nested-aggregate", described(layers, sub if aggregated else None)
 
 
 def _written(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Iterator[_About]:
