@@ -45,8 +45,15 @@ Do: If the user records are not on the expected shard, put them again (`kpl-code
 it must put an aggregate under the hash key of its user records.
 
 repaired: info, SPK-34: Dropped by the KCL, and put again
-By `kpl-codec repair`: a tag on the copies or the log of the repair says so.
+By `kpl-codec repair`: copies with its tag, and with the same keys and data, are delivered.
 Whom: Consumers that do not drop (Lambda, Firehose, plain readers) get these user records twice.
+
+unlike-copy: warning, SPK-34: Claims to be a copy of what the KCL drops, and is none
+A user record has the tag of a copy that repair puts, but not the keys and data of the user record that the
+tag names. That one stays dropped. Every producer can write such a tag, and a relay may keep it.
+Whom: Whoever trusts such tags. This check compares partition key, explicit hash key and data.
+Do: Look for the tag in user-records/ (column tags): who put these? `kpl-codec repair` still puts the
+original.
 
 stray: error, PLC-3: Record outside its shard
 Its explicit hash key is known, and is outside its shard's hash key range.

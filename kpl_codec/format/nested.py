@@ -79,7 +79,7 @@ def _unwrapped(data: bytes, layers: int) -> Iterator[tuple[str, bytes]]:
     """What compression, base64 or hexadecimal digits hold, if a frame may be within, in so many layers."""
     compression = compression_of(data)
     if compression is None:
-        if may_nest(_decoded(data[:_TEXT_HEAD])[1], layers):
+        if may_nest(_decoded(data[:_TEXT_HEAD].rstrip(b"="))[1], layers):
             yield _decoded(data)
     elif may_nest(beginning(data, _TEXT_HEAD), layers):
         with suppress(DecompressionError):
@@ -108,4 +108,4 @@ def may_nest(head: bytes, layers: int = _LAYERS) -> bool:
     if sign is not None and sign.start() < _SIGNS_WITHIN:
         return True
     text = _TEXT.match(head, 0, _TEXT_HEAD) if layers else None
-    return text is not None and may_nest(_decoded(text[0])[1], layers - 1)
+    return text is not None and may_nest(_decoded(text[1])[1], layers - 1)

@@ -40,10 +40,8 @@ _IN = pa.schema(
     ]
 )
 #: Columns that findings and counts do not need.
-_UNREAD = (
-    *("partitionKey", "explicitHashKey", "aggregatePlacement"),
-    *("errorCount", "shardIdFrom", "recordIndex"),
-)
+_UNREAD = ("aggregatePlacement", "errorCount", "shardIdFrom", "recordIndex")
+_KEYS = ("partitionKey", "explicitHashKey")
 _deaggregator = partial(Deaggregator, _IN, "report", tags=True, max_batch_bytes=_BATCH_BYTES)
 
 
@@ -54,14 +52,15 @@ def checked_schema(shard_map: ShardMap, *, dictionaries: bool = False) -> pa.Sch
 
 
 def check(
-    captured: Iterable[pa.RecordBatch], shard_map: ShardMap, *, whole: bool = True
+    captured: Iterable[pa.RecordBatch], shard_map: ShardMap, *, whole: bool = True, keys: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` with dictionaries out: every user record with
     its verdict, and for data that cannot be read a row with its error and without sub-sequence number.
-    ``whole``: all columns, else those that findings and counts need."""
+    ``whole``: all columns, else those that findings and counts need, and keys if ``keys``."""
     deaggregator = _deaggregator(shard_map=shard_map, dictionaries=True)
     if not whole:
-        needed = [name for name in deaggregator.schema.names if name not in _UNREAD]
+        unread = _UNREAD if keys else _UNREAD + _KEYS
+        needed = [name for name in deaggregator.schema.names if name not in unread]
         deaggregator = _deaggregator(shard_map=shard_map, dictionaries=True, columns=needed)
     schema = deaggregator.schema
     schemas = _Schemas(schema)
@@ -69,7 +68,7 @@ def check(
     def rows() -> Iterator[pa.RecordBatch]:
         named: set[str] = set()
         count = 0
-        told: list[pa.RecordBatch] = []
+        about: list[pa.RecordBatch] = []
         for batch in captured:
             bad = pc.is_valid(batch["captureError"])
             if pc.any(bad).as_py():
@@ -78,15 +77,15 @@ def check(
                 batch = batch.filter(pc.invert(bad))
             first = range(min(batch.num_rows, _ALL_LOOKED_AT - count))
             looked_at = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
-            told += _told(batch, (*_disguised(batch), *_written(batch, looked_at, named)), schema)
+            about += told(batch, (*_disguised(batch), *_written(batch, looked_at, named)), schema)
             count += batch.num_rows
             for made in deaggregator.process(with_shards(batch, shard_map, _IN)):
                 yield made
-                told += chain(_told(made, _nested(made), schema), schemas.see(made))
-            if len(told) >= _TOLD_AT_ONCE:
-                yield from told
-                told = []
-        yield from (*told, *schemas.versions())
+                about += chain(told(made, _nested(made), schema), schemas.see(made))
+            if len(about) >= _TOLD_AT_ONCE:
+                yield from about
+                about = []
+        yield from (*about, *schemas.versions())
 
     return coalesce(rows(), _BATCH_BYTES)
 
@@ -172,12 +171,12 @@ class _Schemas:
                 _mixed(rows, at, ids) if len(counted) > 1 else (),
                 _broken(at.filter(packed), begun.filter(packed)),
             )
-            yield from _told(rows, about, self._schema)
+            yield from told(rows, about, self._schema)
 
     def versions(self) -> Iterator[pa.RecordBatch]:
         for version, first in self._first.items():
             text = f"{self._counts[version]} user records of schema version {version}"
-            yield from _told(first, [(0, "schema-version", text)], self._schema)
+            yield from told(first, [(0, "schema-version", text)], self._schema)
 
 
 def _mixed(rows: pa.RecordBatch, at: pa.Array, ids: pa.Array) -> Iterator[_About]:
@@ -200,7 +199,8 @@ def _broken(at: pa.Array, packed: pa.Array) -> Iterator[_About]:
             yield row, error.code, error.describe()
 
 
-def _told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows that become findings about rows of ``batch``: which, the kind, and the text."""
     found = list(about)
     if found:
         rows, codes, texts = (pa.array(column) for column in zip(*found, strict=True))
