@@ -176,9 +176,17 @@ Do: Nothing. spec/12-implementations.md says what its user records come to with 
 
 schema-frame-damaged: warning, GSR-3: A frame of the Schema Registry that cannot be opened
 The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut short, or has
-bytes behind it. Or it is other data that begins so by chance, as one in 65,536 user records of random bytes.
+bytes behind it. Sound frames of the same schema version are in the input.
 Whom: Readers of this user record. If the zlib stream was cut short, AWS's deserializer never returns.
 Do: Find its writer by the schema version. With unframe and the report policy it comes as it is.
+
+schema-frame-doubtful: info, GSR-11: Begins like a damaged frame of the Schema Registry, and may be none
+The data begins like a frame with a payload in zlib that is damaged, cut short, or has bytes behind it, but no
+sound frame of its schema version is in the input. Other data begins so by chance: of random user records one
+in some thousand million.
+Whom: If it is a frame, readers of this user record.
+Do: Ask Glue for the schema version. If there is one, find its writer; else give readers the set of known
+versions, `unframe={...}`, so that they leave such data as it is.
 
 schema-frame-too-large: error, GSR-3: A frame of the Schema Registry that grows too large
 Its payload in zlib becomes larger than the limit of 64 MiB, perhaps to fill a consumer's memory.

@@ -36,7 +36,7 @@ from ..shards.shard_map import ShardMap
 from .repaired import read_copied
 from .repeats import repeated
 from .stream import only_parts, shard_parts
-from .task import Job, discard, gather, make_folders, pack, work_folder
+from .task import Job, discard, gather, make_folders, pack, sound_and_doubtful, work_folder
 
 if TYPE_CHECKING:
     from ..aws.only import Place
@@ -186,6 +186,10 @@ def _run(
     work = work_folder(output)
     try:
         engine.run(job)
+        # A sound frame may have come after a damaged one of its schema version, or in another task.
+        if versions := sound_and_doubtful(work):
+            job = replace(job, versions=versions)
+            _again(job, engine)
         copies = read_copied(work)
         # A copy may have come after its original, and that is dropped: say that it is repaired.
         if copies and any(kcl == "dropped" for *_, kcl in gather(work).groups):

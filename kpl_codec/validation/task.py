@@ -13,6 +13,7 @@ files twice.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,9 @@ _AT_ONCE = 32 * 1024
 _CODEC = "zstd" if pa.Codec.is_available("zstd") else "snappy"
 #: Bytes of a row group, which a task holds before it writes.
 _GROUP_BYTES = 32 * 1024 * 1024
+
+
+_VERSION = re.compile(r"schema version ([0-9a-f-]{36})")
 
 
 @contextmanager
@@ -88,7 +92,8 @@ def pack(
 @dataclass(frozen=True)
 class Job:
     """The tasks over files or shards, and the output folder. ``user_records``: whether they are written.
-    ``copies``: those that an earlier run of the tasks has found; ``keys``: whether to look at their keys."""
+    ``copies``: those that an earlier run of the tasks has found; ``keys``: whether to look at their keys;
+    ``versions``: the schema versions that it has found in sound frames."""
 
     tasks: list[list[Part]]
     shard_map: ShardMap
@@ -96,6 +101,7 @@ class Job:
     copies: Copies = field(default_factory=Copies)
     user_records: bool = True
     keys: bool = False
+    versions: frozenset[str] = frozenset()
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The user records of a task, as `check` gives them; then its findings and counts are written."""
@@ -104,7 +110,9 @@ class Job:
             for part in self.tasks[number]
             for batch in (read_shard(part) if isinstance(part, ShardPart) else read_piece(part))
         )
-        checked = check(captured, self.shard_map, whole=self.user_records, keys=self.keys)
+        checked = check(
+            captured, self.shard_map, whole=self.user_records, keys=self.keys, versions=self.versions
+        )
         work = work_folder(self.output)
         yield from judged(checked, self.shard_map, work, part_name(number), self.copies)
 
@@ -193,3 +201,13 @@ def discard(output: Location) -> None:
 def gather(work: Location) -> Tally:
     """All counts that tasks left, added up by name, so that the sum does not depend on the engine."""
     return Tally.merged(Tally.from_bytes(file.read()) for file in (work / "tally").files())
+
+
+def sound_and_doubtful(work: Location) -> frozenset[str]:
+    """The schema versions of sound frames, if one of them was told as doubtful in another task, or before."""
+    found: dict[str, set[str]] = {"schema-version": set(), "schema-frame-doubtful": set()}
+    for batch in (work / "findings").rows(["kind", "detail"], pc.field("kind").isin([*found])):
+        for kind, detail in zip(batch["kind"].to_pylist(), batch["detail"].to_pylist(), strict=True):
+            found[kind].update(_VERSION.findall(detail))
+    sound = found["schema-version"]
+    return frozenset(sound) if sound & found["schema-frame-doubtful"] else frozenset()
