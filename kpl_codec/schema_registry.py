@@ -113,17 +113,6 @@ def _begins_zlib(first: bytes) -> bool:
     return (not first or first[0] & 0x8F == 8) and (len(first) < 2 or int.from_bytes(first, "big") % 31 == 0)
 
 
-def known_versions(unframe: Unframe) -> frozenset[bytes] | None:
-    """The schema version ids that a caller names; None: any. Raises ValueError for a text that is no UUID."""
-    from uuid import UUID  # readers need not load it
-
-    if isinstance(unframe, bool):
-        return None
-    if isinstance(unframe, str):
-        raise ValueError(f"unframe {unframe!r}: True, or a set of schema version ids")
-    return frozenset((one if isinstance(one, UUID) else UUID(one)).bytes for one in unframe)
-
-
 @lru_cache(1024)
 def version_id_text(version_id: bytes) -> str:
     """The schema version id of 16 bytes as text."""

@@ -9,7 +9,7 @@ from collections import Counter
 
 from ..errors import DecodeError
 from ..format import compression
-from ..schema_registry import PLAIN, ZLIB, Unframe, is_framed, known_versions, unframe
+from ..schema_registry import PLAIN, ZLIB, Unframe, is_framed, unframe
 from .records import DeaggregatedRecord
 
 
@@ -64,3 +64,14 @@ class Undo:
         as_kcl = self._policy == "kcl"
         version_id, data = unframe(record.data, self._max_size, as_kcl=as_kcl, versions=self._versions)
         return record._replace(data=data, schema_version_id=version_id)
+
+
+def known_versions(unframes: Unframe) -> frozenset[bytes] | None:
+    """The schema version ids that a caller names; None: any. Raises ValueError for a text that is no UUID."""
+    from uuid import UUID  # readers need not load it
+
+    if isinstance(unframes, bool):
+        return None
+    if isinstance(unframes, str):
+        raise ValueError(f"unframe {unframes!r}: True, or a set of schema version ids")
+    return frozenset((one if isinstance(one, UUID) else UUID(one)).bytes for one in unframes)

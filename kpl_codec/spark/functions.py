@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..arrow.layout import TYPES
 from ..deaggregation.policies import Policy
+from ..deaggregation.undoing import known_versions
 from ..format.compression import check_max_size
-from ..schema_registry import known_versions
 from ..shards.shard_map import ShardMap
 from .columns import folding, matched, output_schema, result_with, with_shard_column
 
