@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Union
 
 from .errors import DecodeError, EncodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
 from .lazy import needing_extras
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from uuid import UUID
 
 HEADER_SIZE: Final = 18
+#: Whether frames are taken off: True, or of those schema versions only (texts, or UUIDs).
+Unframe = Union[bool, "Collection[UUID | str]"]
 #: How framed data begins: with a payload as it is, and with one in zlib.
 PLAIN, ZLIB = b"\x03\x00", b"\x03\x05"
 
@@ -91,11 +94,23 @@ class Schema(NamedTuple):
     definition: str
 
 
-def is_framed(data: bytes) -> bool:
-    """Whether ``data`` begins like a frame. Other data may do so, too, by chance."""
-    # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed, and all
-    # other data MUST be left as it is."
-    return len(data) >= HEADER_SIZE and data.startswith((PLAIN, ZLIB))
+def is_framed(data: bytes, versions: frozenset[bytes] | None = None) -> bool:
+    """Whether ``data`` begins like a frame: of random data that begins with 03 00 one in 64 does, with 03 05
+    one in some 50,000. ``versions``: the ids that are known, 16 bytes each; all other data has no frame."""
+    # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if bytes 2 to
+    # 17 are a schema version that the reader knows or, where it was told of none, a UUID of version 4 and
+    # what follows 03 05 begins as zlib does; all other data MUST be left as it is."
+    if len(data) < HEADER_SIZE or not data.startswith((PLAIN, ZLIB)):
+        return False
+    if versions is not None:
+        return data[2:HEADER_SIZE] in versions
+    version_4 = data[8] >> 4 == 4 and data[10] >> 6 == 2
+    return version_4 and (data[1] == 0 or _begins_zlib(data[HEADER_SIZE : HEADER_SIZE + 2]))
+
+
+def _begins_zlib(first: bytes) -> bool:
+    """Whether a zlib stream may begin with these two bytes, or fewer where the data ends (RFC 1950)."""
+    return (not first or first[0] & 0x8F == 8) and (len(first) < 2 or int.from_bytes(first, "big") % 31 == 0)
 
 
 @lru_cache(1024)
@@ -110,7 +125,8 @@ def version_id_text(version_id: bytes) -> str:
 def frame(data: bytes, schema_version_id: UUID | str, *, compress: bool = False) -> bytes:
     """``data`` framed as the KPL does it; ``compress``: its payload in zlib, whether or not that is smaller.
 
-    Raises ValueError for a text that is no UUID.
+    Raises ValueError for a text that is no UUID. Readers know an id of another version than 4 only by a set
+    of known ones; Glue gives none.
     """
     # GSR-6: "A writer MUST write 03, then 00 and the payload or 05 and the payload in zlib, with the schema
     # version id between them, also around an empty payload."
@@ -126,16 +142,20 @@ def _header(schema_version_id: UUID | str, compress: bool) -> bytes:
 
 
 def unframe(
-    data: bytes, max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE, *, as_kcl: bool = False
+    data: bytes,
+    max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
+    *,
+    as_kcl: bool = False,
+    versions: frozenset[bytes] | None = None,
 ) -> Unframed:
     """What is in a frame, and by which schema; ``data`` itself where it has none.
 
     ``max_decompressed_size``: of a payload in zlib, in bytes; it holds at most one more. ``as_kcl``: bytes
-    behind the zlib stream are left out, as by the KCL. Raises SchemaFrameError; ValueError for a size below
-    1.
+    behind the zlib stream are left out, as by the KCL. ``versions``: as in `is_framed`. Raises
+    SchemaFrameError; ValueError for a size below 1.
     """
     check_max_size(max_decompressed_size)
-    if not is_framed(data):
+    if not is_framed(data, versions):
         return Unframed(None, data)
     version_id = version_id_text(bytes(data[2:HEADER_SIZE]))
     if data.startswith(PLAIN):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import tracemalloc
 import uuid
 import zlib
@@ -34,6 +35,10 @@ POLICIES = ("strict", "kcl", "report")
 DATA = kst.schema_frames() | kst.unframed_data().map(lambda data: kst.SchemaFrame("", data, data))
 
 
+#: Data in which no version of `schema_frames` stands.
+OTHER = st.binary(max_size=17).map(lambda data: kst.SchemaFrame("", data, data))
+
+
 @given(kst.schema_frames())
 @pytest.mark.requirement("GSR-1", "GSR-2", "GSR-3")
 def test_a_sound_frame_comes_off(example: kst.SchemaFrame) -> None:
@@ -41,7 +46,7 @@ def test_a_sound_frame_comes_off(example: kst.SchemaFrame) -> None:
     assert unframe(example.data) == (example.schema_version_id, example.payload)
 
 
-@given(st.binary(max_size=300), st.uuids(), st.booleans())
+@given(st.binary(max_size=300), st.uuids(version=4), st.booleans())
 @pytest.mark.requirement("GSR-2", "GSR-6")
 def test_a_frame_is_as_documented(data: bytes, version: uuid.UUID, compress: bool) -> None:
     made = frame(data, version, compress=compress)
@@ -58,6 +63,48 @@ def test_a_frame_is_as_documented(data: bytes, version: uuid.UUID, compress: boo
 def test_other_data_is_left_as_it_is(data: bytes) -> None:
     assert not is_framed(data)
     assert unframe(data) == (None, data)
+
+
+@pytest.mark.requirement("GSR-1")
+def test_random_data_is_rarely_taken_for_framed() -> None:
+    chance = random.Random(3)
+    plain = [b"\x03\x00" + chance.randbytes(98) for _ in range(20_000)]
+    packed = [b"\x03\x05" + chance.randbytes(98) for _ in range(20_000)]
+    assert 200 < sum(map(is_framed, plain)) < 430  # one in 64
+    assert sum(map(is_framed, packed)) <= 3
+    records = [KinesisRecord("k", data, str(n)) for n, data in enumerate(packed)]
+    assert sum(bool(record.defects) for record in deaggregate(records, "report", unframe=True)) <= 3
+    # Who knows the versions has none of it.
+    for policy in POLICIES:
+        known = deaggregate([*records, *stream_of(plain[:50])], policy, unframe={VERSION})
+        assert [record.data for record in known] == [*packed, *plain[:50]]
+
+
+@given(st.lists(kst.schema_frames() | OTHER, max_size=6), st.sampled_from(POLICIES), st.booleans())
+@pytest.mark.requirement("GSR-1")
+def test_only_known_versions_come_off(items: list[kst.SchemaFrame], policy: Any, as_uuid: bool) -> None:
+    ids = sorted({item.schema_version_id for item in items} - {""})[::2]
+    known = {uuid.UUID(one) if as_uuid else one for one in ids}
+    stream = stream_of([item.data for item in items], [item.data for item in items])
+    expected = [item[:2] if item.schema_version_id in ids else (None, item.data) for item in items]
+    assert told(deaggregate(stream, policy, unframe=known)) == expected * 2
+
+
+@given(st.uuids(), st.binary(max_size=50), st.booleans())
+@pytest.mark.requirement("GSR-1", "GSR-6")
+def test_any_version_that_is_known_comes_off(version: uuid.UUID, data: bytes, compress: bool) -> None:
+    made = frame(data, version, compress=compress)
+    assert told(deaggregate(stream_of([made]), unframe=[version])) == [(str(version), data)]
+    assert told(deaggregate(stream_of([made]), unframe=frozenset())) == [(None, made)]
+    cut = frame(b"x", version)[:1] + b"\x05" + version.bytes + b"no zlib"
+    with pytest.raises(SchemaFrameError):
+        list(deaggregate(stream_of([cut]), unframe=[version]))
+
+
+def test_what_is_no_version_is_refused_at_once() -> None:
+    for wrong in ("true", VERSION, {"orders"}):
+        with pytest.raises(ValueError, match=r"UUID|schema version ids"):
+            deaggregate([], unframe=wrong)
 
 
 @given(kst.broken_schema_frames())
@@ -170,7 +217,8 @@ def test_a_producer_frames_what_is_put_with_a_schema(aggregation: bool, compress
     from .producer.bench import LOW, Bench
 
     bench = Bench(compression=compression, aggregation_enabled=aggregation)
-    put = {b"one": VERSION, b"two" * 90: uuid.UUID(int=7), b"bare": None, b"": VERSION}
+    other = uuid.UUID("80000000-0000-4000-bfff-000000000003")
+    put = {b"one": VERSION, b"two" * 90: other, b"bare": None, b"": VERSION}
     for data, version in put.items():
         bench.put(data, LOW, schema=version)
     bench.core.flush()

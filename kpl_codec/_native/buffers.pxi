@@ -68,3 +68,18 @@ cdef class Column:
 cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexcept nogil:
     if size:
         memcpy(target, source, size)
+
+
+cdef extern from "_native/nested.h" nogil:
+    void kpl_may_nest_each(const uint8_t *bytes, const uint8_t *offsets, bint wide, size_t count, uint8_t *found)
+
+
+def may_nest(Column column not None):
+    """A byte for each item: 1 if an aggregated record may be within it (format/nested.py), else 0."""
+    cdef bytes found = PyBytes_FromStringAndSize(NULL, column.count)
+    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(found)
+    cdef size_t width = 8 if column.wide else 4
+    if column.count:
+        with nogil:
+            kpl_may_nest_each(column.bytes.at, column.offsets.at + width * column.first, column.wide, column.count, at)
+    return found

@@ -29,6 +29,7 @@ from ..deaggregation.records import Counts, Drop
 from ..deaggregation.undoing import Undo
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
+from ..schema_registry import Unframe
 from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
 
@@ -62,7 +63,7 @@ def output_schema(
     *,
     placement: bool = False,
     tags: bool = False,
-    unframe: bool = False,
+    unframe: Unframe = False,
     columns: Iterable[str] | None = None,
     dictionaries: bool | None = None,
 ) -> pa.Schema:
@@ -75,7 +76,13 @@ def output_schema(
     ``columns`` that is none of them, or is there twice.
     """
     return Layout(
-        plain_schema(schema), policy, placement, tags, columns, unframe=unframe, dictionaries=dictionaries
+        plain_schema(schema),
+        policy,
+        placement,
+        tags,
+        columns,
+        unframe=unframe is not False,
+        dictionaries=dictionaries,
     ).schema
 
 
@@ -101,7 +108,7 @@ class Deaggregator:
         hash_key_range: HashKeyRange | None = None,
         on_drop: Callable[[Drop], None] | None = None,
         max_decompressed_size: int | None = None,
-        unframe: bool = False,
+        unframe: Unframe = False,
         tags: bool = False,
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
@@ -115,7 +122,8 @@ class Deaggregator:
         self.max_batch_bytes = max_batch_bytes
         #: What is done to batches of user records if compiled code does not do it.
         self._undo = Undo(max_decompressed_size, unframe, policy, self.counts.defects)
-        self._peels = unframe and max_decompressed_size is None  # it does not see frames in compressed data
+        # It does not see frames in compressed data, and knows no versions.
+        self._peels = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
         self._layout = Layout(
@@ -127,7 +135,7 @@ class Deaggregator:
             ranged=hash_key_range is not None,
             dictionaries=dictionaries,
             needed=NEEDED if self._undo.beginnings else (),
-            unframe=unframe,
+            unframe=unframe is not False,
         )
         self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
         opener = Opener(policy, self._judge, self.counts, on_drop)
@@ -212,7 +220,7 @@ def deaggregate_batches(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    unframe: Unframe = False,
     tags: bool = False,
     columns: Iterable[str] | None = None,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
@@ -258,7 +266,7 @@ def deaggregate_table(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    unframe: Unframe = False,
     tags: bool = False,
     columns: Iterable[str] | None = None,
     threads: int | None = None,

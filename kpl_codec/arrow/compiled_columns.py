@@ -15,6 +15,7 @@ from ..compiled import speedups
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import Counts, Drop
+from ..format import nested
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge
 from .layout import KEYS_AND_DATA, TYPES, Layout, Source
@@ -28,6 +29,15 @@ _TABLE_SIZE = 1 << 20
 def _column(array: pa.Array) -> Any:
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     return speedups.Column(*array.buffers(), array.offset, len(array), wide)
+
+
+def may_nest(data: pa.Array) -> Numbers:
+    """The rows of ``data`` that may have an aggregated record within: all that `layers_around` finds."""
+    if speedups is None:
+        return np.array(
+            [n for n, item in enumerate(data.to_pylist()) if nested.may_nest(item or b"")], np.int64
+        )
+    return np.flatnonzero(np.frombuffer(speedups.may_nest(_column(data)), np.uint8))
 
 
 class CompiledColumns:

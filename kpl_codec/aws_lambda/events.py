@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..ledger import Ledger
+    from ..schema_registry import Unframe
     from ..shards.shard_map import ShardMap
     from .options import Opening, Options
     from .shard_map_cache import ShardMapCache
@@ -41,7 +42,7 @@ def user_records(
     shard_map: ShardMap | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    unframe: Unframe = False,
 ) -> Deaggregation:
     """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: what was opened.
 

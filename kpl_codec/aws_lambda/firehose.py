@@ -25,6 +25,7 @@ from .events import event_records
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
+    from ..schema_registry import Unframe
 
 __all__ = ["Transformed", "transform_user_records"]
 
@@ -51,7 +52,7 @@ def transform_user_records(
     delimiter: bytes = b"",
     on_poison: Callable[[Poison], object] | None = None,
     max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    unframe: Unframe = False,
     ledger: Ledger | None = None,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.

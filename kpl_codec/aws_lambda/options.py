@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import Drop
@@ -12,6 +12,9 @@ from ..shards.shard_map import ShardMap
 from .batch import Poison
 from .shard_map_cache import ShardMapCache
 from .watch import ConsumerWatch
+
+if TYPE_CHECKING:
+    from ..schema_registry import Unframe
 
 
 class Opening(TypedDict, total=False):
@@ -31,7 +34,7 @@ class Opening(TypedDict, total=False):
     on_drop: Callable[[Drop], None] | None
     watch: ConsumerWatch | None
     max_decompressed_size: int | None
-    unframe: bool
+    unframe: Unframe
 
 
 class Options(Opening, total=False):

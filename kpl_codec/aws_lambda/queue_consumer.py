@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..adapters.shapes import queue_record
 from ..aws.calls import BACKOFF, settled
@@ -29,6 +29,9 @@ from ..deaggregation.policies import Policy, check_policy, deaggregate
 from ..deaggregation.records import Drop
 from ..ledger import Kind, Ledger, Row, digest_of, queue_number, runs
 from .batch import LOG, AfterFailure, Batch, Call, Poison, Unit, UserRecordFailed, opened, settle_poison
+
+if TYPE_CHECKING:
+    from ..schema_registry import Unframe
 
 #: After how many seconds a record that failed comes again, by its deliveries.
 _AGAIN: Final = Backoff(5.0, 900.0)
@@ -103,7 +106,7 @@ class QueueConsumer(ABC):
         policy: Policy = "strict",
         on_drop: Callable[[Drop], None] | None = None,
         max_decompressed_size: int | None = None,
-        unframe: bool = False,
+        unframe: Unframe = False,
         on_poison: Callable[[Poison], object] | None = None,
         poison_after: int = 5,
         visibility: int = 30,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..ledger import Ledger
+    from ..schema_registry import Unframe
 
 __all__ = ["QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records"]
 
@@ -55,7 +56,7 @@ class QueueOptions(TypedDict, total=False):
     policy: Policy
     on_drop: Callable[[Drop], None] | None
     max_decompressed_size: int | None
-    unframe: bool
+    unframe: Unframe
     on_poison: Callable[[Poison], object] | None
     poison_after: int
     visibility: int

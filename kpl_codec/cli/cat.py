@@ -16,6 +16,7 @@ from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.frame import disguise_of
+from ..format.nested import layers_around
 from ..format.records import KinesisRecord
 from ..pictures.labels import safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
@@ -216,6 +217,8 @@ def _codes(record: DeaggregatedRecord) -> list[str]:
     found: list[str] = [defect.code for defect in record.defects]
     if not record.aggregated and disguise_of(record.data) is not None:
         found.append("encoded-frame")
+    elif not found and layers_around(record.data) is not None:
+        found.append("nested-aggregate")
     return found
 
 

@@ -12,10 +12,12 @@ from typing import Any
 
 from ..deaggregation.explanation import Explanation, Node, explain
 from ..deaggregation.kcl import Outcome
+from ..deaggregation.policies import deaggregate
 from ..errors import DecodeError
 from ..findings import camel_keys
 from ..format.frame import disguise_of
 from ..format.hash_keys import HashKeyRange
+from ..format.nested import described, layers_around
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..pictures.labels import plural
@@ -48,14 +50,27 @@ def run(args: argparse.Namespace) -> int:
     data = record.data
     found = explain(data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key)
     defects = [defect for defect in found.defects if found.kind != "plain"]
+    nested = [] if found.kind == "encoded frame" else _nested(record)
     if args.json:
-        show_json(_facts(found, defects))
+        show_json(_facts(found, defects) | {"nested": nested})
     else:
         _show(found, defects, data)
+        show(*(line((f"nested: {text}", "red")) for text in nested[: args.limit or _SHOWN]))
         show(line("the KCL: ", _kcl(found.kcl)))
         show(line(f"its writer: {found.writer}"))
     dropped = not found.kcl.raw and found.kcl.delivered < found.kcl.total
-    return 1 if defects or dropped else 0
+    return 1 if defects or dropped or nested else 0
+
+
+def _nested(record: KinesisRecord) -> list[str]:
+    """What is said of its user records that have an aggregated record within."""
+    sound = [row for row in deaggregate([record], "report") if not row.defects]
+    found = ((row, layers_around(row.data)) for row in sound)
+    return [
+        described(layers, row.sub_sequence_number if row.aggregated else None)
+        for row, layers in found
+        if layers is not None
+    ]
 
 
 def _given(args: argparse.Namespace) -> KinesisRecord:

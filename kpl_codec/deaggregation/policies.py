@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, count, islice
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..compiled import speedups
 from ..errors import DecodeError, MalformedMessage
@@ -32,6 +32,9 @@ from ..shards.shard_map import ShardMap
 from . import kcl, rows
 from .kcl import DropReason, Fate
 from .records import Counts, DeaggregatedRecord, Drop
+
+if TYPE_CHECKING:
+    from ..schema_registry import Unframe
 
 Policy = Literal["strict", "kcl", "report"]
 """Of a defective aggregate: raise, give what the KCL gives, or give every user record with its defects."""
@@ -345,7 +348,7 @@ def deaggregate(
     hash_key_range: HashKeyRange | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    unframe: Unframe = False,
     read_ahead: bool | None = None,
 ) -> Deaggregation:
     """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
@@ -364,8 +367,9 @@ def deaggregate(
     so many bytes of each; None leaves data as it is. What cannot be decompressed is a defect under the
     ``report`` policy, and stays as it is; under the others DecompressionError is raised, after the user
     records before it.
-    ``unframe``: take off the frame of AWS Glue Schema Registry, after that, and set ``schema_version_id``; of
-    a payload in zlib ``max_decompressed_size`` bytes are made at most, or 64 MiB. A broken frame stays, as a
+    ``unframe``: take off the frame of AWS Glue Schema Registry, after that, and set ``schema_version_id``:
+    True, or a set of the schema version ids that are known, where other data may begin like a frame. Of a
+    payload in zlib ``max_decompressed_size`` bytes are made at most, or 64 MiB. A broken frame stays, as a
     defect under the ``report`` policy, as with the KCL (counted) under ``kcl``; ``strict`` raises
     SchemaFrameError.
 
@@ -379,7 +383,7 @@ def deaggregate(
     counts = Counts()
     opened: Iterable[Iterable[DeaggregatedRecord]]
     opened = Opener(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
-    if max_decompressed_size is not None or unframe:
+    if max_decompressed_size is not None or unframe is not False:
         from .undoing import Undo  # few need it: the import of a Lambda function stays short
 
         undo = Undo(max_decompressed_size, unframe, policy, counts.defects)

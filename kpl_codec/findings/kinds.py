@@ -45,8 +45,15 @@ Do: If the user records are not on the expected shard, put them again (`kpl-code
 it must put an aggregate under the hash key of its user records.
 
 repaired: info, SPK-34: Dropped by the KCL, and put again
-By `kpl-codec repair`: a tag on the copies or the log of the repair says so.
+By `kpl-codec repair`: copies with its tag, and with the same keys and data, are delivered.
 Whom: Consumers that do not drop (Lambda, Firehose, plain readers) get these user records twice.
+
+unlike-copy: warning, SPK-34: Claims to be a copy of what the KCL drops, and is none
+A user record has the tag of a copy that repair puts, but not the keys and data of the user record that the
+tag names. That one stays dropped. Every producer can write such a tag, and a relay may keep it.
+Whom: Whoever trusts such tags. This check compares partition key, explicit hash key and data.
+Do: Look for the tag in user-records/ (column tags): who put these? `kpl-codec repair` still puts the
+original.
 
 stray: error, PLC-3: Record outside its shard
 Its explicit hash key is known, and is outside its shard's hash key range.
@@ -169,9 +176,17 @@ Do: Nothing. spec/12-implementations.md says what its user records come to with 
 
 schema-frame-damaged: warning, GSR-3: A frame of the Schema Registry that cannot be opened
 The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut short, or has
-bytes behind it. Or it is other data that begins so by chance, as one in 65,536 user records of random bytes.
+bytes behind it. Sound frames of the same schema version are in the input.
 Whom: Readers of this user record. If the zlib stream was cut short, AWS's deserializer never returns.
 Do: Find its writer by the schema version. With unframe and the report policy it comes as it is.
+
+schema-frame-doubtful: info, GSR-11: Begins like a damaged frame of the Schema Registry, and may be none
+The data begins like a frame with a payload in zlib that is damaged, cut short, or has bytes behind it, but no
+sound frame of its schema version is in the input. Other data begins so by chance: of random user records one
+in some thousand million.
+Whom: If it is a frame, readers of this user record.
+Do: Ask Glue for the schema version. If there is one, find its writer; else give readers the set of known
+versions, `unframe={...}`, so that they leave such data as it is.
 
 schema-frame-too-large: error, GSR-3: A frame of the Schema Registry that grows too large
 Its payload in zlib becomes larger than the limit of 64 MiB, perhaps to fill a consumer's memory.
@@ -234,6 +249,15 @@ An aggregated record as base64, hexadecimal digits or text, or with other first 
 Whom: Every reader, if the stream holds it like this.
 Do: If the stream holds text, fix the writer: it encodes bytes that boto3 encodes again. If only the capture
 does, decode it once. With a foreign magic, only its own library reads it.
+
+nested-aggregate: error, NST-1: An aggregated record that nobody opens
+It is a user record's data, or within it, or within the data of a Kinesis record: in base64, hexadecimal
+digits, gzip, zlib or zstd, or behind some bytes of header. A deaggregator opens what begins with the magic,
+once: the KCL, Lambda functions, Firehose and all others hand it on as one user record.
+Whom: Every reader of the stream: the user records within do not arrive as such.
+Do: Find the writer that puts what is aggregated already. A relay must open it first
+(`kpl_codec.deaggregate`), or put it as the whole data of a Kinesis record, by PutRecords and not by the KPL.
+Who has to read such a stream undoes what is around it, and calls `kpl_codec.deaggregate` once more.
 
 no-records: warning, SPK-21: Nothing to check
 The input holds no Kinesis record. That does not mean that the stream is clean.

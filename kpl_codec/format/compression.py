@@ -89,6 +89,14 @@ def compress(data: bytes, compression: Compression) -> bytes:
     return made if len(made) < len(data) or compression_of(data) is not None else data
 
 
+def _unpacker(compression: Compression) -> tuple[Any, type[Exception]] | None:
+    """What undoes it, and the error that it raises for damaged data; None where there is no zstd."""
+    if compression == "zstd":
+        zstd = zstd_module()
+        return None if zstd is None else (zstd.ZstdDecompressor(), zstd.ZstdError)
+    return zlib.decompressobj(wbits=31 if compression == "gzip" else 15), zlib.error
+
+
 def check_max_size(max_size: int) -> int:
     """``max_size``. Raises ValueError for less than 1 byte."""
     if max_size < 1:
@@ -108,13 +116,9 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
     compression = compression_of(data)
     if compression is None:
         return data
-    if compression == "zstd":
-        zstd = zstd_module()
-        if zstd is None:
-            raise DecompressionError(code="no-zstd", compression=compression)
-        unpacker, errors = zstd.ZstdDecompressor(), zstd.ZstdError
-    else:
-        unpacker, errors = zlib.decompressobj(wbits=31 if compression == "gzip" else 15), zlib.error
+    if (found := _unpacker(compression)) is None:
+        raise DecompressionError(code="no-zstd", compression=compression)
+    unpacker, errors = found
     try:
         made: bytes = unpacker.decompress(data, max_size + 1)
     except (errors, EOFError):
@@ -125,4 +129,18 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
         raise DecompressionError(code="decompressed-too-large", compression=compression, max_size=max_size)
     if not unpacker.eof or unpacker.unused_data:
         raise DecompressionError(code="compressed-damaged", compression=compression)
+    return made
+
+
+def beginning(data: bytes, size: int) -> bytes:
+    """The first bytes of what compressed ``data`` becomes, at most ``size``; b"" for other data."""
+    compression = compression_of(data)
+    found = None if compression is None else _unpacker(compression)
+    if found is None:
+        return b""
+    unpacker, errors = found
+    try:
+        made: bytes = unpacker.decompress(data, size)
+    except (errors, EOFError):
+        return b""
     return made

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..arrow.layout import TYPES
 from ..deaggregation.policies import Policy
+from ..deaggregation.undoing import known_versions
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
 from .columns import folding, matched, output_schema, result_with, with_shard_column
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from ..schema_registry import Unframe
 
 _log = logging.getLogger("kpl_codec.spark")
 _Value = TypeVar("_Value")
@@ -38,7 +41,7 @@ def deaggregate(
     *,
     shard_map: ShardMap | str | None = None,
     max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    unframe: Unframe = False,
     tags: bool = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -75,7 +78,7 @@ def verify(
     shard_map: ShardMap | str,
     *,
     max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    unframe: Unframe = False,
     tags: bool = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -99,13 +102,17 @@ def _deaggregated(
     columns: Sequence[str] | None,
     max_decompressed_size: int | None,
     find_shards: bool = False,
-    **kinds: bool,
+    *,
+    tags: bool,
+    unframe: Unframe,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
-    schema_of = result_with(policy, placement=shard_map is not None, **kinds)
+    known_versions(unframe)
+    frames_off = unframe is not False
+    schema_of = result_with(policy, placement=shard_map is not None, tags=tags, unframe=frames_off)
     df = matched(df, schema_of)
     schema = output_schema(df.schema, schema_of, columns)
     if columns is not None:
@@ -114,7 +121,9 @@ def _deaggregated(
         used = TYPES.keys() - {"streamName", "approximateArrivalTimestamp"} | {"shardIdFrom", *columns}
         df = df.select(*[f"`{name}`" for name in df.columns if name in used])
     known = shared(df.sparkSession, shard_map)
-    work = _task(policy, known, max_decompressed_size, find_shards, columns=columns, **kinds)
+    work = _task(
+        policy, known, max_decompressed_size, find_shards, columns=columns, tags=tags, unframe=unframe
+    )
     return df.mapInArrow(work, schema)
 
 
@@ -148,7 +157,7 @@ def register_table_function(
     *,
     policy: Policy = "strict",
     max_decompressed_size: int | None = None,
-    unframe: bool = False,
+    unframe: Unframe = False,
 ) -> None:
     """Make `deaggregate` a table function of SQL, until the session ends. PySpark 4.1 or newer.
 
@@ -163,7 +172,7 @@ def register_table_function(
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     data = StructType([StructField("data", BinaryType())])
-    schema = output_schema(data, result_with(policy, unframe=unframe))
+    schema = output_schema(data, result_with(policy, unframe=unframe is not False))
     work = _task(policy, lambda: None, max_decompressed_size, columns=schema.names, unframe=unframe)
     fold = folding(spark)
     standard = {fold(known): known for known in schema.names}

@@ -27,7 +27,7 @@ from ..report.scan import findings_batch
 from ..shards.shard_map import ShardMap
 from ..validation.check import check
 from ..validation.job import OutputError, Validation, check_output, write_report
-from ..validation.repaired import Repaired
+from ..validation.repaired import Copies
 from ..validation.task import Job, gather, judged, make_folders, part_name, work_folder, write_users
 from .functions import context_of, shared
 
@@ -138,7 +138,7 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
         context = TaskContext.get()
         name = part_name(context.partitionId() if context is not None else 0)
         checked = check(map(_captured, batches), shard_map)
-        rows = judged(checked, shard_map, work, name, Repaired())
+        rows = judged(checked, shard_map, work, name, Copies())
         yield pa.record_batch([[write_users(rows, shard_map, users, name)]], ["rows"])
 
     if not df.mapInArrow(run, "rows long").collect():

@@ -36,7 +36,7 @@ from ..shards.shard_map import ShardMap
 from .repaired import read_copied
 from .repeats import repeated
 from .stream import only_parts, shard_parts
-from .task import Job, discard, gather, make_folders, pack, work_folder
+from .task import Job, discard, gather, make_folders, pack, sound_and_doubtful, work_folder
 
 if TYPE_CHECKING:
     from ..aws.only import Place
@@ -186,12 +186,17 @@ def _run(
     work = work_folder(output)
     try:
         engine.run(job)
-        repaired = read_copied(work / "copies")
+        # A sound frame may have come after a damaged one of its schema version, or in another task.
+        if versions := sound_and_doubtful(work):
+            job = replace(job, versions=versions)
+            _again(job, engine)
+        copies = read_copied(work)
         # A copy may have come after its original, and that is dropped: say that it is repaired.
-        if repaired and any(kcl == "dropped" for *_, kcl in gather(work).groups):
-            discard(output)
-            make_folders(work)
-            engine.run(replace(job, repaired=repaired))
+        if copies and any(kcl == "dropped" for *_, kcl in gather(work).groups):
+            if not job.user_records:
+                _again(replace(job, keys=True), engine)
+                copies = read_copied(work)
+            _again(replace(job, keys=True, copies=copies), engine)
     except BaseException:
         discard(output)
         raise
@@ -216,6 +221,13 @@ def _run(
     work.delete()
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)
+
+
+def _again(job: Job, engine: Engine) -> None:
+    """Runs the tasks once more, in place of the run before."""
+    discard(job.output)
+    make_folders(work_folder(job.output))
+    engine.run(job)
 
 
 def write_report(

@@ -6,13 +6,14 @@ files twice.
     WORK/user-records/part-00007.parquet    the columns of `checked_schema`
     WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
     WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for repeats
-    WORK/copies/part-00007.json             copies that repair put (repaired.py)
+    WORK/copies/part-00007.json             what says that it is a copy (repaired.py)
     WORK/tally/part-00007.json              counts (findings/counters.py)
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from ..findings.counters import Tally
 from ..report.scan import FINDINGS_SCHEMA, Scan
 from ..shards.shard_map import ShardMap
 from .check import check, checked_schema
-from .repaired import Repaired, copied_places
+from .repaired import Copies, copied
 from .repeats import RECORDS_SCHEMA
 from .stream import ShardPart, read_shard
 
@@ -42,6 +43,9 @@ _AT_ONCE = 32 * 1024
 _CODEC = "zstd" if pa.Codec.is_available("zstd") else "snappy"
 #: Bytes of a row group, which a task holds before it writes.
 _GROUP_BYTES = 32 * 1024 * 1024
+
+
+_VERSION = re.compile(r"schema version ([0-9a-f-]{36})")
 
 
 @contextmanager
@@ -87,13 +91,17 @@ def pack(
 
 @dataclass(frozen=True)
 class Job:
-    """The tasks over files or shards, and the output folder. ``user_records``: whether they are written."""
+    """The tasks over files or shards, and the output folder. ``user_records``: whether they are written.
+    ``copies``: those that an earlier run of the tasks has found; ``keys``: whether to look at their keys;
+    ``versions``: the schema versions that it has found in sound frames."""
 
     tasks: list[list[Part]]
     shard_map: ShardMap
     output: Location
-    repaired: Repaired = field(default_factory=Repaired)
+    copies: Copies = field(default_factory=Copies)
     user_records: bool = True
+    keys: bool = False
+    versions: frozenset[str] = frozenset()
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
         """The user records of a task, as `check` gives them; then its findings and counts are written."""
@@ -102,9 +110,11 @@ class Job:
             for part in self.tasks[number]
             for batch in (read_shard(part) if isinstance(part, ShardPart) else read_piece(part))
         )
-        checked = check(captured, self.shard_map, whole=self.user_records)
+        checked = check(
+            captured, self.shard_map, whole=self.user_records, keys=self.keys, versions=self.versions
+        )
         work = work_folder(self.output)
-        yield from judged(checked, self.shard_map, work, part_name(number), self.repaired)
+        yield from judged(checked, self.shard_map, work, part_name(number), self.copies)
 
     def run(self, number: int) -> int:
         rows = self.rows(number)
@@ -152,18 +162,18 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Loc
 
 
 def judged(
-    checked: Iterable[pa.RecordBatch], shard_map: ShardMap, work: Location, name: str, repaired: Repaired
+    checked: Iterable[pa.RecordBatch], shard_map: ShardMap, work: Location, name: str, found: Copies
 ) -> Iterator[pa.RecordBatch]:
     """The user records in ``checked`` (batches of `check`); once they are through, the findings, Kinesis
-    records, copies that repair put, and counts stand under ``work``."""
+    records, copies and counts stand under ``work``. ``found``: the copies of an earlier run."""
     scan = Scan(shard_map)
-    copies: list[str] = []
+    copies: list[tuple[str, str]] = []
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
     with (
         _parquet(work / f"findings/{name}.parquet", FINDINGS_SCHEMA) as write_findings,
         _parquet(work / f"kinesis-records/{name}.parquet", RECORDS_SCHEMA) as write_records,
     ):
-        for batch in map(repaired.mark, checked):
+        for batch in found.mark(checked):
             # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or
             # its shard and sequence number."
             write_findings(scan.process(batch))
@@ -175,7 +185,7 @@ def judged(
             if kept.num_rows:
                 firsts = pc.and_(pc.equal(kept["subSequenceNumber"], 0), pc.is_valid(kept["sequenceNumber"]))
                 write_records(kept.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
-                copies += copied_places(kept)
+                copies += copied(kept)
                 yield kept
         write_findings(scan.finish())
     if copies:
@@ -191,3 +201,13 @@ def discard(output: Location) -> None:
 def gather(work: Location) -> Tally:
     """All counts that tasks left, added up by name, so that the sum does not depend on the engine."""
     return Tally.merged(Tally.from_bytes(file.read()) for file in (work / "tally").files())
+
+
+def sound_and_doubtful(work: Location) -> frozenset[str]:
+    """The schema versions of sound frames, if one of them was told as doubtful in another task, or before."""
+    found: dict[str, set[str]] = {"schema-version": set(), "schema-frame-doubtful": set()}
+    for batch in (work / "findings").rows(["kind", "detail"], pc.field("kind").isin([*found])):
+        for kind, detail in zip(batch["kind"].to_pylist(), batch["detail"].to_pylist(), strict=True):
+            found[kind].update(_VERSION.findall(detail))
+    sound = found["schema-version"]
+    return frozenset(sound) if sound & found["schema-frame-doubtful"] else frozenset()

@@ -15,6 +15,7 @@ from ..deaggregation.records import DeaggregatedRecord
 from ..errors import UnusedHashKey
 from ..findings.counters import Tally
 from ..format.frame import disguise_of
+from ..format.nested import layers_around
 from ..format.records import KinesisRecord
 from ..shards.placement import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
@@ -157,10 +158,12 @@ class Judge:
         lost = sum(row.kcl == "dropped" for row in rows)
         fault = partial(Fault, sequence_number=record.sequence_number, inside=inside)
         if rows and not rows[0].aggregated and disguise_of(record.data) is not None:
-            # WCH-38: "A Kinesis record that is an aggregated record turned into text MUST be a finding here,
-            # as in a validation."
+            # WCH-38: "A Kinesis record that is an aggregated record turned into text, or has one within, MUST
+            # be a finding here, as in a validation."
             name = sign.name if sign is not None else writer
             judged.faults.append(fault(Wrong(ENCODED, name)))
+        elif any(layers_around(row.data) is not None for row in rows if not row.defects):
+            judged.faults.append(fault(Wrong("nested-aggregate", writer)))
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
         if sign is not None and sign.swaps is not None:
             judged.faults.append(fault(Wrong("swapped-keys", writer)))

@@ -68,6 +68,7 @@ def rows_of(batch: pa.RecordBatch, deaggregator: Deaggregator) -> tuple[list[dic
     st.none() | st.just(3000),
     st.integers(1, 2000),
     st.booleans(),
+    st.sampled_from([True, True, frozenset(), {"00000000-0000-4000-8000-000000000001", VERSION}]),
 )
 def test_columns_equal_objects(
     compiled: bool,
@@ -77,9 +78,10 @@ def test_columns_equal_objects(
     limit: int | None,
     batch_bytes: int,
     dictionaries: bool,
+    unframe: Any,
 ) -> None:
     batch = batch_of(records)
-    options: dict[str, Any] = {"shard_map": shard_map, "unframe": True, "max_decompressed_size": limit}
+    options: dict[str, Any] = {"shard_map": shard_map, "unframe": unframe, "max_decompressed_size": limit}
     with nullcontext() if compiled else mock.patch("kpl_codec.arrow.speedups", None):
         columns = Deaggregator(
             batch.schema, policy, tags=True, max_batch_bytes=batch_bytes, dictionaries=dictionaries, **options
@@ -138,7 +140,8 @@ def test_the_column_is_there_if_asked_for() -> None:
 
 
 def test_a_batch_of_very_many_versions() -> None:
-    users = [kpl.UserRecord("k", frame(b"%d" % n, f"{n % 700:032x}")) for n in range(2000)]
+    ids = [f"{n:012x}40008000{n:012x}" for n in range(700)]
+    users = [kpl.UserRecord("k", frame(b"%d" % n, ids[n % 700])) for n in range(2000)]
     batch = batch_of([kpl.KinesisRecord("a", kpl.encode(users), "1", SHARD_IDS[0])])
     table, _ = deaggregate_table(batch, unframe=True)
     assert [int(text[-4:], 16) for text in table["schemaVersionId"].to_pylist()] == [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +14,10 @@ import kpl_codec as kpl
 from kpl_codec.captures import CAPTURE_SCHEMA
 from kpl_codec.report.scan import Scan, findings_of
 from kpl_codec.schema_registry import frame
+from kpl_codec.validation import LocalEngine, validate
 from kpl_codec.validation.check import check
+
+from ..captures.test_captures import answer
 
 FIRST, SECOND = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63", "00000000-0000-4000-8000-000000000001"
 SHARD = "shardId-000000000000"
@@ -77,8 +82,45 @@ def test_frames_are_told_and_stay(whole: bool) -> None:
 @pytest.mark.requirement("GSR-11")
 def test_very_many_versions_are_not_all_told() -> None:
     data = [
-        aggregate(*(frame(b"", f"{n:032x}") for n in range(part, part + 300))) for part in range(0, 1500, 300)
+        aggregate(*(frame(b"", f"{n:012x}40008000{n:012x}") for n in range(part, part + 300)))
+        for part in range(0, 1500, 300)
     ]
     rows = [row for batch in check([captured(data)], MAP) for row in batch.to_pylist()]
     assert sum(row["error"] == "schema-version" for row in rows) == 1000
     assert sum(row["error"] == "mixed-schema-versions" for row in rows) == 5
+
+
+SOUND, BROKEN = frame(b"y" * 9, FIRST), frame(b"x" * 50, FIRST, compress=True)[:-1]
+RARE = frame(b"x" * 50, SECOND, compress=True)[:-1]  # its version stands in no sound frame
+
+
+@pytest.mark.requirement("GSR-11", "SPK-43")
+@pytest.mark.parametrize("more", [(), ("--no-user-records",)])
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
+def test_damaged_is_what_stands_sound_elsewhere_in_the_run(
+    tmp_path: Path, order: list[int], tasks: int, more: tuple[str, ...]
+) -> None:
+    """Also where the sound frame comes later, or is read by another task."""
+    texts = [aggregate(b"bare", SOUND), aggregate(BROKEN), aggregate(RARE, b"bare")]
+    pages = [json.dumps(answer(texts[n], shard=SHARD, first=10 * n + 1)) for n in order]
+    for n, text in enumerate(pages if tasks > 1 else ["\n".join(pages)]):
+        (tmp_path / f"{n}.jsonl").write_text(text)
+    made = validate(
+        [str(tmp_path)],
+        MAP,
+        str(tmp_path / "out"),
+        engine=LocalEngine(cores=1),
+        task_bytes=1 if tasks > 1 else None,
+        user_records=not more,
+    )
+    kinds = {kind["name"]: kind for kind in made.summary["kinds"]}
+    assert {"schema-frame-damaged", "schema-frame-doubtful", "schema-version"} <= kinds.keys()
+    assert (kinds["schema-frame-damaged"]["findings"], kinds["schema-frame-doubtful"]["findings"]) == (1, 1)
+    assert kinds["schema-frame-doubtful"]["severity"] == "info"
+    assert not made.clean
+    (tmp_path / "rare").mkdir()
+    (tmp_path / "rare/a.jsonl").write_text(json.dumps(answer(texts[2], shard=SHARD, first=1)))
+    rare = validate([str(tmp_path / "rare")], MAP, str(tmp_path / "other"), engine=LocalEngine(cores=1))
+    assert {kind["name"] for kind in rare.summary["kinds"]} == {"schema-frame-doubtful"}
+    assert rare.clean

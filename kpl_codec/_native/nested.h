@@ -1,0 +1,219 @@
+/* Whether data may have an aggregated record within it, by its first bytes: all that `layers_around` of
+ * format/nested.py finds, and other data in which the same bytes stand by chance. */
+
+#ifndef KPL_NESTED_H
+#define KPL_NESTED_H
+
+#include "md5.h" /* KPL_INLINE */
+
+#define KPL_SIGNS_WITHIN 32 /* a sign begins in so many first bytes */
+#define KPL_NESTED_HEAD 56  /* bytes that are looked at: the longest sign, of a zlib stream, has 22 */
+#define KPL_TEXT_HEAD 224   /* bytes that text is decoded to where they are text themselves, up to 3 times */
+#define KPL_LEAST_NESTED 21 /* no aggregated record is shorter */
+#define KPL_LAYERS 3
+
+/* Whether a deflate block with fixed codes may begin there: it begins with bytes, and copies none from before
+ * them. Reads 20 bytes. */
+static bool kpl_is_fixed(const uint8_t *p) {
+    unsigned at = 3, made, code, symbol, i;
+#define KPL_BIT (p[at >> 3] >> (at & 7) & 1u)
+    for (made = 0; made < 14; made++) {
+        for (code = 0, i = 0; i < 7; i++, at++)
+            code = code << 1 | KPL_BIT;
+        if (code == 0) /* the end */
+            return made > 0 && !(p[0] & 1);
+        if (code < 24 || (code >= 96 && code < 100)) { /* a copy */
+            symbol = 256 + code;
+            if (code >= 96) {
+                symbol = 280 + (((code << 1) | KPL_BIT) & 7);
+                at++;
+            }
+            if (symbol >= 265 && symbol < 285)
+                at += (symbol - 261) / 4;
+            for (code = 0, i = 0; i < 5; i++, at++)
+                code = code << 1 | KPL_BIT;
+            return (code < 4 ? code : (2 + (code & 1)) << (code / 2 - 1)) < made;
+        }
+        at += code < 100 ? 1 : 2;
+    }
+#undef KPL_BIT
+    return true;
+}
+
+/* Whether a deflate stream may begin there: by chance it is so rarely. */
+static bool kpl_is_deflate(const uint8_t *p) {
+    uint64_t lengths;
+    unsigned i, sum = 0, kind = p[0] >> 1 & 3, count = 4 + (p[1] >> 5 | (p[2] & 1) << 3);
+    if (kind == 0)
+        return (p[1] ^ p[3]) == 255 && (p[2] ^ p[4]) == 255;
+    if (kind != 2)
+        return kind == 1 && kpl_is_fixed(p);
+    if (p[0] >> 3 > 29 || (p[1] & 31) > 29)
+        return false;
+    memcpy(&lengths, p + 2, 8);
+    for (i = 0, lengths >>= 1; i < count; i++, lengths >>= 3)
+        sum += lengths & 7 ? 128u >> (lengths & 7) : 0;
+    return sum == 128; /* the code that the codes are written in is complete */
+}
+
+KPL_INLINE int kpl_is_sign(const uint8_t *p) {
+    switch (*p) {
+    case 0xf3: return memcmp(p, "\xf3\x89\x9a\xc2", 4) == 0;
+    case 0x1f: return p[1] == 0x8b && p[2] == 8;
+    case 0x28: return memcmp(p, "\x28\xb5\x2f\xfd", 4) == 0;
+    case 'x': return (p[1] == 0x01 || p[1] == 0x5e || p[1] == 0x9c || p[1] == 0xda) && kpl_is_deflate(p + 2);
+    case '8': return memcmp(p, "84maw", 5) == 0;
+    case 'f': return memcmp(p, "f3899ac2", 8) == 0;
+    case 'F': return memcmp(p, "F3899AC2", 8) == 0;
+    case 'H': return memcmp(p, "H4sI", 4) == 0;
+    default: return 0;
+    }
+}
+
+typedef uint8_t kpl_bytes __attribute__((vector_size(16)));
+
+KPL_INLINE kpl_bytes kpl_load(const uint8_t *p) {
+    kpl_bytes bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    return bytes;
+}
+
+KPL_INLINE bool kpl_any(kpl_bytes bytes) {
+    uint64_t words[2];
+    memcpy(words, &bytes, sizeof words);
+    return (words[0] | words[1]) != 0;
+}
+
+/* Looks for two bytes of every sign, at 16 places at once: first of signs that are text, and for bytes that text does
+ * not have, and `^`; where there are such, of the others. */
+KPL_INLINE bool kpl_has_sign(const uint8_t *p) {
+    kpl_bytes text = {0}, other = {0};
+    size_t i;
+    for (i = 0; i < KPL_SIGNS_WITHIN; i += sizeof text) {
+        kpl_bytes a = kpl_load(p + i), b = kpl_load(p + i + 1);
+        text |= (kpl_bytes)(b == '4') & ((kpl_bytes)(kpl_load(p + i + 2) == 'm') | (kpl_bytes)(a == 'H'));
+        text |= (kpl_bytes)(kpl_load(p + i + 4) == '9') & (kpl_bytes)((kpl_load(p + i + 5) | 32) == 'a');
+        other |= (kpl_bytes)(b < ' ') | (b & 128) | (kpl_bytes)(b == '^');
+    }
+    if (kpl_any(other))
+        for (i = 0; i < KPL_SIGNS_WITHIN; i += sizeof text) {
+            kpl_bytes a = kpl_load(p + i), b = kpl_load(p + i + 1);
+            text |= (kpl_bytes)(a == 0xf3) & (kpl_bytes)(b == 0x89);
+            text |= (kpl_bytes)(a == 0x1f) & (kpl_bytes)(b == 0x8b);
+            text |= (kpl_bytes)(a == 0x28) & (kpl_bytes)(b == 0xb5);
+            text |= (kpl_bytes)(a == 'x') & ((kpl_bytes)(b == 0x01) | (kpl_bytes)(b == 0x5e) |
+                                             (kpl_bytes)(b == 0x9c) | (kpl_bytes)(b == 0xda));
+        }
+    if (kpl_any(text))
+        for (i = 0; i < KPL_SIGNS_WITHIN; i++)
+            if (kpl_is_sign(p + i))
+                return true;
+    return false;
+}
+
+/* The value of a base64 digit, also of the alphabet for URLs; 255: none. */
+static const uint8_t kpl_base64[256] = {
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 62, 255, 62, 255, 63,
+    52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 255, 255, 255, 255, 255, 255,
+    255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+    15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 255, 255, 255, 255, 63,
+    255, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40,
+    41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+};
+
+KPL_INLINE uint8_t kpl_hex(uint8_t c) {
+    uint8_t digit = ((uint8_t)(c - '0') < 10) | ((uint8_t)((c | 32) - 'a') < 6);
+    return (uint8_t)((c & 15) + 9 * (c >> 6)) | (uint8_t)(digit - 1);
+}
+
+/* The first bytes of text in digits of `bits` bits, at most `most`; gives how many there are. */
+KPL_INLINE size_t kpl_decode_head(const uint8_t *p, const uint8_t *end, int bits, uint8_t *out, size_t most) {
+    size_t made = 0;
+    uint32_t value = 0;
+    int have = 0;
+    for (; p < end && made < most; p++) {
+        uint8_t digit = bits == 6 ? kpl_base64[*p] : kpl_hex(*p);
+        if (digit == 255) {
+            if (*p == '\r' || *p == '\n')
+                continue;
+            break;
+        }
+        value = value << bits | digit;
+        have += bits;
+        if (have >= 8) {
+            have -= 8;
+            out[made++] = (uint8_t)(value >> have);
+        }
+    }
+    return made;
+}
+
+static bool kpl_may_be_text(const uint8_t *p, const uint8_t *end, int layers);
+
+KPL_INLINE bool kpl_may_nest(const uint8_t *p, size_t size, int layers) {
+    uint8_t head[KPL_NESTED_HEAD];
+    const uint8_t *at = p;
+    uint64_t first;
+    if (size < KPL_LEAST_NESTED)
+        return false;
+    memcpy(&first, p, sizeof first);
+    if (size < KPL_NESTED_HEAD) {
+        memset(head, ' ', sizeof head);
+        memcpy(head, p, 16); /* of fixed sizes: calls of memcpy take longer */
+        if (size > 32)
+            memcpy(head + 16, p + 16, 16);
+        if (size > 48)
+            memcpy(head + 32, p + 32, 16);
+        memcpy(head + size - 16, p + size - 16, 16);
+        at = head;
+    }
+    if (kpl_has_sign(at))
+        return true;
+    /* Text is ASCII. */
+    return layers > 0 && !(first & 0x8080808080808080u) && kpl_may_be_text(p, p + size, layers - 1);
+}
+
+KPL_INLINE bool kpl_is_space(uint8_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '"'; }
+
+static bool kpl_may_be_text(const uint8_t *p, const uint8_t *end, int layers) {
+    uint8_t head[KPL_TEXT_HEAD];
+    size_t made, i, spaces;
+    int bits = 4;
+    for (spaces = 0; spaces < 16 && p < end && kpl_is_space(*p); spaces++)
+        p++;
+    /* Digits that may be hexadecimal are: no base64 of a frame has only such. */
+    made = kpl_decode_head(p, end, bits, head, KPL_NESTED_HEAD);
+    if (made < KPL_LEAST_NESTED)
+        made = kpl_decode_head(p, end, bits = 6, head, KPL_NESTED_HEAD);
+    for (i = 0; i < made && (kpl_base64[head[i]] != 255 || kpl_is_space(head[i])); i++)
+        ;
+    if (made > 0 && i == made)
+        made = kpl_decode_head(p, end, bits, head, KPL_TEXT_HEAD);
+    return kpl_may_nest(head, made, layers);
+}
+
+/* Of `count` items of an Arrow array; `offsets` of 8 bytes if `wide`, else of 4, from that of the first item on. */
+static void kpl_may_nest_each(const uint8_t *bytes, const uint8_t *offsets, bool wide, size_t count, uint8_t *found) {
+    size_t i;
+    uint64_t start = 0, end = 0;
+    for (i = 0; i <= count; i++, start = end) {
+        if (wide)
+            memcpy(&end, offsets + 8 * i, 8);
+        else
+            memcpy(&end, offsets + 4 * i, 4); /* little-endian */
+        if (i > 0)
+            found[i - 1] = kpl_may_nest(bytes + start, end - start, KPL_LAYERS);
+    }
+}
+
+#endif
