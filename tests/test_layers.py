@@ -14,6 +14,7 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "kpl_codec"
 #: Every part, from the ground up. A part imports only parts of lower levels, and itself.
 LEVELS = (
+    {"values"},
     {"errors", "limits", "compiled", "aws_errors", "lazy", "without_pandas", "_build"},
     {"format"},
     {"ledger"},
@@ -35,7 +36,7 @@ LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 #: The file that spark-submit is given starts the command line.
 ENTRY_POINTS = {"spark/job.py"}
 #: Parts that read bytes, numbers and `now`: no clock, no random, no thread, no network, no environment.
-CORE = {"errors", "limits", "compiled", "aws_errors", "lazy"}
+CORE = {"values", "errors", "limits", "compiled", "aws_errors", "lazy"}
 CORE |= {"format", "ledger", "schema_registry", "shards", "deaggregation", "findings"}
 CORE |= {"producer", "adapters", "watch"}
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.

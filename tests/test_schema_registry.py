@@ -112,8 +112,8 @@ def test_frames_come_off_after_deaggregation_if_asked(
     assert told(found) == [(item.schema_version_id or None, item.payload) for item in every]
     assert told(deaggregate(stream, policy)) == [(None, item.data) for item in every]
     # Beside the frame nothing changes.
-    same = [record._replace(data=b"", schema_version_id=None) for record in found]
-    assert same == [record._replace(data=b"") for record in deaggregate(stream, policy)]
+    same = [record.replace(data=b"", schema_version_id=None) for record in found]
+    assert same == [record.replace(data=b"") for record in deaggregate(stream, policy)]
 
 
 @given(kst.schema_frames(payloads=kst.schema_frames().map(lambda inner: inner.data)))

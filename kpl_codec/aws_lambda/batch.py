@@ -1,6 +1,8 @@
 """Which user records of some Kinesis records may be handled, which of them failed, and which are poison: for
 Lambda events and for queues."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -10,6 +12,7 @@ from ..deaggregation.policies import Deaggregation
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord, short_fields
+from ..values import Value
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -38,7 +41,7 @@ class UserRecordFailed(KplError):
     todo = "Keep it where it can be looked at; mend the handler or the record."
 
 
-class Poison(NamedTuple):
+class Poison(Value):
     """A Kinesis record that cannot be opened: the error, and the record as far as it can be read.
 
     ``kinesis_record`` is None if its base64 cannot be read; ``event_record`` is the service's own. Of a queue
@@ -155,7 +158,7 @@ class Batch:
         on_poison: Callable[[Poison], object] | None = None,
         context: Any = None,
         reserve_ms: int = 0,
-        ledger: "Ledger | None" = None,
+        ledger: Ledger | None = None,
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")

@@ -302,7 +302,7 @@ def _checked(record: KinesisRecord) -> KinesisRecord:
         if type(record.data) is bytes:
             return record
         if isinstance(record.data, (bytes, bytearray, memoryview)):
-            return record._replace(data=bytes(record.data))
+            return record.replace(data=bytes(record.data))
     raise no_kinesis_record(record)
 
 

@@ -47,17 +47,17 @@ class Undo:
                 if not record.defects:
                     self._defects[defect.code] += 1
                 if self._policy == "report":
-                    record = record._replace(defects=(*record.defects, defect))
+                    record = record.replace(defects=(*record.defects, defect))
         return record
 
     def _decompressed(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
         if compression.compression_of(record.data) is None:
             return record
-        return record._replace(data=compression.decompress(record.data, self._max_size))
+        return record.replace(data=compression.decompress(record.data, self._max_size))
 
     def _unframed(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
         # GSR-5: "A user record that has a schema version id already MUST stay as it is."
         if not is_framed(record.data) or record.schema_version_id is not None:
             return record
         version_id, data = unframe(record.data, self._max_size, as_kcl=self._policy == "kcl")
-        return record._replace(data=data, schema_version_id=version_id)
+        return record.replace(data=data, schema_version_id=version_id)

@@ -1,8 +1,9 @@
-"""User record, tag, Kinesis record; which user records may be written (ENC-1).
+"""User record, tag, Kinesis record; which user records may be written (ENC-1). ``data`` is always ``bytes``.
 
-They are named tuples: immutable, cheap to make, equal when their contents are equal. ``data`` is always
-``bytes``.
+A user record and a tag have the fields of the format's messages, which never get another: named tuples.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EncodeError, HashKeyError
 from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..values import Value
 from .hash_keys import format_hash_key, parse_hash_key
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ def short_fields(record: Any) -> str:
     """A ``__repr__`` for records: keys and data are cut short, and fields with nothing in them left out."""
     shown = [
         f"{name}={(short if name in _CUT else repr)(value)}"
-        for name, value in zip(record._fields, record, strict=True)
-        if value not in (None, ())
+        for name in record.__match_args__
+        if (value := getattr(record, name)) not in (None, ())
     ]
     return f"{type(record).__name__}({', '.join(shown)})"
 
@@ -70,7 +72,7 @@ class UserRecord(_Fields):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
-    ) -> "Self":
+    ) -> Self:
         if type(explicit_hash_key) is int:
             try:
                 explicit_hash_key = format_hash_key(explicit_hash_key)
@@ -82,7 +84,7 @@ class UserRecord(_Fields):
         return short_fields(self)
 
 
-class KinesisRecord(NamedTuple):
+class KinesisRecord(Value):
     """One record of a stream as GetRecords gives it, aggregated or plain.
 
     ``partition_key`` is None where the service gives none (streams that distribute records AUTO).
