@@ -56,7 +56,10 @@ class _Kind(type):
             return super().__new__(cls, name, bases, body)
         if bases != (Value,):
             raise TypeError(f"{bases[0].__name__} cannot be subclassed: it may get more fields")
-        names = tuple(name for name, kind in body["__annotations__"].items() if "ClassVar" not in kind)
+        annotations = body.get("__annotations__")
+        if annotations is None:  # Python 3.14 makes them when they are asked for
+            annotations = body["__annotate_func__"](1)
+        names = tuple(name for name, kind in annotations.items() if "ClassVar" not in str(kind))
         defaults = tuple(body.pop(name) for name in names if name in body)
         if storage is None:
             free = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}

@@ -1,8 +1,6 @@
 """Which user records of some Kinesis records may be handled, which of them failed, and which are poison: for
 Lambda events and for queues."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -158,7 +156,7 @@ class Batch:
         on_poison: Callable[[Poison], object] | None = None,
         context: Any = None,
         reserve_ms: int = 0,
-        ledger: Ledger | None = None,
+        ledger: "Ledger | None" = None,
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")

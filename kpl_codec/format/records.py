@@ -3,8 +3,6 @@
 A user record and a tag have the fields of the format's messages, which never get another: named tuples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -72,7 +70,7 @@ class UserRecord(_Fields):
         data: bytes,
         explicit_hash_key: str | int | None = None,
         tags: tuple[Tag, ...] = (),
-    ) -> Self:
+    ) -> "Self":
         if type(explicit_hash_key) is int:
             try:
                 explicit_hash_key = format_hash_key(explicit_hash_key)

@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
 from ..values import Value
@@ -274,7 +274,7 @@ CAUSES = {
 }
 
 
-class Cause(NamedTuple):
+class Cause(Value):
     """``name`` is a key of `CAUSES`; ``shard_id`` the shard that held all the hash keys, if one did."""
 
     name: str
