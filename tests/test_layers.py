@@ -72,6 +72,11 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+def name_called(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
 @cache
 def imports_of(path: Path) -> set[str]:
     """Absolute imports by top-level name, relative ones by the part of kpl_codec they reach."""
@@ -87,8 +92,15 @@ def imports_of(path: Path) -> set[str]:
     for node in ast.walk(tree):
         if id(node) in typing_only:
             continue
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Call) and name_called(node) in {"import_module", "__import__"}:
+            module = str(getattr(node.args[0], "value", "")) if node.args else ""
+            first, _, rest = module.partition(".")
+            if first:  # else it is relative, or a name of `lazy_names`
+                found |= {first} if first != "kpl_codec" else {"kpl_codec:" + rest.partition(".")[0]}
+        elif isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
+            names = [alias.name.split(".") for alias in node.names]
+            found |= {f"kpl_codec:{parts[1]}" for parts in names if parts[0] == "kpl_codec" and parts[1:]}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             found.add((node.module or "").split(".")[0])
             if (node.module or "").split(".")[0] == "kpl_codec":

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from ..compiled import row_storage
 from ..errors import DecodeError
 from ..format.records import Tag, short_fields
+from ..lazy import shown
 from ..shards.placement import Placement
 from ..values import Value
 from .kcl import DropReason, Fate
@@ -41,6 +42,8 @@ class DeaggregatedRecord(Value, storage=row_storage):
     kcl: Fate | None = None
     schema_version_id: str | None = None
     record_id: str | None = None
+
+    _repr_html_ = shown
 
     def __repr__(self) -> str:
         return short_fields(self)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EncodeError, HashKeyError
+from ..lazy import shown
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..values import Value
 from .hash_keys import format_hash_key, parse_hash_key
@@ -23,14 +24,19 @@ def short(value: object) -> str:
     return "{...}" if isinstance(value, Mapping) else repr(value)
 
 
-def short_fields(record: Any) -> str:
-    """A ``__repr__`` for records: keys and data are cut short, and fields with nothing in them left out."""
-    shown = [
-        f"{name}={(short if name in _CUT else repr)(value)}"
+def shown_fields(record: Any) -> dict[str, str]:
+    """The fields of a record as text: keys and data are cut short; those without content are left out."""
+    return {
+        name: (short if name in _CUT else repr)(value)
         for name in record.__match_args__
         if (value := getattr(record, name)) not in (None, ())
-    ]
-    return f"{type(record).__name__}({', '.join(shown)})"
+    }
+
+
+def short_fields(record: Any) -> str:
+    """A ``__repr__`` for records."""
+    fields = (f"{name}={text}" for name, text in shown_fields(record).items())
+    return f"{type(record).__name__}({', '.join(fields)})"
 
 
 #: Fields that may hold what an application put.
@@ -100,6 +106,8 @@ class KinesisRecord(Value):
     explicit_hash_key: str | None = None
     sub_sequence_number: int | None = None
     record_id: str | None = None
+
+    _repr_html_ = shown
 
     def __repr__(self) -> str:
         return short_fields(self)

@@ -14,13 +14,11 @@
 Specification: spec/04-shards-and-placement.md, PLC-1 to PLC-5.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
 from ..values import Value
@@ -106,7 +104,7 @@ class Judge:
         """``endings``, 16 bytes each."""
         return b"".join(map(hash_key_to_bytes, self.endings))
 
-    def on(self, shard_id: str | None) -> ShardJudge:
+    def on(self, shard_id: str | None) -> "ShardJudge":
         """The judge of hash keys on ``shard_id``."""
         judge = self._shards.get(shard_id)
         if judge is None:
@@ -274,7 +272,7 @@ CAUSES = {
 }
 
 
-class Cause(Value):
+class Cause(NamedTuple):
     """``name`` is a key of `CAUSES`; ``shard_id`` the shard that held all the hash keys, if one did."""
 
     name: str

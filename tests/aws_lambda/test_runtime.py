@@ -216,7 +216,8 @@ print(*sorted(std))
                 "deaggregation.policies",
                 "deaggregation.records", "deaggregation.rows", "errors",
                 "format", "format.codec", "format.compression", "format.frame",
-                "format.hash_keys", "format.message", "format.records", "format.wire", "lazy", "limits", "values",
+                "format.hash_keys", "format.message", "format.records", "format.wire", "lazy", "limits",
+                "values",
                 "shards", "shards.lineage", "shards.placement", "shards.sequence_numbers", "shards.shard",
                 "shards.shard_map",
             )
