@@ -1,6 +1,7 @@
-"""``speedups``: the compiled extension, or None where it is not built. ``md5``.
+"""The one place that asks for the compiled extension: `compiled` chooses between it and Python. ``md5``.
 
-KPL_CODEC_PURE=1 in the environment switches it off. Results are the same with and without it.
+``speedups``: the extension, or None where it is not built. KPL_CODEC_PURE=1 in the environment switches it
+off. Results are the same with and without it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ def md5(message: bytes | memoryview) -> bytes:
     return hashlib.md5(message, usedforsecurity=False).digest()
 
 
-#: What is behind a DeaggregatedRecord, by the names of its fields; None: slots.
-row_storage = None if speedups is None else speedups.row_storage
+def compiled(name: str, python: Any) -> Any:
+    """The extension's ``name``; ``python`` where it is not built."""
+    return python if speedups is None else getattr(speedups, name)
+
 
 if speedups is None:
     import hashlib

@@ -23,7 +23,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from ..compiled import speedups
 from ..deaggregation.policies import Opener, Policy, check_policy
 from ..deaggregation.records import Counts, Drop
 from ..deaggregation.undoing import Undo
@@ -39,7 +38,7 @@ with needing_extras("kpl_codec.arrow"):
     import numpy as np
     import pyarrow as pa
 
-from .compiled_columns import CompiledColumns
+from .compiled_columns import compiled_columns
 from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
@@ -181,10 +180,9 @@ class Deaggregator:
     def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not source.rows:
             return
-        compiled = None
+        compiled = compiled_columns(source, self._layout, self._judge, self.policy, self._peels)
         ways = np.full(source.rows, _OBJECTS, np.int8)
-        if speedups is not None:
-            compiled = CompiledColumns(source, self._layout, self._judge, self.policy, self._peels)
+        if compiled is not None:
             ways[compiled.certain] = _COMPILED
         if source.opened is not None:
             ways[source.opened] = _KEPT

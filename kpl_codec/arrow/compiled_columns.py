@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compiled import speedups
+from ..compiled import compiled
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import Counts, Drop
@@ -25,9 +25,17 @@ Numbers = np.ndarray[Any, Any]
 _TABLE_SIZE = 1 << 20
 
 
+_Column, _FrameColumns = compiled("Column", None), compiled("FrameColumns", None)
+
+
 def _column(array: pa.Array) -> Any:
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    return speedups.Column(*array.buffers(), array.offset, len(array), wide)
+    return _Column(*array.buffers(), array.offset, len(array), wide)
+
+
+def compiled_columns(*arguments: Any) -> CompiledColumns | None:
+    """The CompiledColumns of ``arguments``; None without compiled code."""
+    return None if _FrameColumns is None else CompiledColumns(*arguments)
 
 
 class CompiledColumns:
@@ -39,7 +47,7 @@ class CompiledColumns:
     ) -> None:
         self._source, self._layout = source, layout
         opened = source.opened
-        self._frames = speedups.FrameColumns(
+        self._frames = _FrameColumns(
             _column(source.data),
             _column(source.columns["partitionKey"]),
             _column(source.columns["explicitHashKey"]),

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime
 from types import SimpleNamespace
 
-from ..compiled import row_storage
+from ..compiled import compiled
 from ..errors import DecodeError
 from ..format.records import Tag, short_fields
 from ..lazy import shown
@@ -15,7 +15,7 @@ from ..values import Value
 from .kcl import DropReason, Fate
 
 
-class DeaggregatedRecord(Value, storage=row_storage):
+class DeaggregatedRecord(Value, storage=compiled("row_storage", None)):
     """One user record of a Kinesis record, with everything known about it.
 
     ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
