@@ -25,8 +25,9 @@ typedef struct {
     PyObject *refs[];                            /* then data, partition key, explicit hash key */
 } kpl_block;
 
-static inline Py_ssize_t kpl_refs(uint32_t has) {
-    return (has & 1) + (has >> 1 & 1) + (has >> 2 & 1) + (has >> 3 & 1);
+static inline Py_ssize_t kpl_refs(uint32_t has) { /* how many */
+    static const uint8_t counts[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
+    return counts[has & 15];
 }
 
 static inline PyObject *kpl_ref(const kpl_block *row, uint32_t what) {
