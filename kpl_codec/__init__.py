@@ -10,8 +10,9 @@ boto3 lives in kpl_codec.aws, pyspark in kpl_codec.spark, pyarrow in kpl_codec.a
 kpl_codec.errors can be imported here, too.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from . import lazy
 from .deaggregation.policies import Deaggregation, Policy, deaggregate
 from .deaggregation.records import Counts, DeaggregatedRecord, Drop
 from .errors import AggregateFull as AggregateFull
@@ -44,6 +45,15 @@ if TYPE_CHECKING:
 else:  # what a Lambda function does not need
     _EXPLANATION = "deaggregation.explanation"
     __getattr__, __dir__ = lazy_names(__name__, {"Explanation": _EXPLANATION, "explain": _EXPLANATION})
+
+
+def _html(value: Any) -> str:
+    from .pictures.notebook import html
+
+    return html(value)
+
+
+lazy.html = _html
 
 __version__ = "1.0.0rc1"
 

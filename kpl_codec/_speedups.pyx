@@ -4,6 +4,7 @@ Python decides. It never raises for bad bytes and never explains them.
 
     parse, user_records          one message -> tables, indices, data -> user records     (message.py)
     FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
+    row_storage                  what is behind a DeaggregatedRecord                     (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
     AggregatedRecordBuilder      and encode, build_many, md5                 (codec.py)
     Pending                      plain_pending, deliver, untracked, untrack, track  (producer/, aws/)
@@ -21,13 +22,13 @@ if os.environ.get("KPL_CODEC_PURE") == "1":
 
 from .errors import AggregateFull, EncodeError
 
-from cython cimport collection_type, final, no_gc
+from cython cimport final, no_gc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError
+from cpython.dict cimport PyDict_GetItem
 from cpython.long cimport PyLong_AsSsize_t
-from cpython.object cimport PyObject, PyObject_RichCompare, PyTypeObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF, Py_XINCREF
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -46,18 +47,12 @@ cdef extern from *:
     #define kpl_new(kind, nothing) PyBaseObject_Type.tp_new((PyTypeObject *)(kind), nothing, NULL)
     #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
     #define kpl_steal(row) ((PyObject *)(row))
-    #define kpl_block(kind, more) kpl_new_block((PyTypeObject *)(kind), (more))
-    static CYTHON_INLINE PyObject *kpl_new_block(PyTypeObject *kind, size_t more) {
-        PyObject *block = (PyObject *)PyObject_Malloc(kind->tp_basicsize + more);
-        return block ? PyObject_Init(block, kind) : NULL;
-    }
     """
     # Sets the items of a new tuple; Cython's own calls would count references twice.
     PyObject *kpl_alloc(PyObject *kind, Py_ssize_t count)
     object kpl_new(type kind, tuple nothing)
     void kpl_set_item(PyObject *row, Py_ssize_t i, PyObject *item)
-    object kpl_steal(PyObject *row)
-    PyObject *kpl_block(PyObject *kind, size_t more)  # an object with so many bytes behind its fields
+    object kpl_steal(void *row)
     void Py_INCREF_raw "Py_INCREF" (PyObject *item)
 
 cdef extern from "Python.h":
@@ -78,12 +73,30 @@ cdef extern from "_native/md5.h" nogil:
         uint8_t *digest
     void kpl_md5_many(kpl_message *messages, size_t count)
 
+cdef extern from "_native/row.h":
+    enum:
+        WIDTH "KPL_ROW_FIELDS"
+        MOST_INSIDE "KPL_MOST_INSIDE"
+    ctypedef struct Slots "kpl_slots":
+        pass
+    object new_storage "kpl_row_storage" (tuple names)
+    bint is_row_type "kpl_is_row_type" (PyObject *kind)
+    object new_text "kpl_new_text" (const uint8_t *at, size_t size)
+    void *new_row_of "kpl_new_row" (PyObject *kind, PyObject *fields, size_t more) except NULL
+    const Slots *slots_of "kpl_slots_of" (PyObject *kind, Py_ssize_t count) except NULL
+    PyObject **slot "kpl_slot" (PyObject *value, const Slots *slots, Py_ssize_t i)
+    object new_value "kpl_new_value" (const Slots *slots, PyObject **items, bint atoms)
+
 include "_native/wire.pxi"
+
+cdef extern from "_native/row.h":
+    object new_block "kpl_new_block" (PyObject *kind, PyObject *shared, const Row *row, PyObject *pk, const Text *pk_text,
+                                      PyObject *ehk, const Text *ehk_text, size_t number, PyObject *placed)
+
 include "_native/objects.pxi"
 include "_native/buffers.pxi"
 include "_native/read.pxi"
 include "_native/write.pxi"
-include "_native/compact.pxi"
 include "_native/rows.pxi"
 include "_native/builder.pxi"
 include "_native/pending.pxi"

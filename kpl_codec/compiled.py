@@ -1,6 +1,7 @@
-"""``speedups``: the compiled extension, or None where it is not built. ``md5``.
+"""The one place that asks for the compiled extension: `compiled` chooses between it and Python. ``md5``.
 
-KPL_CODEC_PURE=1 in the environment switches it off. Results are the same with and without it.
+``speedups``: the extension, or None where it is not built. KPL_CODEC_PURE=1 in the environment switches it
+off. Results are the same with and without it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ except ImportError:
 def md5(message: bytes | memoryview) -> bytes:
     """The digest: 16 bytes. A checksum and a hash here, not security (FIPS)."""
     return hashlib.md5(message, usedforsecurity=False).digest()
+
+
+def compiled(name: str, python: Any) -> Any:
+    """The extension's ``name``; ``python`` where it is not built."""
+    return python if speedups is None else getattr(speedups, name)
 
 
 if speedups is None:

@@ -13,17 +13,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from .values import dataclass_transform
+
 if TYPE_CHECKING:
     from typing_extensions import Self
-    from typing_extensions import dataclass_transform as _dataclass_transform
-else:
-
-    def _dataclass_transform(**_options):
-        """For type checkers only; it does nothing at run time."""
-        return lambda cls: cls
 
 
-@_dataclass_transform(kw_only_default=True, eq_default=False)
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class KplError(Exception):
     """Base of all errors here. ``code`` is a stable short name, ``requirement`` an id of ``spec/``.
 

@@ -46,10 +46,13 @@ def needing_extras(name: str) -> Iterator[None]:
         raise ModuleNotFoundError(told, name=error.name) from error
 
 
+#: Draws a value for a notebook. `kpl_codec`, which is above all, sets it: drawings are above what they show.
+html: Callable[[Any], str]
+
+
 def shown(value: Any) -> str:
-    """The ``_repr_html_`` of classes that `kpl_codec.pictures`, which is above them, draws."""
-    html: str = import_module("kpl_codec.pictures.notebook").html(value)
-    return html
+    """HTML of a value: its ``_repr_html_``."""
+    return html(value)  # noqa: F821 - declared above, set from outside
 
 
 def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -19,11 +19,12 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 from .compiled import md5
 from .format.frame import looks_aggregated
 from .limits import DIGEST_SIZE
+from .values import Value
 
 _MAGIC: Final = b"KPL!"
 _HEAD: Final = struct.Struct(">4scII")
@@ -50,7 +51,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 CODES: Final[Mapping[str, int]] = {kind: code for code, kind in enumerate(KINDS)}
 
 
-class Row(NamedTuple):
+class Row(Value):
     """``user_records`` of one Kinesis record, from sub-sequence number ``first`` on.
 
     ``shard_id``: of refused and left user records the code that ended them; of a queue's records "".
@@ -100,8 +101,12 @@ def runs(kind: Kind, names: Iterable[tuple[str, str, int]], at: int, digest: byt
     rows: list[Row] = []
     for shard_id, number, sub in names:
         last = rows[-1] if rows else None
-        if last and last[1:3] == (shard_id, number) and last.first + last.user_records == sub:
-            rows[-1] = last._replace(user_records=last.user_records + 1)
+        if (
+            last
+            and (last.shard_id, last.sequence_number) == (shard_id, number)
+            and last.first + last.user_records == sub
+        ):
+            rows[-1] = last.replace(user_records=last.user_records + 1)
         else:
             rows.append(Row(kind, shard_id, number, 1, at, digest, sub))
     return rows

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Union
 from .errors import DecodeError, EncodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
 from .lazy import needing_extras
+from .values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -86,7 +87,7 @@ class Unframed(NamedTuple):
     data: bytes
 
 
-class Schema(NamedTuple):
+class Schema(Value):
     """A schema version as Glue describes it. ``data_format``: AVRO, JSON or PROTOBUF."""
 
     schema_version_id: str

@@ -14,6 +14,7 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "kpl_codec"
 #: Every part, from the ground up. A part imports only parts of lower levels, and itself.
 LEVELS = (
+    {"values"},
     {"errors", "limits", "compiled", "aws_errors", "lazy", "without_pandas", "_build"},
     {"format"},
     {"ledger"},
@@ -35,7 +36,7 @@ LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 #: The file that spark-submit is given starts the command line.
 ENTRY_POINTS = {"spark/job.py"}
 #: Parts that read bytes, numbers and `now`: no clock, no random, no thread, no network, no environment.
-CORE = {"errors", "limits", "compiled", "aws_errors", "lazy"}
+CORE = {"values", "errors", "limits", "compiled", "aws_errors", "lazy"}
 CORE |= {"format", "ledger", "schema_registry", "shards", "deaggregation", "findings"}
 CORE |= {"producer", "adapters", "watch"}
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
@@ -71,6 +72,11 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+def name_called(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
 @cache
 def imports_of(path: Path) -> set[str]:
     """Absolute imports by top-level name, relative ones by the part of kpl_codec they reach."""
@@ -86,8 +92,15 @@ def imports_of(path: Path) -> set[str]:
     for node in ast.walk(tree):
         if id(node) in typing_only:
             continue
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Call) and name_called(node) in {"import_module", "__import__"}:
+            module = str(getattr(node.args[0], "value", "")) if node.args else ""
+            first, _, rest = module.partition(".")
+            if first:  # else it is relative, or a name of `lazy_names`
+                found |= {first} if first != "kpl_codec" else {"kpl_codec:" + rest.partition(".")[0]}
+        elif isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
+            names = [alias.name.split(".") for alias in node.names]
+            found |= {f"kpl_codec:{parts[1]}" for parts in names if parts[0] == "kpl_codec" and parts[1:]}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             found.add((node.module or "").split(".")[0])
             if (node.module or "").split(".")[0] == "kpl_codec":

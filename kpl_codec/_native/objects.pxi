@@ -2,12 +2,7 @@
 
 cdef inline object text_of(const Text *text):
     """A str of a text that is UTF-8."""
-    cdef object made
-    if is_ascii(text.at, text.size):
-        made = PyUnicode_New(text.size, 127)
-        memcpy(PyUnicode_1BYTE_DATA(made), text.at, text.size)
-        return made
-    return PyUnicode_DecodeUTF8(<const char *>text.at, text.size, NULL)
+    return new_text(text.at, text.size)
 
 
 def parse(bytes message not None):

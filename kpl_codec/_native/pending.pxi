@@ -64,10 +64,11 @@ def plain_pending(type record_kind not None, object partition_key, object data,
     return pending
 
 
-def deliver(type kind not None, list records not None, str shard_id not None, str number not None,
+def deliver(kind, list records not None, str shard_id not None, str number not None,
             tuple last not None):
     """`producer.results.deliver`; `kind` is Delivery, `last` holds the attempt that delivered them."""
     cdef Py_ssize_t i
+    cdef const Slots *slots = slots_of(<PyObject *>kind, 5)
     cdef PyObject *items[5]
     cdef Pending pending
     cdef object index, left_out, attempts
@@ -78,7 +79,7 @@ def deliver(type kind not None, list records not None, str shard_id not None, st
             attempts, left_out = pending.history[0] + last, pending.history[1]
         items[0], items[1], items[2] = <PyObject *>shard_id, <PyObject *>number, <PyObject *>index
         items[3], items[4] = <PyObject *>attempts, <PyObject *>left_out
-        pending.result = new_row(kind, items, 5, True)  # attempts hold nothing but text and numbers
+        pending.result = new_value(slots, items, True)  # attempts hold nothing but text and numbers
 
 
 def untracked(type kind not None):

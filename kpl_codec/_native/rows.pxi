@@ -31,8 +31,9 @@ cdef class FrameRows(Frames):
     """
 
     cdef list records
-    cdef type row_type
-    cdef type placement_type
+    cdef object row_type
+    cdef const Slots *source_slots
+    cdef const Slots *placement_slots
     cdef tuple fates
     cdef bint kcl
     cdef bint judged
@@ -45,44 +46,44 @@ cdef class FrameRows(Frames):
                   bint judged=False):
         cdef size_t i, size = 0, frames = 0
         cdef object item
-        cdef type record_type
-        cdef tuple record
         cdef bytes data
-        record_type, self.row_type, self.placement_type = types
-        for kind, width in zip(types, (8, WIDTH, 6)):
-            check_row_type(kind, width)
-        if not NUMBERS:
-            NUMBERS.update(zip(self.row_type._fields, range(WIDTH)))
+        record_type, self.row_type, placement_type = types
+        if not is_row_type(<PyObject *>self.row_type):
+            raise TypeError(self.row_type)
+        self.source_slots = slots_of(<PyObject *>record_type, 8)
+        self.placement_slots = slots_of(<PyObject *>placement_type, 6)
         if len(fates) != 4:
             raise ValueError("fates")
         self.records = []
         for i in range(min(<size_t>len(records), <size_t>MOST_RECORDS)):
             item = <object>PyList_GET_ITEM(records, i)
-            if not isinstance(item, record_type) or PyTuple_GET_SIZE(item) != 8:
+            if type(item) is not record_type:
                 raise TypeError(item)
-            record = <tuple>item
-            item = <object>PyTuple_GET_ITEM(record, 1)
+            self.records.append(item)
+            item = <object>self.source(i, 1)
             if type(item) is not bytes:
                 raise TypeError(item)
             data = <bytes>item
             size += PyBytes_GET_SIZE(data)
             frames += looks_aggregated(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-            self.records.append(record)
             if size >= CHUNK and frames % LANES == 0:
                 break
         self.fates, self.kcl, self.judged = fates, kcl, judged
         self.reserve(len(self.records))
         for i in range(self.count):
-            record = <tuple>PyList_GET_ITEM(self.records, i)
-            data = <bytes><object>PyTuple_GET_ITEM(record, 1)
+            data = <bytes><object>self.source(i, 1)
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
             # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-            item = <object>PyTuple_GET_ITEM(record, 6)
+            item = <object>self.source(i, 6)
             self.data[i].plain = item is not None and item != 0
         if judged:
             self.read_all(True)
         elif self.check_digests(0, self.count) == NO_MEMORY:
             raise MemoryError
+
+    cdef inline PyObject *source(self, size_t record, Py_ssize_t field) noexcept:
+        """A field of a Kinesis record, which owns it."""
+        return slot(PyList_GET_ITEM(self.records, record), self.source_slots, field)[0]
 
     cdef int read_now(self, size_t record) except -1:
         """Reads the message of one record, over the one before, and sets its state."""
@@ -107,8 +108,8 @@ cdef class FrameRows(Frames):
 
     cdef Answer add_keys(self, size_t i, Row *row) noexcept:
         """The key that decides the shard of a plain record, as a text; the record owns its bytes."""
-        cdef tuple record = <tuple>PyList_GET_ITEM(self.records, i)
-        cdef object key = record[5] if record[5] is not None else record[0]
+        cdef bint explicit = self.source(i, 5) != <PyObject *>None
+        cdef object key = <object>self.source(i, 5 if explicit else 0)
         cdef Py_ssize_t size
         cdef const uint8_t *at
         if type(key) is not str:
@@ -121,7 +122,7 @@ cdef class FrameRows(Frames):
             return NO_MEMORY
         if <size_t>size >= NONE:
             return NOT_CERTAIN
-        if record[5] is None:
+        if not explicit:
             row.pk = <uint32_t>self.m.pks.count
             return SOUND if add_text(&self.m.pks, at, size, i) else NO_MEMORY
         if not is_hash_key(at, size):
@@ -138,20 +139,16 @@ cdef class FrameRows(Frames):
         cdef What what = OPENED
         cdef char kind = 0
         cdef bint atoms
-        cdef tuple source
-        cdef object shared
-        cdef bytes empty = b""
+        cdef tuple shared
         cdef PyObject *none = <PyObject *>None
-        cdef PyObject *no_data = <PyObject *>empty
         if first == self.count:
             raise StopIteration
         if (self.judged or self.facts is not None) and self.codes == NULL:
             raise ValueError("not judged")
         while record < self.count and len(rows) < ROWS_AT_A_TIME:
-            source = <tuple>PyList_GET_ITEM(self.records, record)
-            atoms = not PyObject_IS_GC(<object>PyTuple_GET_ITEM(source, 4))
+            atoms = not PyObject_IS_GC(<object>self.source(record, 4))
             if self.state[record] == PLAIN:
-                rows.append(self.plain_row(source, record, atoms))
+                rows.append(self.plain_row(record, atoms))
             else:
                 if self.state[record] == UNREAD and not self.judged:
                     self.read_now(record)
@@ -165,9 +162,9 @@ cdef class FrameRows(Frames):
                     if self.kcl and kind >= 2:
                         what = DROPPED
                         break
-                shared = self.make(none, no_data, none, source, 0, True, none, kind, atoms)
+                shared = self.fields(record, True, kind, none, none, none, 0, none, atoms)
                 for i in range(start, stop):
-                    rows.append(self.user_row(shared, source, i, i - start, kind, atoms))
+                    rows.append(self.user_row(shared, record, i, i - start, kind, atoms))
             record += 1
         if record == first:
             self.next += 1
@@ -175,47 +172,47 @@ cdef class FrameRows(Frames):
         self.next = record
         return <int>OPENED, first, record, rows
 
-    cdef inline object user_row(self, object shared, tuple source, size_t i, size_t number, char kind, bint atoms):
+    cdef tuple fields(self, size_t record, object aggregated, char kind, PyObject *pk, PyObject *data, PyObject *ehk,
+                      object sub, PyObject *placed, bint atoms):
+        """The fields of a row; of a block those that all user records of the Kinesis record share."""
+        cdef tuple made = (
+            <object>pk, <object>data, <object>ehk, (), <object>self.source(record, 2), sub, aggregated,
+            <object>self.source(record, 3), <object>self.source(record, 4), <object>placed, (), self.fates[kind], None,
+            <object>self.source(record, 7),
+        )
+        if atoms:
+            PyObject_GC_UnTrack(<void *>made)
+        return made
+
+    cdef inline object user_row(self, tuple shared, size_t record, size_t i, size_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]
         cdef PyObject *pk = NULL
-        cdef PyObject *ehk = NULL if row.ehk != NONE else <PyObject *>None
+        cdef PyObject *ehk = NULL
+        cdef PyObject *placed = NULL if self.facts is None else self.placement(row, record, kind)
         cdef Text *pk_text = &self.m.pks.at[row.pk]
         cdef Text *ehk_text = NULL if row.ehk == NONE else &self.m.ehks.at[row.ehk]
-        cdef PyObject *placed = <PyObject *>None if self.facts is None else self.placement(row, source, kind)
         cdef size_t size = row.size + pk_text.size + (0 if ehk_text == NULL else ehk_text.size)
-        cdef CompactRecord made
+        cdef object made
         # A text that many have is made once for all.
         if size > MOST_INSIDE or 2 * self.m.pks.count <= self.m.rows.count:
             pk = self.key(row.pk)
-        if ehk == NULL and (size > MOST_INSIDE or 2 * self.m.ehks.count <= self.m.rows.count):
+        if ehk_text != NULL and (size > MOST_INSIDE or 2 * self.m.ehks.count <= self.m.rows.count):
             ehk = self.key(self.m.pks.count + row.ehk)
-        made = compact(shared, row, pk, pk_text, ehk, ehk_text, <uint32_t>number, placed)
-        return made if atoms else whole(made)
+        made = new_block(<PyObject *>self.row_type, <PyObject *>shared, row, pk, pk_text, ehk, ehk_text, number, placed)
+        if not atoms:
+            PyObject_GC_Track(<void *>made)
+        return made
 
-    cdef object plain_row(self, tuple source, size_t record, bint atoms):
-        return self.make(
-            PyTuple_GET_ITEM(source, 0),
-            PyTuple_GET_ITEM(source, 1),
-            PyTuple_GET_ITEM(source, 5),
-            source,
-            source[6] or 0,
-            False,
-            <PyObject *>None if self.facts is None else self.placement(&self.m.rows.at[self.starts[record]], source, 0),
-            0,
-            atoms,
-        )
-
-    cdef inline object make(self, PyObject *pk, PyObject *data, PyObject *ehk, tuple source, object sub,
-                            object aggregated, PyObject *placement, char kind, bint atoms):
-        cdef tuple none = ()
-        cdef PyObject *items[WIDTH]
-        items[0], items[1], items[2], items[3] = pk, data, ehk, <PyObject *>none
-        items[4], items[5], items[6] = PyTuple_GET_ITEM(source, 2), <PyObject *>sub, <PyObject *>aggregated
-        items[7], items[8] = PyTuple_GET_ITEM(source, 3), PyTuple_GET_ITEM(source, 4)
-        items[9], items[10] = placement, <PyObject *>none
-        items[11] = PyTuple_GET_ITEM(self.fates, <Py_ssize_t>kind)
-        items[12], items[13] = <PyObject *>None, PyTuple_GET_ITEM(source, 7)
-        return new_row(self.row_type, items, WIDTH, atoms)
+    cdef object plain_row(self, size_t record, bint atoms):
+        cdef PyObject *placed = <PyObject *>None
+        if self.facts is not None:
+            placed = self.placement(&self.m.rows.at[self.starts[record]], record, 0)
+        fields = self.fields(record, False, 0, self.source(record, 0), self.source(record, 1), self.source(record, 5),
+                             <object>self.source(record, 6) or 0, placed, atoms)
+        made = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0))
+        if not atoms:
+            PyObject_GC_Track(<void *>made)
+        return made
 
     cdef PyObject *key(self, size_t number) except NULL:
         """The text with that index as a str, which `keys` owns."""
@@ -226,7 +223,7 @@ cdef class FrameRows(Frames):
             self.keys[number] = text_of(&self.m.pks.at[number] if number < pks else &self.m.ehks.at[number - pks])
         return PyList_GET_ITEM(self.keys, number)
 
-    cdef PyObject *placement(self, const Row *row, tuple source, char kind) except NULL:
+    cdef PyObject *placement(self, const Row *row, size_t record, char kind) except NULL:
         """The placement of the deciding text, which `placements` owns."""
         cdef size_t number = self.deciding(row)
         cdef PyObject *items[6]
@@ -239,11 +236,18 @@ cdef class FrameRows(Frames):
             if len(facts) != 3:
                 raise ValueError(facts)
             hash_key = _PyLong_FromByteArray(self.hashes + 16 * number, 16, 0, 0)
-            items[0], items[1], items[2] = PyTuple_GET_ITEM(facts, 0), <PyObject *>hash_key, PyTuple_GET_ITEM(source, 3)
+            items[0], items[1], items[2] = PyTuple_GET_ITEM(facts, 0), <PyObject *>hash_key, self.source(record, 3)
             items[3], items[4] = PyTuple_GET_ITEM(facts, 1), PyTuple_GET_ITEM(facts, 2)
             items[5] = PyTuple_GET_ITEM(KINDS, <Py_ssize_t>kind)
-            self.placements[number] = new_row(self.placement_type, items, 6, True)
+            self.placements[number] = new_value(self.placement_slots, items, True)
         return PyList_GET_ITEM(self.placements, number)
 
 
 cdef tuple KINDS = (None, "whole", "mixed", "foreign")
+
+
+def row_storage(tuple names not None):
+    """The class below DeaggregatedRecord, whose fields these are."""
+    if len(names) != WIDTH:
+        raise ValueError(names)
+    return new_storage(names)

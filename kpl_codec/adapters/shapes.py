@@ -170,7 +170,7 @@ def queue_record(record: _RawRecord) -> KinesisRecord:
     # QUE-1: "A record from a queue MUST be identified by its RecordId; it has no shard and no sequence
     # number, and none MUST be made up."
     found = boto3_record(record, "RecordId")
-    return found._replace(sequence_number=None, record_id=found.sequence_number)
+    return found.replace(sequence_number=None, record_id=found.sequence_number)
 
 
 def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> KinesisRecord:

@@ -17,13 +17,12 @@ Specification: spec/07-spark.md, SPK-1 to SPK-4, SPK-75; spec/03-deaggregation.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from ..compiled import speedups
 from ..deaggregation.policies import Opener, Policy, check_policy
 from ..deaggregation.records import Counts, Drop
 from ..deaggregation.undoing import Undo
@@ -33,11 +32,14 @@ from ..schema_registry import Unframe
 from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 with needing_extras("kpl_codec.arrow"):
     import numpy as np
     import pyarrow as pa
 
-from .compiled_columns import CompiledColumns
+from .compiled_columns import compiled_columns
 from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
@@ -84,6 +86,25 @@ def output_schema(
         unframe=unframe is not False,
         dictionaries=dictionaries,
     ).schema
+
+
+class Options(TypedDict, total=False):
+    """Keyword arguments of the functions here; `Deaggregator` says what each is."""
+
+    shard_map: ShardMap | None
+    hash_key_range: HashKeyRange | None
+    on_drop: Callable[[Drop], None] | None
+    max_decompressed_size: int | None
+    unframe: Unframe
+    tags: bool
+    columns: Iterable[str] | None
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Raises TypeError for a name that `Options` does not have: at the call, not at the first batch."""
+    unknown = options.keys() - Options.__annotations__
+    if unknown:
+        raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
 
 
 class Deaggregator:
@@ -167,10 +188,9 @@ class Deaggregator:
     def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not source.rows:
             return
-        compiled = None
+        compiled = compiled_columns(source, self._layout, self._judge, self.policy, self._peels)
         ways = np.full(source.rows, _OBJECTS, np.int8)
-        if speedups is not None:
-            compiled = CompiledColumns(source, self._layout, self._judge, self.policy, self._peels)
+        if compiled is not None:
             ways[compiled.certain] = _COMPILED
         if source.opened is not None:
             ways[source.opened] = _KEPT
@@ -216,41 +236,24 @@ def deaggregate_batches(
     batches: ArrowData,
     policy: Policy = "strict",
     *,
-    shard_map: ShardMap | None = None,
-    hash_key_range: HashKeyRange | None = None,
-    on_drop: Callable[[Drop], None] | None = None,
-    max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
-    tags: bool = False,
-    columns: Iterable[str] | None = None,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    **options: Unpack[Options],
 ) -> Batches:
     """The user records of ``batches``, which share one schema, lazily and in order.
 
     ``batches``: record batches, or an object that holds some: a table, a reader, a data frame.
-    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
-    `Deaggregator`; data is decompressed and unframed in rows that were opened before, too. Small batches are
-    joined up to ``max_batch_bytes`` (hostile input can make very many). ``columns``: the names of the columns
-    that are wanted, in that order; others are not made. Raises what `Deaggregator` raises, TypeError for what
-    is no Arrow data; ``strict`` raises DecodeError while iterating.
+    ``options``: see `Options`; data is decompressed and unframed in rows that were opened before, too. Small
+    batches are joined up to ``max_batch_bytes`` (hostile input can make very many). Raises what
+    `Deaggregator` raises, TypeError for what is no Arrow data; ``strict`` raises DecodeError while iterating.
     """
+    _check(options)
     counts = Counts()
 
     def process() -> Iterator[pa.RecordBatch]:
         source = batches_of(batches)
         for first in source:
             deaggregator = Deaggregator(
-                first.schema,
-                policy,
-                shard_map=shard_map,
-                hash_key_range=hash_key_range,
-                on_drop=on_drop,
-                max_decompressed_size=max_decompressed_size,
-                unframe=unframe,
-                tags=tags,
-                columns=columns,
-                max_batch_bytes=max_batch_bytes,
-                _counts=counts,
+                first.schema, policy, max_batch_bytes=max_batch_bytes, _counts=counts, **options
             )
             for batch in chain((first,), source):
                 yield from deaggregator.process(batch)
@@ -259,27 +262,18 @@ def deaggregate_batches(
 
 
 def deaggregate_table(
-    table: ArrowData,
-    policy: Policy = "strict",
-    *,
-    shard_map: ShardMap | None = None,
-    hash_key_range: HashKeyRange | None = None,
-    on_drop: Callable[[Drop], None] | None = None,
-    max_decompressed_size: int | None = None,
-    unframe: Unframe = False,
-    tags: bool = False,
-    columns: Iterable[str] | None = None,
-    threads: int | None = None,
+    table: ArrowData, policy: Policy = "strict", *, threads: int | None = None, **options: Unpack[Options]
 ) -> Users:
     """The user records of ``table``, in order, as one table, and the counts of what was opened.
 
     ``table``: anything that `deaggregate_batches` takes, with at least one batch. ``threads``: how many work
     at a time, pyarrow's number (`pyarrow.cpu_count`) unless given; the rows are the same for any, the chunks
     are not. A chunk holds what at most 16 MiB of data become, cut at 64 MiB. ``on_drop`` is called in the
-    caller's thread. Other arguments as in `deaggregate_batches`.
+    caller's thread. ``options``: see `Options`.
     Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
     one thread, and for no batch at all, which has no columns.
     """
+    _check(options)
     if threads is None:
         threads = pa.cpu_count()
     if threads < 1:
@@ -288,16 +282,12 @@ def deaggregate_table(
     first = next(source, None)
     if first is None:
         raise ValueError("no batches: a table without rows has columns, an empty list has none")
-    options: dict[str, Any] = {
-        "shard_map": shard_map,
-        "hash_key_range": hash_key_range,
-        "max_decompressed_size": max_decompressed_size,
-        "unframe": unframe,
-        "tags": tags,
-        "columns": None if columns is None else list(columns),
-        "max_batch_bytes": _CHUNK_BYTES,
-    }
-    deaggregator = Deaggregator(first.schema, policy, **options)
+    on_drop = options.pop("on_drop", None)
+    names = options.get("columns")
+    if names is not None:
+        options["columns"] = list(names)
+    make = partial(Deaggregator, first.schema, policy, max_batch_bytes=_CHUNK_BYTES, **options)
+    deaggregator = make()
     shares = _shares([first, *source], deaggregator, threads)
     batches: list[pa.RecordBatch] = []
     counts = Counts()
@@ -310,7 +300,7 @@ def deaggregate_table(
         """What a thread does; threads share nothing."""
         drops: list[Drop] = []
         made: list[pa.RecordBatch] = []
-        own = Deaggregator(first.schema, policy, on_drop=on_drop and drops.append, **options)
+        own = make(on_drop=on_drop and drops.append)
         try:
             made.extend(coalesce(chain.from_iterable(map(own.process, share)), DEFAULT_BATCH_BYTES))
         except Exception as error:  # noqa: BLE001 - raised in the caller's thread, after the drops before it
@@ -349,6 +339,7 @@ def _shares(
 __all__ = [
     "Batches",
     "Deaggregator",
+    "Options",
     "Users",
     "deaggregate_batches",
     "deaggregate_table",

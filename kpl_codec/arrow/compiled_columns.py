@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compiled import speedups
+from ..compiled import compiled
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
 from ..deaggregation.records import Counts, Drop
@@ -26,18 +26,27 @@ Numbers = np.ndarray[Any, Any]
 _TABLE_SIZE = 1 << 20
 
 
+_Column, _FrameColumns = compiled("Column", None), compiled("FrameColumns", None)
+_may_nest = compiled("may_nest", None)
+
+
 def _column(array: pa.Array) -> Any:
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    return speedups.Column(*array.buffers(), array.offset, len(array), wide)
+    return _Column(*array.buffers(), array.offset, len(array), wide)
+
+
+def compiled_columns(*arguments: Any) -> CompiledColumns | None:
+    """The CompiledColumns of ``arguments``; None without compiled code."""
+    return None if _FrameColumns is None else CompiledColumns(*arguments)
 
 
 def may_nest(data: pa.Array) -> Numbers:
     """The rows of ``data`` that may have an aggregated record within: all that `layers_around` finds."""
-    if speedups is None:
+    if _may_nest is None:
         return np.array(
             [n for n, item in enumerate(data.to_pylist()) if nested.may_nest(item or b"")], np.int64
         )
-    return np.flatnonzero(np.frombuffer(speedups.may_nest(_column(data)), np.uint8))
+    return np.flatnonzero(np.frombuffer(_may_nest(_column(data)), np.uint8))
 
 
 class CompiledColumns:
@@ -49,7 +58,7 @@ class CompiledColumns:
     ) -> None:
         self._source, self._layout = source, layout
         opened = source.opened
-        self._frames = speedups.FrameColumns(
+        self._frames = _FrameColumns(
             _column(source.data),
             _column(source.columns["partitionKey"]),
             _column(source.columns["explicitHashKey"]),

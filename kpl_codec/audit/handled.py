@@ -87,11 +87,11 @@ class _Queue:
             for known in sorted(self._tally.names.rows, key=lambda known: CODES[known.kind], reverse=True):
                 if known.digest != NO_DIGEST:
                     self._free.setdefault(known.digest, []).append(known)
-        self._tally.queued[row[1:3]] = row.digest
+        self._tally.queued[row.shard_id, row.sequence_number] = row.digest
         if row.sequence_number not in self._homes and self._free.get(row.digest):
             self._homes[row.sequence_number] = self._free[row.digest].pop()
         home = self._homes.get(row.sequence_number, row)
-        return row._replace(shard_id=home.shard_id, sequence_number=home.sequence_number)
+        return row.replace(shard_id=home.shard_id, sequence_number=home.sequence_number)
 
 
 def _files(paths: Iterable[str]) -> Iterator[Location]:
@@ -196,8 +196,9 @@ def _coded(column: Any) -> Any:
 
 
 def _add_rows(tally: Tally, rows: list[Row], *, before: bool) -> None:
-    which = {place: at for at, place in enumerate(dict.fromkeys(row[1:3] for row in rows))}
-    record = np.array([which[row[1:3]] for row in rows], np.int64)
+    places = [(row.shard_id, row.sequence_number) for row in rows]
+    which = {place: at for at, place in enumerate(dict.fromkeys(places))}
+    record = np.array([which[place] for place in places], np.int64)
     first = np.array([row.first for row in rows], np.int64)
     last = np.array([row.first + row.user_records - 1 for row in rows], np.int64)
     names = [shard for shard, _ in which], [number.encode() for _, number in which]

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ..compiled import speedups
+from ..compiled import compiled
 from ..format.records import Tag
 from ..lazy import needing_extras
 from ..producer import Delivery, DeliveryError, Pending, RecordTooLarge
@@ -50,8 +50,8 @@ def _as_it_is(future: asyncio.Future[Delivery]) -> asyncio.Future[Delivery]:
 
 # The garbage collector does not visit a future before it ends: in an outage there are very many, and visits
 # were a third of a put. (What leads back to one of a producer that is never closed is not collected.)
-_untrack: Final = _as_it_is if speedups is None else speedups.untrack
-_track: Final = _as_it_is if speedups is None else speedups.track
+_untrack: Final = compiled("untrack", _as_it_is)
+_track: Final = compiled("track", _as_it_is)
 
 
 class AsyncProducer(ProducerBase):

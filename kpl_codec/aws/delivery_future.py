@@ -11,7 +11,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final
 
-from ..compiled import speedups
+from ..compiled import compiled
 from ..producer import Delivery, DeliveryError, Pending
 from .one_lock import LOCK, interrupted, locked, may_wait
 from .producer_tells import logger
@@ -43,8 +43,7 @@ class DeliveryFuture(Future[Delivery]):
         """Nothing; see the class."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if speedups is not None:
-            speedups.track(self)
+        _track(self)
         super().__setattr__(name, value)
 
     @property
@@ -98,9 +97,10 @@ class DeliveryFuture(Future[Delivery]):
 
 
 #: A new one.
-new_future: Final[Callable[[], DeliveryFuture]] = (
-    DeliveryFuture if speedups is None else partial(speedups.untracked, DeliveryFuture)
+new_future: Final[Callable[[], DeliveryFuture]] = partial(
+    compiled("untracked", lambda kind: kind()), DeliveryFuture
 )
+_track: Final[Callable[[DeliveryFuture], object]] = compiled("track", lambda _: None)
 _set: Final = object.__setattr__
 
 

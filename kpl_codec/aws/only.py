@@ -17,6 +17,7 @@ from ..format.records import KinesisRecord, answered_record
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.place import at_record
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
+from ..values import Value
 from .calls import finished
 from .cursor import ShardCursor
 from .reading import PATIENCE, records_at
@@ -35,7 +36,7 @@ class Place(NamedTuple):
     sequence_number: str
 
 
-class Gone(NamedTuple):
+class Gone(Value):
     """A record that the stream does not give any more: its retention is over, or it is of another stream."""
 
     place: Place

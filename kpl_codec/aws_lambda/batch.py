@@ -10,6 +10,7 @@ from ..deaggregation.policies import Deaggregation
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord, short_fields
+from ..values import Value
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -38,7 +39,7 @@ class UserRecordFailed(KplError):
     todo = "Keep it where it can be looked at; mend the handler or the record."
 
 
-class Poison(NamedTuple):
+class Poison(Value):
     """A Kinesis record that cannot be opened: the error, and the record as far as it can be read.
 
     ``kinesis_record`` is None if its base64 cannot be read; ``event_record`` is the service's own. Of a queue

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..adapters.shapes import encode_base64, firehose_record
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.records import short_fields
+from ..values import Value
 from .batch import LOG, Poison, settle_poison
 from .events import event_records
 
@@ -35,7 +36,7 @@ MAX_RESPONSE_SIZE = 6_000_000
 _ENVELOPE = 64
 
 
-class Transformed(NamedTuple):
+class Transformed(Value):
     """A handler's result: the data, and the partition keys for dynamic partitioning."""
 
     data: bytes
@@ -118,7 +119,7 @@ def _transformed(handled: Iterable[bytes | Transformed | None], delimiter: bytes
     for made in handled:
         if made is None:
             continue
-        data, keys = made if isinstance(made, Transformed) else (made, None)
+        data, keys = (made.data, made.partition_keys) if isinstance(made, Transformed) else (made, None)
         if not isinstance(data, bytes):
             raise TypeError(f"a transformation returns bytes, Transformed or None, not {type(data).__name__}")
         if parts and keys != partition_keys:

@@ -7,6 +7,7 @@ import base64
 import tempfile
 from binascii import unhexlify
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -208,7 +209,7 @@ def _facts(found: Explanation, defects: list[DecodeError]) -> dict[str, Any]:
         "userRecords": found.user_records,
         "defects": list(map(_defect, defects)),
         "warnings": list(map(_defect, found.warnings)),
-        "kcl": camel_keys(found.kcl._asdict()),
+        "kcl": camel_keys(asdict(found.kcl)),
         "writer": found.writer,
         "omitted": found.omitted,
         "tree": _tree(found.root),

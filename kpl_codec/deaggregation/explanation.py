@@ -10,7 +10,7 @@ from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggregated
 from ..format import frame, wire
@@ -18,6 +18,7 @@ from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
 from ..lazy import shown
 from ..limits import DIGEST_SIZE
+from ..values import Value
 from . import kcl
 from .kcl import RAW, Outcome
 
@@ -33,7 +34,7 @@ _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "f
 Kind = Literal["plain", "encoded frame", "broken frame", "broken message", "defective", "aggregated"]
 
 
-class Node(NamedTuple):
+class Node(Value):
     """Bytes ``start`` to ``end`` (exclusive), what they are, and what is inside them.
 
     ``value`` is what they mean: a number, a key or a length; never record data.
@@ -52,7 +53,7 @@ class Node(NamedTuple):
             yield from child.walk(depth + 1)
 
 
-class Explanation(NamedTuple):
+class Explanation(Value):
     """The result of ``explain``.
 
     ``kind``: "plain", "encoded frame" (an aggregated record turned into text, such as base64), "broken frame"

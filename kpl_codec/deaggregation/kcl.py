@@ -6,9 +6,11 @@ the whole aggregate without a log line. spec/deviations.json lists the differenc
 Specification: spec/03-deaggregation.md, KCL-1 to KCL-7.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ..errors import MalformedMessage
 from ..format import wire
@@ -16,6 +18,7 @@ from ..format.codec import is_aggregated
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partition_key_hash
 from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, Judge, ShardJudge
+from ..values import Value
 
 #: The fate of a user record: delivered, dropped, altered (delivered under another key than the bytes have),
 #: or raw (in a frame that is delivered unopened).
@@ -24,7 +27,7 @@ Fate = Literal["delivered", "dropped", "altered", "raw"]
 DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]
 
 
-class Outcome(NamedTuple):
+class Outcome(Value):
     """What a KCL consumer does with one Kinesis record.
 
     ``raw``: it is delivered unopened, as a plain record. Otherwise the first ``delivered`` of ``total`` user

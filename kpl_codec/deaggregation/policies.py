@@ -19,7 +19,7 @@ from functools import partial
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..compiled import speedups
+from ..compiled import compiled
 from ..errors import DecodeError, MalformedMessage
 from ..format import frame, wire
 from ..format.codec import aggregated_record, decode, is_aggregated
@@ -47,6 +47,7 @@ _OPENED, _DROPPED = 0, 1
 #: Its status of a sound aggregate.
 _AGGREGATED = 2
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
+_FrameRows = compiled("FrameRows", lambda *_, **__: None)
 
 
 def check_policy(policy: str) -> None:
@@ -90,12 +91,13 @@ class Opener:
         # opened, unless the caller allows it: whoever goes on with the iterator would miss it."
         if read_ahead is None:
             read_ahead = source is not kinesis_records
-        if speedups is None or not read_ahead:
+        if not read_ahead:
             for record in map(_checked, source):
-                if speedups is not None and frame.looks_aggregated(record.data):
-                    yield from self._runs([record], self._read([record]))
-                else:
+                frames = self._read([record]) if frame.looks_aggregated(record.data) else None
+                if frames is None:
                     yield self.open_one(record)
+                else:
+                    yield from self._runs([record], frames)
             return
         wanted = _AT_ONCE if isinstance(kinesis_records, (list, tuple)) else _AT_FIRST
         held: list[KinesisRecord] = []
@@ -112,6 +114,8 @@ class Opener:
             try:
                 frames = self._read(held)
             except TypeError:  # not all are KinesisRecords with bytes
+                frames = None
+            if frames is None:
                 for record in held:
                     yield self.open_one(_checked(record))
                 held.clear()
@@ -142,12 +146,10 @@ class Opener:
 
     def _read(self, records: list[KinesisRecord]) -> Any:
         """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
-        is not bytes."""
+        is not bytes. None: without compiled code."""
         judge = self._judge
-        frames = speedups.FrameRows(
-            records, _TYPES, self._fates, kcl=self._policy == "kcl", judged=judge is not None
-        )
-        if judge is not None:
+        frames = _FrameRows(records, _TYPES, self._fates, kcl=self._policy == "kcl", judged=judge is not None)
+        if frames is not None and judge is not None:
             shard_ids = [record.shard_id for record in records[: frames.count]]
             numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
             coded = CodedShards(judge, tuple(numbers))
@@ -305,7 +307,7 @@ def _checked(record: KinesisRecord) -> KinesisRecord:
         if type(record.data) is bytes:
             return record
         if isinstance(record.data, (bytes, bytearray, memoryview)):
-            return record._replace(data=bytes(record.data))
+            return record.replace(data=bytes(record.data))
     raise no_kinesis_record(record)
 
 

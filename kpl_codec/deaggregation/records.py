@@ -1,17 +1,21 @@
 """The results of deaggregation: user records, what the KCL dropped, and counts."""
 
+from __future__ import annotations
+
 from collections import Counter
 from datetime import datetime
 from types import SimpleNamespace
-from typing import NamedTuple
 
+from ..compiled import compiled
 from ..errors import DecodeError
 from ..format.records import Tag, short_fields
+from ..lazy import shown
 from ..shards.placement import Placement
+from ..values import Value
 from .kcl import DropReason, Fate
 
 
-class DeaggregatedRecord(NamedTuple):
+class DeaggregatedRecord(Value, storage=compiled("row_storage", None)):
     """One user record of a Kinesis record, with everything known about it.
 
     ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
@@ -21,8 +25,7 @@ class DeaggregatedRecord(NamedTuple):
     ``unframe``) is the schema of ``data``, whose frame is off. Of a record from a queue ``sequence_number``
     and ``shard_id`` are None, and ``record_id`` identifies the Kinesis record.
 
-    Compiled code makes smaller objects that are used like it, and keep no frame in memory: `isinstance` says
-    that they are one, and they are equal to it. Their ``data`` is made whenever it is asked for.
+    It keeps no frame in memory. Compiled code makes ``data`` whenever it is asked for.
     """
 
     partition_key: str | None
@@ -40,11 +43,13 @@ class DeaggregatedRecord(NamedTuple):
     schema_version_id: str | None = None
     record_id: str | None = None
 
+    _repr_html_ = shown
+
     def __repr__(self) -> str:
         return short_fields(self)
 
 
-class Drop(NamedTuple):
+class Drop(Value):
     """The user records of one Kinesis record that the KCL drops, because of which one, and why (see
     `kcl.Outcome`)."""
 
@@ -72,7 +77,7 @@ class Counts(SimpleNamespace):
         numbers = dict.fromkeys(("kinesis_records", "aggregated_records", "user_records", "empty_records"), 0)
         super().__init__(**numbers, dropped=Counter(), defects=Counter())
 
-    def add(self, other: "Counts") -> None:
+    def add(self, other: Counts) -> None:
         """Count what ``other`` has counted, too."""
         for name, count in vars(other).items():
             setattr(self, name, getattr(self, name) + count)

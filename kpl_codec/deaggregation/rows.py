@@ -11,13 +11,16 @@ from ..format.hash_keys import effective_hash_key, partition_key_hash
 from ..format.message import AggregatedRecord
 from ..format.records import KinesisRecord, Tag
 from ..shards.placement import AggregateKind, Placement, ShardJudge
+from ..values import each
 from . import kcl
 from .kcl import Fate
 from .records import DeaggregatedRecord
 
-# Values that all user records of an aggregate share, repeated endlessly.
-_NEW, _TYPE = tuple.__new__, repeat(DeaggregatedRecord)
-_NONE, _EMPTY, _TRUE = repeat(None), repeat(()), repeat(True)
+_NONE, _EMPTY = repeat(None), repeat(())
+_each = each(
+    DeaggregatedRecord,
+    *("partition_key", "data", "explicit_hash_key", "tags", "sub_sequence_number", "placement"),
+)
 
 
 def _row(
@@ -29,9 +32,18 @@ def _row(
     defects: tuple[DecodeError, ...] = (),
     fate: Fate | None = None,
 ) -> DeaggregatedRecord:
-    _, _, sequence_number, shard_id, arrival, _, _, record_id = record
-    where = sequence_number, sub_sequence_number, aggregated, shard_id, arrival
-    return _NEW(DeaggregatedRecord, (*keys_and_data, *where, placement, defects, fate, None, record_id))
+    return DeaggregatedRecord(
+        *keys_and_data,
+        record.sequence_number,
+        sub_sequence_number,
+        aggregated,
+        record.shard_id,
+        record.approximate_arrival_timestamp,
+        placement,
+        defects,
+        fate,
+        record_id=record.record_id,
+    )
 
 
 def unopened(
@@ -82,23 +94,23 @@ def sound_rows(
     """The user records of a sound aggregate. If ``tags`` is False they carry no tags."""
     # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
     # the bytes."
-    rows = zip(
+    return _each(
+        DeaggregatedRecord,
         parsed.partition_keys(),
         parsed.data,
         parsed.explicit_hash_keys() or _NONE,
         _EMPTY if parsed.tags is None or not tags else parsed.tags,
-        repeat(record.sequence_number),
         count(),
-        _TRUE,
-        repeat(record.shard_id),
-        repeat(record.approximate_arrival_timestamp),
         _NONE if placements is None else placements,
-        _EMPTY,
-        _NONE if fate is None else repeat(fate),
-        _NONE,
-        repeat(record.record_id),
+        sequence_number=record.sequence_number,
+        aggregated=True,
+        shard_id=record.shard_id,
+        approximate_arrival_timestamp=record.approximate_arrival_timestamp,
+        defects=(),
+        kcl=fate,
+        schema_version_id=None,
+        record_id=record.record_id,
     )
-    return map(_NEW, _TYPE, rows)
 
 
 def _place(

@@ -49,13 +49,13 @@ class Undo:
                 if not record.defects:
                     self._defects[defect.code] += 1
                 if self._policy == "report":
-                    record = record._replace(defects=(*record.defects, defect))
+                    record = record.replace(defects=(*record.defects, defect))
         return record
 
     def _decompressed(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
         if compression.compression_of(record.data) is None:
             return record
-        return record._replace(data=compression.decompress(record.data, self._max_size))
+        return record.replace(data=compression.decompress(record.data, self._max_size))
 
     def _unframed(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
         # GSR-5: "A user record that has a schema version id already MUST stay as it is."
@@ -63,7 +63,7 @@ class Undo:
             return record
         as_kcl = self._policy == "kcl"
         version_id, data = unframe(record.data, self._max_size, as_kcl=as_kcl, versions=self._versions)
-        return record._replace(data=data, schema_version_id=version_id)
+        return record.replace(data=data, schema_version_id=version_id)
 
 
 def known_versions(unframes: Unframe) -> frozenset[bytes] | None:

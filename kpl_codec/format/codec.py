@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..compiled import md5, speedups
+from ..compiled import compiled, md5
 from ..errors import AggregateFull, EncodeError
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD
 from . import frame, wire
@@ -84,9 +84,8 @@ def encode(user_records: Iterable[UserRecord]) -> bytes:
     The same bytes as the KPL's encoder for the same user records. Raises EncodeError, with the index of the
     refused user record, or TypeError if it is not given a list of UserRecords; then nothing is written.
     """
-    encoder: Callable[..., bytes] = encode_in_python if speedups is None else speedups.encode
     try:
-        return encoder(user_records)
+        return _encode(user_records)
     except EncodeError:
         raise
     except (TypeError, ValueError):
@@ -105,6 +104,9 @@ def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
     for index, record in enumerate(records):
         check(record, index)
     return frame.join_frame(serialize(records))
+
+
+_encode: Callable[..., bytes] = compiled("encode", encode_in_python)
 
 
 def is_canonical(data: bytes) -> bool:
@@ -185,14 +187,14 @@ class AggregatedRecordBuilder:
         return records
 
 
-def build_many(builders: Iterable[AggregatedRecordBuilder]) -> list[bytes]:
-    """`build` of every builder; compiled, with digests in parallel."""
-    if speedups is not None:
-        return speedups.build_many(builders)  # type: ignore[no-any-return]
+def _build_each(builders: Iterable[AggregatedRecordBuilder]) -> list[bytes]:
     return [builder.build() for builder in builders]
+
+
+#: `build` of every builder; compiled, with digests in parallel.
+build_many: Callable[[Iterable[AggregatedRecordBuilder]], list[bytes]] = compiled("build_many", _build_each)
 
 
 #: `AggregatedRecordBuilder` where nothing is compiled.
 PythonBuilder = AggregatedRecordBuilder
-if speedups is not None:
-    AggregatedRecordBuilder = speedups.AggregatedRecordBuilder  # type: ignore[misc]
+AggregatedRecordBuilder = compiled("AggregatedRecordBuilder", PythonBuilder)  # type: ignore[misc]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any, overload
 
-from ..compiled import speedups
+from ..compiled import compiled
 from ..errors import EncodeError, HashKeyError, MalformedMessage
 from ..lazy import shown
 from ..limits import MAX_PARTITION_KEY_LENGTH
@@ -87,17 +87,8 @@ class AggregatedRecord(Sequence[UserRecord]):
         return None if indices is None else map((*self.explicit_hash_key_table, None).__getitem__, indices)
 
     def __iter__(self) -> Iterator[UserRecord]:
-        if speedups is not None and type(self.data) is list:
-            return iter(speedups.user_records(UserRecord, *self.columns()))
-        keys = self.explicit_hash_keys()
-        rows = zip(
-            self.partition_keys(),
-            self.data,
-            keys if keys is not None else repeat(None),
-            self.tags if self.tags is not None else repeat(()),
-            strict=False,
-        )
-        return map(tuple.__new__, repeat(UserRecord), rows)
+        make = _user_records if type(self.data) is list else user_records_in_python
+        return iter(make(UserRecord, *self.columns()))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AggregatedRecord) and list(self) == list(other)
@@ -110,6 +101,25 @@ class AggregatedRecord(Sequence[UserRecord]):
         )
 
     _repr_html_ = shown
+
+
+def user_records_in_python(
+    kind: type[UserRecord],
+    pk_table: Sequence[str],
+    ehk_table: Sequence[str],
+    pks: Iterable[int],
+    ehks: Iterable[int] | None,
+    data: Iterable[bytes],
+    tags: Iterable[tuple[Tag, ...]] | None,
+) -> Iterator[UserRecord]:
+    """The user records (of class ``kind``) of the parts of an AggregatedRecord."""
+    # Index -1 gives the None at the end.
+    keys = repeat(None) if ehks is None else map((*ehk_table, None).__getitem__, ehks)
+    rows = zip(map(pk_table.__getitem__, pks), data, keys, repeat(()) if tags is None else tags, strict=False)
+    return map(tuple.__new__, repeat(kind), rows)
+
+
+_user_records = compiled("user_records", user_records_in_python)
 
 
 def quick_parse(message: bytes) -> tuple[Any, ...] | None:
@@ -171,7 +181,7 @@ def quick_parse(message: bytes) -> tuple[Any, ...] | None:
     )
 
 
-_parse = quick_parse if speedups is None else speedups.parse
+_parse = compiled("parse", quick_parse)
 
 
 def parse(message: bytes) -> AggregatedRecord | None:

@@ -1,7 +1,6 @@
-"""User record, tag, Kinesis record; which user records may be written (ENC-1).
+"""User record, tag, Kinesis record; which user records may be written (ENC-1). ``data`` is always ``bytes``.
 
-They are named tuples: immutable, cheap to make, equal when their contents are equal. ``data`` is always
-``bytes``.
+A user record and a tag have the fields of the format's messages, which never get another: named tuples.
 """
 
 from collections.abc import Mapping
@@ -9,7 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EncodeError, HashKeyError
+from ..lazy import shown
 from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..values import Value
 from .hash_keys import format_hash_key, parse_hash_key
 
 if TYPE_CHECKING:
@@ -23,14 +24,19 @@ def short(value: object) -> str:
     return "{...}" if isinstance(value, Mapping) else repr(value)
 
 
+def shown_fields(record: Any) -> dict[str, str]:
+    """The fields of a record as text: keys and data are cut short; those without content are left out."""
+    return {
+        name: (short if name in _CUT else repr)(value)
+        for name in record.__match_args__
+        if (value := getattr(record, name)) not in (None, ())
+    }
+
+
 def short_fields(record: Any) -> str:
-    """A ``__repr__`` for records: keys and data are cut short, and fields with nothing in them left out."""
-    shown = [
-        f"{name}={(short if name in _CUT else repr)(value)}"
-        for name, value in zip(record._fields, record, strict=True)
-        if value not in (None, ())
-    ]
-    return f"{type(record).__name__}({', '.join(shown)})"
+    """A ``__repr__`` for records."""
+    fields = (f"{name}={text}" for name, text in shown_fields(record).items())
+    return f"{type(record).__name__}({', '.join(fields)})"
 
 
 #: Fields that may hold what an application put.
@@ -82,7 +88,7 @@ class UserRecord(_Fields):
         return short_fields(self)
 
 
-class KinesisRecord(NamedTuple):
+class KinesisRecord(Value):
     """One record of a stream as GetRecords gives it, aggregated or plain.
 
     ``partition_key`` is None where the service gives none (streams that distribute records AUTO).
@@ -100,6 +106,8 @@ class KinesisRecord(NamedTuple):
     explicit_hash_key: str | None = None
     sub_sequence_number: int | None = None
     record_id: str | None = None
+
+    _repr_html_ = shown
 
     def __repr__(self) -> str:
         return short_fields(self)

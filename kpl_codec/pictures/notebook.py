@@ -1,4 +1,4 @@
-"""What Jupyter shows of a shard map, an explanation and an aggregated record: HTML with its own style.
+"""What Jupyter shows of a shard map, an explanation and records: HTML with its own style.
 
 Nothing in it loads or runs anything, and data is not shown.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from ..deaggregation.records import DeaggregatedRecord
 from ..format.message import AggregatedRecord
-from ..format.records import short
+from ..format.records import KinesisRecord, short, shown_fields
 from ..shards.lineage import Lineage
 from ..shards.shard_map import ShardMap
 from .diagrams import key_space, timeline
@@ -23,10 +24,14 @@ _PRE = "line-height:1.25;overflow-x:auto;background:none;color:inherit"
 
 
 def html(value: Any) -> str:
-    """HTML of ``value``: a shard map or lineage, an explanation, or an aggregated record."""
+    """HTML of ``value``: a shard map or lineage, an explanation, an aggregated record, a Kinesis record, or a
+    user record of one."""
     text = _lineage(value) if isinstance(value, Lineage) else str(value)
     if isinstance(value, AggregatedRecord):
         text = _aggregate(value)
+    if isinstance(value, (KinesisRecord, DeaggregatedRecord)):
+        fields = shown_fields(value).items()
+        text = "\n".join([type(value).__name__, *(f"{name:<30} {field}" for name, field in fields)])
     title, *lines = text.split("\n")
     if len(lines) > 2 * _MOST_LINES:
         lines[_MOST_LINES:-_MOST_LINES] = [f"... {len(lines) - 2 * _MOST_LINES:,} more, then ..."]

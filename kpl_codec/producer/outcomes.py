@@ -16,6 +16,7 @@ from ..aws_errors import rule_of
 from ..errors import KplError
 from ..format.records import Tag
 from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
+from ..values import Value
 
 Outcome = Literal[
     "delivered", "misplaced", "placement-unknown", "throttled", "internal", "unauthenticated", "not-sent",
@@ -104,7 +105,7 @@ def parse_max_record_size(answer: object) -> int | None:
     return min(max(kib * 1024, DEFAULT_MAX_RECORD_SIZE), LARGEST_MAX_RECORD_SIZE)
 
 
-class Attempt(NamedTuple):
+class Attempt(Value):
     """One attempt to send a user record. Times are the producer's clock, in seconds. ``code`` and ``message``
     are those of the service's or client's error, without a message that could repeat data or keys.
     ``shard_id`` and ``sequence_number`` are set when the service stored it, ``predicted_shard`` if one was
@@ -153,7 +154,7 @@ class History(NamedTuple):
 NO_HISTORY: Final = History()
 
 
-class Delivery(NamedTuple):
+class Delivery(Value):
     """A user record is in the stream. ``attempts``: the last one delivered; of many only the first 3 and the
     last 8 are kept, ``attempts_left_out`` counts the others."""
 

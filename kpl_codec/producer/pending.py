@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..compiled import speedups
+from ..compiled import compiled
 from ..errors import EncodeError, KplError
 from ..format.codec import AggregatedRecordBuilder
 from ..format.compression import Compression, compress
@@ -106,8 +106,9 @@ class PlainPending:
 
 
 Pending = PlainPending
-if speedups is not None:
-    Pending = speedups.Pending  # type: ignore[misc]
+Pending = compiled("Pending", PlainPending)  # type: ignore[misc]
+#: Makes a plain Pending at once; None: it needs a second look. In Python each does.
+_plain_pending = compiled("plain_pending", lambda *_: None)
 
 
 def outer_key(config: ProducerConfig, first: Pending) -> str:
@@ -130,7 +131,7 @@ class Preparation:
         self._compression: Compression | None = None if chosen == "none" else chosen
         # With these settings a plain user record can be made as it is: the compiled code does.
         special = self._buckets or config.ignore_keys or self._compression
-        self._most_are_plain = speedups is not None and not special
+        self._most_are_plain = not special
 
     def prepare(
         self,
@@ -147,9 +148,7 @@ class Preparation:
         if schema is not None:
             data = self._framed(data, schema)
         if self._most_are_plain and explicit_hash_key is None and not tags:
-            known = speedups.plain_pending(
-                UserRecord, partition_key, data, self._hashes, self._max_size - 1024
-            )
+            known = _plain_pending(UserRecord, partition_key, data, self._hashes, self._max_size - 1024)
             if known is not None:
                 return known  # type: ignore[no-any-return]
         config = self._config

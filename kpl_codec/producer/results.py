@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compiled import speedups
+from ..compiled import compiled
 from ..format.compression import decompress
 from ..ledger import Kind, Row
 from .config import ProducerConfig
@@ -16,14 +16,20 @@ def deliver(records: list[Pending], attempt: Attempt) -> None:
     shard_id, sequence_number = attempt.shard_id, attempt.sequence_number
     assert shard_id is not None
     assert sequence_number is not None
-    last = (attempt,)
-    if speedups is not None:
-        speedups.deliver(Delivery, records, shard_id, sequence_number, last)
-        return
+    _deliver(Delivery, records, shard_id, sequence_number, (attempt,))
+
+
+def deliver_in_python(
+    kind: type[Delivery], records: list[Pending], shard_id: str, number: str, last: tuple[Attempt]
+) -> None:
+    """`deliver` without the compiled extension."""
     for index, pending in enumerate(records):
         history = pending.history or NO_HISTORY
-        attempts = (*history.attempts, attempt) if history.attempts else last
-        pending.result = Delivery(shard_id, sequence_number, index, attempts, history.left_out)
+        attempts = (*history.attempts, *last) if history.attempts else last
+        pending.result = kind(shard_id, number, index, attempts, history.left_out)
+
+
+_deliver = compiled("deliver", deliver_in_python)
 
 
 def undelivered(

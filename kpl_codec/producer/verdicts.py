@@ -88,7 +88,7 @@ class Verdicts:
     def _with_verdict(self, outgoing: Outgoing, attempt: Attempt) -> Attempt:
         # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
         if not outgoing.aggregated:
-            return attempt._replace(outcome="delivered")
+            return attempt.replace(outcome="delivered")
         assert attempt.shard_id is not None
         assert attempt.sequence_number is not None
         known = self._live.shard_of_record(
@@ -98,16 +98,16 @@ class Verdicts:
             answered_at=attempt.ended_at,
         )
         if known == "unknown":
-            return attempt._replace(outcome="placement-unknown")
+            return attempt.replace(outcome="placement-unknown")
         if known == "gone":  # the stream was deleted since
-            return attempt._replace(outcome="misplaced")
+            return attempt.replace(outcome="misplaced")
         # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is
         # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
         # (The KPL finishes those in range as a success since 0.15.11. The KCL drops the mixed aggregate
         # whole, so these are lost.)
         if outgoing.lowest in known.hash_key_range and outgoing.highest in known.hash_key_range:
-            return attempt._replace(outcome="delivered")
-        return attempt._replace(outcome="misplaced")
+            return attempt.replace(outcome="delivered")
+        return attempt.replace(outcome="misplaced")
 
     def map_changed(self) -> list[tuple[Outgoing, Attempt]]:
         """After a new map: take what has a verdict now, in its attempt."""

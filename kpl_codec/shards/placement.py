@@ -21,6 +21,7 @@ from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, Protocol
 
 from ..format.hash_keys import HashKeyRange, effective_hash_key, hash_key_to_bytes
+from ..values import Value
 from .lineage import Lineage
 from .sequence_numbers import sequence_hint
 from .shard import Shard
@@ -45,7 +46,7 @@ shard's parent or child, where it was right at the time; outside its shard's ran
 not in the map; a plain record whose explicit hash key is not known; keys decide nothing."""
 
 
-class Placement(NamedTuple):
+class Placement(Value):
     """The shard on which a user record is, compared with the shard of its hash key.
 
     ``hash_key`` is None where no key is known. ``expected_shard_id`` is the open shard for it, None
@@ -165,21 +166,27 @@ class ShardJudge:
     def place(self, hash_key: int | None, *, certain: bool) -> Placement:
         """The verdict on one hash key. ``certain``: the record has no other hash key, as every one from an
         aggregate."""
+        verdict, expected_id, in_range = self._judged(hash_key, certain=certain)
+        return Placement(verdict, hash_key, self.shard_id, expected_id, in_range)
+
+    def _judged(self, hash_key: int | None, *, certain: bool) -> Facts:
         in_range = self.in_range(hash_key)
         expected = len(self._endings) if hash_key is None else bisect_left(self._endings, hash_key)
-        verdict, expected_id, _ = self.facts(expected, in_range, certain=certain)
-        # tuple.__new__, because Placement.__new__ takes as long as all the rest.
-        return _NEW(Placement, (verdict, hash_key, self.shard_id, expected_id, in_range, None))
+        return self.facts(expected, in_range, certain=certain)
 
     def place_aggregate(
         self, hash_keys: Iterable[int | None], used: Sequence[int]
     ) -> tuple[AggregateKind | None, list[Placement]]:
         """The kind of an aggregate and the placement of each user record. ``used``: of each, the number of
         its own among ``hash_keys``."""
-        placements = [self.place(hash_key, certain=True) for hash_key in hash_keys]
-        in_range = [placements[number].in_range for number in used]
+        hash_keys = list(hash_keys)
+        judged = [self._judged(hash_key, certain=True) for hash_key in hash_keys]
+        in_range = [judged[number][2] for number in used]
         kind = aggregate_kind(in_range.count(True), in_range.count(False))
-        placements = [_NEW(Placement, (*placement[:-1], kind)) for placement in placements]
+        placements = [
+            Placement(verdict, hash_key, self.shard_id, expected_id, within, kind)
+            for hash_key, (verdict, expected_id, within) in zip(hash_keys, judged, strict=True)
+        ]
         return kind, [placements[number] for number in used]
 
     def facts(self, expected: int, in_range: bool | None, *, certain: bool) -> Facts:
@@ -226,9 +233,6 @@ def verdict_of(
     if lineage.is_descendant(shard.shard_id, expected.shard_id):
         return "on-child"
     return "on-parent"
-
-
-_NEW = tuple.__new__
 
 
 class _Keyed(Protocol):

@@ -3,16 +3,19 @@
 Specification: spec/04-shards-and-placement.md, SHD-1 and SHD-9.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..errors import HashKeyError, ShardMapError
 from ..format.hash_keys import HashKeyRange, format_hash_key, parse_hash_key
+from ..values import Value
 
 Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
 
 
-class Shard(NamedTuple):
+class Shard(Value):
     """One shard. Open while ``ending_sequence_number`` is None. Sequence numbers are decimal strings."""
 
     shard_id: str
@@ -33,7 +36,7 @@ class Shard(NamedTuple):
         """None, one (after a split) or two (after a merge) shard ids; they may have expired."""
         return tuple(p for p in (self.parent_shard_id, self.adjacent_parent_shard_id) if p is not None)
 
-    def contradicts(self, other: "Shard") -> bool:
+    def contradicts(self, other: Shard) -> bool:
         """Whether ``other``, which has the same id, is not this shard: range, parents and starting sequence
         number of a shard never change. A missing starting number is no contradiction."""
         starts = self.starting_sequence_number, other.starting_sequence_number
@@ -44,7 +47,7 @@ class Shard(NamedTuple):
         )
 
     @classmethod
-    def from_aws(cls, shard: Mapping[str, Any]) -> "Shard":
+    def from_aws(cls, shard: Mapping[str, Any]) -> Shard:
         """From the ``Shard`` structure of ListShards and DescribeStream. Raises ShardMapError."""
         # SHD-9: "What is not a listing, and a shard with a fact that is missing or invalid, MUST be refused."
         shard_id = shard.get("ShardId") if isinstance(shard, Mapping) else None

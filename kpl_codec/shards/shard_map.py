@@ -120,7 +120,8 @@ def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
     # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
     # overlap MUST be refused."
     expected, before = 0, ""
-    for shard_id, (start, end) in chain((shard[:2] for shard in open_shards), (("", (MAX_HASH_KEY + 1, 0)),)):
+    ranges = ((shard.shard_id, shard.hash_key_range) for shard in open_shards)
+    for shard_id, (start, end) in chain(ranges, (("", (MAX_HASH_KEY + 1, 0)),)):
         if start != expected:
             ids = tuple(filter(None, (before, shard_id)))
             if start > expected:

@@ -27,10 +27,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from ..outlets.serving import ServerThread
+from ..values import Value
 
 __all__ = [
     "Answer", "Call", "Cut", "Exchange", "Fault", "FaultProxy", "Rule", "cut_answer", "cut_before", "error",
@@ -40,7 +41,7 @@ __all__ = [
 _JSON_TYPE = "application/x-amz-json-1.1"
 
 
-class Answer(NamedTuple):
+class Answer(Value):
     """An HTTP answer. ``body``: its JSON, as bytes. ``parts``: what follows it, sent as it comes."""
 
     status: int
@@ -84,7 +85,7 @@ class Exchange:
 Fault = Callable[[Exchange], Answer]
 
 
-class Call(NamedTuple):
+class Call(Value):
     """The result of one call: ``fault`` is the name of the fault that acted, ``status`` None if cut,
     ``forwarded`` how often the server got it."""
 

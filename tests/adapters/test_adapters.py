@@ -90,7 +90,7 @@ def test_live_boto3_answers() -> None:
 
 
 QUEUED = [
-    record._replace(sequence_number=None, shard_id=None, record_id=f"r{number}")
+    record.replace(sequence_number=None, shard_id=None, record_id=f"r{number}")
     for number, record in enumerate(KINESIS_RECORDS)
 ]
 
@@ -154,7 +154,7 @@ def test_a_record_without_a_partition_key_is_read() -> None:
     wire = wire_record(KINESIS_RECORDS[0])
     del wire["PartitionKey"]
     (record,) = kinesis_records(parsed_by_botocore("GetRecords", {"Records": [wire]}))
-    assert record == KINESIS_RECORDS[0]._replace(partition_key=None, shard_id=None)
+    assert record == KINESIS_RECORDS[0].replace(partition_key=None, shard_id=None)
 
 
 def test_reading_is_lazy() -> None:
@@ -195,10 +195,10 @@ def test_raw_bytes_and_kclpy_objects_and_kinesis_records() -> None:
         kpl.KinesisRecord(None, frame),
         kpl.KinesisRecord(None, b""),
     ]
-    rows = [r._replace(sub_sequence_number=4) for r in KINESIS_RECORDS]
+    rows = [r.replace(sub_sequence_number=4) for r in KINESIS_RECORDS]
     assert list(adapters.kinesis_records(map(Kclpy, rows), shard_id=SHARD)) == rows
-    assert list(kinesis_records([KINESIS_RECORDS[0]._replace(shard_id=None)], shard_id="s")) == [
-        KINESIS_RECORDS[0]._replace(shard_id="s")
+    assert list(kinesis_records([KINESIS_RECORDS[0].replace(shard_id=None)], shard_id="s")) == [
+        KINESIS_RECORDS[0].replace(shard_id="s")
     ]
 
 
@@ -435,16 +435,16 @@ FINER = datetime(2020, 1, 1, microsecond=1, tzinfo=timezone.utc)
 @pytest.mark.parametrize(
     ("record", "write"),
     [
-        (PLAIN._replace(explicit_hash_key="5"), to_lambda),
-        (PLAIN._replace(sub_sequence_number=1), to_lambda),
-        (PLAIN._replace(sequence_number=None), to_lambda),
-        (PLAIN._replace(sequence_number=None), to_firehose),
-        (PLAIN._replace(record_id="a1"), to_lambda),
-        (PLAIN._replace(record_id="a1"), to_firehose),
-        (PLAIN._replace(record_id="a1"), adapters.to_get_records),
-        (PLAIN._replace(approximate_arrival_timestamp=FINER), to_firehose),
-        (PLAIN._replace(sub_sequence_number=1), adapters.to_get_records),
-        (PLAIN._replace(approximate_arrival_timestamp=FINER.replace(tzinfo=None)), adapters.to_get_records),
+        (PLAIN.replace(explicit_hash_key="5"), to_lambda),
+        (PLAIN.replace(sub_sequence_number=1), to_lambda),
+        (PLAIN.replace(sequence_number=None), to_lambda),
+        (PLAIN.replace(sequence_number=None), to_firehose),
+        (PLAIN.replace(record_id="a1"), to_lambda),
+        (PLAIN.replace(record_id="a1"), to_firehose),
+        (PLAIN.replace(record_id="a1"), adapters.to_get_records),
+        (PLAIN.replace(approximate_arrival_timestamp=FINER), to_firehose),
+        (PLAIN.replace(sub_sequence_number=1), adapters.to_get_records),
+        (PLAIN.replace(approximate_arrival_timestamp=FINER.replace(tzinfo=None)), adapters.to_get_records),
     ],
 )
 @pytest.mark.requirement("CAP-8")
@@ -455,7 +455,7 @@ def test_what_a_shape_cannot_hold_is_refused(record: kpl.KinesisRecord, write: A
 
 @pytest.mark.requirement("CAP-8")
 def test_records_of_two_shards_fit_no_answer() -> None:
-    rows = [KINESIS_RECORDS[0], KINESIS_RECORDS[1]._replace(shard_id="shardId-000000000007")]
+    rows = [KINESIS_RECORDS[0], KINESIS_RECORDS[1].replace(shard_id="shardId-000000000007")]
     with pytest.raises(kpl.CaptureError, match="no place in this shape"):
         adapters.to_get_records(rows)
 
@@ -463,7 +463,7 @@ def test_records_of_two_shards_fit_no_answer() -> None:
 def test_a_time_that_a_float_of_seconds_cannot_carry_is_refused() -> None:
     late = datetime(2107, 1, 1, 0, 0, 0, 69, tzinfo=timezone.utc)
     with pytest.raises(CaptureError) as caught:
-        to_lambda([PLAIN._replace(approximate_arrival_timestamp=late)])
+        to_lambda([PLAIN.replace(approximate_arrival_timestamp=late)])
     assert caught.value.code == "not-representable"
 
 

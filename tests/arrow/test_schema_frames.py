@@ -82,7 +82,7 @@ def test_columns_equal_objects(
 ) -> None:
     batch = batch_of(records)
     options: dict[str, Any] = {"shard_map": shard_map, "unframe": unframe, "max_decompressed_size": limit}
-    with nullcontext() if compiled else mock.patch("kpl_codec.arrow.speedups", None):
+    with nullcontext() if compiled else mock.patch("kpl_codec.arrow.compiled_columns._FrameColumns", None):
         columns = Deaggregator(
             batch.schema, policy, tags=True, max_batch_bytes=batch_bytes, dictionaries=dictionaries, **options
         )

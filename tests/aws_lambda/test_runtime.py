@@ -217,6 +217,7 @@ print(*sorted(std))
                 "deaggregation.records", "deaggregation.rows", "errors",
                 "format", "format.codec", "format.compression", "format.frame",
                 "format.hash_keys", "format.message", "format.records", "format.wire", "lazy", "limits",
+                "values",
                 "shards", "shards.lineage", "shards.placement", "shards.sequence_numbers", "shards.shard",
                 "shards.shard_map",
             )

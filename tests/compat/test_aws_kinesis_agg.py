@@ -138,7 +138,7 @@ def test_differs_data_has_one_type() -> None:
 
 
 def boto3_records(*rows: kpl.KinesisRecord) -> list[dict[str, Any]]:
-    return adapters.to_get_records([r._replace(shard_id=None) for r in rows])["Records"]  # type: ignore[no-any-return]
+    return adapters.to_get_records([r.replace(shard_id=None) for r in rows])["Records"]  # type: ignore[no-any-return]
 
 
 @pytest.mark.requirement("CMP-1")
@@ -269,7 +269,7 @@ def test_differs_missing_metadata_loses_nothing() -> None:
     assert len(new(records)) == 5
     assert {r["kinesis"]["approximateArrivalTimestamp"] for r in new(records)} == {None}
     # streams that distribute records AUTO give no partition key
-    rows = boto3_records(KINESIS_RECORDS[1]._replace(partition_key=None))
+    rows = boto3_records(KINESIS_RECORDS[1].replace(partition_key=None))
     with pytest.raises(KeyError):
         old(rows, data_format="Boto3")
     assert len(new(rows)) == 5

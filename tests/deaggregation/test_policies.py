@@ -166,7 +166,7 @@ def test_a_range_decides_fates_and_a_map_makes_placements(made: Any, policy: Any
     ranged = list(kpl.deaggregate(given_, policy, hash_key_range=hash_key_range))
     mapped = list(kpl.deaggregate(source, policy, shard_map=shard_map))
     assert {row.placement for row in ranged} <= {None}
-    assert [row._replace(placement=None) for row in mapped] == ranged
+    assert [row.replace(placement=None) for row in mapped] == ranged
     assert all(row.placement for row in mapped if not row.defects)
 
 
@@ -208,7 +208,7 @@ def test_user_records_of_defective_aggregates_are_placed_by_the_hash_key_that_is
         rows = list(kpl.deaggregate([record(data)], policy, shard_map=shard_map))
         rows = [row for row in rows if row.aggregated and row.sub_sequence_number >= 0]
         keys = [
-            row._replace(partition_key=None)
+            row.replace(partition_key=None)
             if any(d.fields.get("table") == "explicit_hash_key_table" for d in row.defects)
             else row
             for row in rows
@@ -217,7 +217,7 @@ def test_user_records_of_defective_aggregates_are_placed_by_the_hash_key_that_is
         kind = aggregate_kind(
             sum(found.in_range is True for found in alone), sum(found.in_range is False for found in alone)
         )
-        assert [row.placement for row in rows] == [found._replace(aggregate=kind) for found in alone]
+        assert [row.placement for row in rows] == [found.replace(aggregate=kind) for found in alone]
         assert {row.approximate_arrival_timestamp for row in rows} <= {WHEN}
 
 

@@ -82,6 +82,18 @@ def test_a_shard_map_draws_its_key_space_and_its_history(history: kst.ReshardHis
     assert "2^128-1" not in shown(Lineage(history.now.values())).text
 
 
+@pytest.mark.parametrize("shard_id", ["shardId-000000000000", "<b>&"])
+def test_a_record_is_a_line_for_each_field_with_something_in_it(shard_id: str) -> None:
+    record = kpl.KinesisRecord(KEY, kpl.encode([kpl.UserRecord(KEY, SECRET)]), "7", shard_id)
+    (user,) = kpl.deaggregate([record])
+    for value in (record, user):
+        title, *lines = shown(value).text.split("\n")
+        title, lines = type(value).__name__, [title.removeprefix(type(value).__name__), *lines]
+        assert {line.split()[0] for line in lines} >= {"partition_key", "data", "sequence_number", "shard_id"}
+        assert shard_id in shown(value).text
+        assert KEY not in shown(value).text
+
+
 def test_hostile_keys_stay_text() -> None:
     key = "<script>alert(1)</script>\x1b[31m\u202e&"
     aggregate = kpl.decode(kpl.encode([kpl.UserRecord("<b>&", b"<i>"), kpl.UserRecord(key, b"<i>")]))

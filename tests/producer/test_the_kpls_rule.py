@@ -37,7 +37,7 @@ class KplRuleCore(ProducerCore):
             pending.result = Delivery(entry.shard_id, entry.sequence_number, index, (attempt,))
         self._end(done)
         outgoing.records = [pending for pending in outgoing.records if pending not in done]
-        misplaced = attempt._replace(outcome="misplaced")
+        misplaced = attempt.replace(outcome="misplaced")
         return self._ended(outgoing, misplaced, now) if outgoing.records else ()
 
 

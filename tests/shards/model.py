@@ -19,7 +19,7 @@ def sequence_number(shard_index: int, created: int, time: int, index: int = 0) -
 
 def replace(shard: Shard, **changes) -> Shard:
     """``shard`` with other facts."""
-    return shard._replace(**changes)
+    return shard.replace(**changes)
 
 
 class ModelStream:
@@ -48,7 +48,7 @@ class ModelStream:
     def _close(self, shard: Shard) -> None:
         index = self.shards.index(shard)
         end = sequence_number(index, 0, self.now, 2**63 - 1)
-        self.shards[index] = shard._replace(ending_sequence_number=end)
+        self.shards[index] = shard.replace(ending_sequence_number=end)
 
     def open_shards(self) -> list[Shard]:
         return sorted((s for s in self.shards if s.open), key=lambda s: s.hash_key_range)

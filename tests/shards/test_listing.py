@@ -16,7 +16,7 @@ def splits(count: int) -> list[Shard]:
     shards = [Shard("shardId-000000000000", ALL_HASH_KEYS, None, None, "1")]
     for oldest in range(count):
         shard = shards[oldest]
-        shards[oldest] = shard._replace(ending_sequence_number="9")
+        shards[oldest] = shard.replace(ending_sequence_number="9")
         first, last = shard.hash_key_range
         middle = (first + last) // 2
         for half in (HashKeyRange(first, middle), HashKeyRange(middle + 1, last)):
@@ -52,7 +52,7 @@ def test_listings_take_time_in_proportion_to_their_length(kind: str) -> None:
             return [splits(count), splits(count // 2)]
         if kind == "chain":
             return [chain(count), chain(count)]
-        return [[shard._replace(ending_sequence_number=None) for shard in splits(count)]]
+        return [[shard.replace(ending_sequence_number=None) for shard in splits(count)]]
 
     seconds_of(listings(200))
     short, long = (min(seconds_of(listings(count)) for _ in range(3)) for count in (400, 3200))

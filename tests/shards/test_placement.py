@@ -64,7 +64,7 @@ def test_a_single_range_stands_in_for_a_map() -> None:
 @given(st.none() | st.integers(0, 2**190).map(str), st.sampled_from(ID[:4]))
 def test_what_a_sequence_number_hints_at_changes_no_verdict(number, shard_id) -> None:
     record = kpl.KinesisRecord("a", b"", number, shard_id)
-    without = record._replace(sequence_number=None)
+    without = record.replace(sequence_number=None)
     assert verify_placement(record, MERGED_MAP) == verify_placement(without, MERGED_MAP)
 
 
@@ -72,9 +72,9 @@ def test_what_a_sequence_number_hints_at_changes_no_verdict(number, shard_id) ->
 def test_records_are_judged_by_their_effective_hash_key() -> None:
     low = kpl.KinesisRecord("a", b"", "1", ID[1])  # md5("a") is in the lower half
     assert verify_placement(low, SPLIT_MAP).verdict == "expected"
-    assert verify_placement(low._replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
+    assert verify_placement(low.replace(shard_id=ID[2]), SPLIT_MAP).verdict == "explicit-hash-key-implied"
     # a producer that knows its explicit hash key gets a plain answer
-    sent = low._replace(explicit_hash_key=str(HALF))
+    sent = low.replace(explicit_hash_key=str(HALF))
     assert verify_placement(sent, SPLIT_MAP).verdict == "stray"
     nameless = kpl.KinesisRecord(None, b"", "1", ID[1])
     assert verify_placement(nameless, SPLIT_MAP).verdict == "unknown-shard"
@@ -85,7 +85,7 @@ def test_records_are_judged_by_their_effective_hash_key() -> None:
     )
     assert verify_placement(user_record, SPLIT_MAP).verdict == "stray"
     with pytest.raises(kpl.HashKeyError):
-        verify_placement(low._replace(explicit_hash_key="x"), SPLIT_MAP)
+        verify_placement(low.replace(explicit_hash_key="x"), SPLIT_MAP)
 
 
 def test_every_verdict_is_in_both_tables_the_schema_and_the_executable_spec() -> None:

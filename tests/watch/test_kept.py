@@ -131,7 +131,7 @@ def test_a_stream_made_anew_between_two_runs_is_noticed():
     import kpl_codec as kpl
 
     def numbered(start: str) -> kpl.ShardMap:
-        return kpl.ShardMap(shard._replace(starting_sequence_number=start) for shard in open_map(2).values())
+        return kpl.ShardMap(shard.replace(starting_sequence_number=start) for shard in open_map(2).values())
 
     stream = ModelStream(numbered("1" + "0" * 20))
     Traffic(stream, rate=5, naive=0.5).fill(START - 60, START + 60)

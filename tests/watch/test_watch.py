@@ -223,7 +223,7 @@ def split_map(before: kpl.ShardMap) -> kpl.ShardMap:
     """The same stream after its first shard was split."""
     first = before.open_shards[0]
     low, high = first.hash_key_range.split(2)
-    closed = first._replace(ending_sequence_number="9" * 30)
+    closed = first.replace(ending_sequence_number="9" * 30)
     number = len(before)
     return kpl.ShardMap(
         [
@@ -396,7 +396,7 @@ def test_a_shard_that_lived_between_two_maps_is_read():
     after = kpl.ShardMap(
         [
             *(shard for shard in once.values() if shard != child),
-            child._replace(ending_sequence_number="9" * 30),
+            child.replace(ending_sequence_number="9" * 30),
             *grandchildren,
         ]
     )

@@ -64,7 +64,7 @@ def judged(encoder: str) -> Judged:
     """What a watch makes of all frames of an encoder in the wild."""
     outputs = [output for case in wild()[encoder] for output in case.outputs]
     records = [
-        output._replace(sequence_number=str(n), shard_id="shardId-000000000000")
+        output.replace(sequence_number=str(n), shard_id="shardId-000000000000")
         for n, output in enumerate(outputs, 1)
     ]
     judge = Judge()

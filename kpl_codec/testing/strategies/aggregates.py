@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ...format.records import Tag, UserRecord
 from ...limits import MAGIC, MAX_HASH_KEY
+from ...values import Value
 
 _TEXT = st.characters(exclude_categories=["Cs"])
 
@@ -111,7 +112,7 @@ def _draft(records: tuple[UserRecord, ...]) -> _Draft:
     return _Draft([key.encode() for key in pks], [key.encode() for key in ehks], rows)
 
 
-class Aggregate(NamedTuple):
+class Aggregate(Value):
     """User records, and the data of a Kinesis record that holds them."""
 
     user_records: tuple[UserRecord, ...]
@@ -182,7 +183,7 @@ def non_canonical_records(draw: st.DrawFn, *, max_records: int = 10, with_tags: 
     return Aggregate(records, _frame(b"".join(next(queues[i]) for i in order)))
 
 
-class DefectiveFrame(NamedTuple):
+class DefectiveFrame(Value):
     """Data with exactly one defect: ``code`` is that of the error, ``record_index`` the user record it
     is in (None: the frame or a table). ``user_records`` is what was there before it was broken."""
 
@@ -314,7 +315,7 @@ def plain_data() -> st.SearchStrategy[bytes]:
 # -- frames of Glue Schema Registry ---------------------------------------------------------------
 
 
-class SchemaFrame(NamedTuple):
+class SchemaFrame(Value):
     """A user record's data in a frame, and what is in it. ``code``: of its error, if the frame is broken."""
 
     schema_version_id: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hypothesis import strategies as st
 
 from ...format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 from ...limits import MAX_HASH_KEY
 from ...shards.shard import Distribution, Shard
 from ...shards.shard_map import ShardMap
+from ...values import Value
 from .aggregates import hash_keys
 
 
@@ -31,7 +30,7 @@ def _tiles(draw: st.DrawFn, max_shards: int) -> list[HashKeyRange]:
     return [HashKeyRange(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
-class ReshardHistory(NamedTuple):
+class ReshardHistory(Value):
     """A stream through its splits and merges. ``maps[n]`` is its shard map after ``n`` of them, every
     closed shard listed; ``times[n]`` is when that was, in seconds since 1970."""
 
@@ -67,7 +66,7 @@ def reshard_histories(draw: st.DrawFn, *, max_shards: int = 4, max_reshards: int
         number = int(shard.shard_id[-12:])
         born = next(t for t, m in zip(times, maps, strict=False) if shard.shard_id in m)
         end = _sequence_number(born, time, 2**63 - 1, number)
-        shards[shard.shard_id] = shard._replace(ending_sequence_number=end)
+        shards[shard.shard_id] = shard.replace(ending_sequence_number=end)
 
     for keys in _tiles(draw, max_shards):
         open_new(keys)

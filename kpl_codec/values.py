@@ -1,0 +1,143 @@
+"""`Value`: the base of records whose fields may grow. They are immutable, have slots, and are no tuples:
+code that unpacked or indexed one would break with the next field.
+
+A subclass lists its fields as `typing.NamedTuple` does. To `dataclasses` (fields, replace, asdict), and so
+to pandas, it is a frozen dataclass. That module is imported only when it asks: it would take a quarter of
+the import time of a Lambda function (tests/benchmarks/lambda_import.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+    from typing_extensions import dataclass_transform as dataclass_transform
+else:
+
+    def dataclass_transform(**_options):
+        """For type checkers only; it does nothing at run time."""
+        return lambda cls: cls
+
+
+class _DataclassFields:
+    """`__dataclass_fields__` of a Value."""
+
+    def __get__(self, value: object, kind: type[Value]) -> dict[str, Any]:
+        from dataclasses import field, make_dataclass
+
+        defaults = kind.__new__.__defaults__ or ()
+        names = kind.__match_args__
+        required = names[: len(names) - len(defaults)]
+        declared: list[Any] = [(name, kind.__annotations__[name]) for name in required]
+        for name, default in zip(names[len(required) :], defaults, strict=True):
+            declared.append((name, kind.__annotations__[name], field(default=default)))
+        fields: dict[str, Any] = make_dataclass(kind.__name__, declared).__dataclass_fields__  # type: ignore[attr-defined]
+        return fields
+
+
+def _refuse(value: Value, name: str, *_new: object) -> NoReturn:
+    raise AttributeError(
+        f"{type(value).__name__} is immutable: its method replace makes another", name=name, obj=value
+    )
+
+
+@dataclass_transform(frozen_default=True)
+class _Kind(type):
+    """Makes a Value of two classes: one whose slots can be set, and on top of it the one that users see.
+
+    ``storage``: makes the class below of the names of the fields, in compiled code.
+    """
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], storage: Any = None) -> _Kind:
+        if not bases:
+            return super().__new__(cls, name, bases, body)
+        if bases != (Value,):
+            raise TypeError(f"{bases[0].__name__} cannot be subclassed: it may get more fields")
+        annotations = body.get("__annotations__")
+        if annotations is None:  # Python 3.14 makes them when they are asked for
+            annotations = body["__annotate_func__"](1)
+        names = tuple(name for name, kind in annotations.items() if "ClassVar" not in str(kind))
+        defaults = tuple(body.pop(name) for name in names if name in body)
+        if storage is None:
+            free = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+            below = super().__new__(cls, f"_{name}", bases, {"__slots__": names, **free})
+            bases, scope = (below,), {"new": object.__new__, "below": below}
+            steps = [
+                "self = new(below)",
+                *(f"self.{name} = {name}" for name in names),
+                "self.__class__ = cls",
+            ]
+        else:
+            below = storage(names)
+            bases, scope = (below, Value), {"new": below._new}
+            steps = [f"self = new(cls, ({', '.join(names)},))"]
+        body["_made"] = scope, steps
+        body["__new__"] = _function(f"__new__(cls, {', '.join(names)})", [*steps, "return self"], scope)
+        body["__new__"].__defaults__ = defaults
+        body |= {"__slots__": (), "__match_args__": names, "_values": attrgetter(*names)}
+        return super().__new__(cls, name, bases, {**body, "__setattr__": _refuse, "__delattr__": _refuse})
+
+
+def _function(head: str, lines: list[str], scope: dict[str, Any]) -> Any:
+    found: dict[str, Any] = {}
+    exec("\n ".join([f"def {head}:", *lines]), scope, found)
+    return found.popitem()[1]
+
+
+def each(kind: type[Value], *differing: str) -> Callable[..., Iterator[Any]]:
+    """A function that makes many values of ``kind``: of the class, an iterable for each of the fields
+    ``differing``, and as keywords the other fields, which all have."""
+    scope, steps = kind._made
+    common = ", ".join(name for name in kind.__match_args__ if name not in differing)
+    lines = [
+        f"for {', '.join(differing)}, in zip({', '.join(differing)}):",
+        *(f" {line}" for line in steps),
+        " yield self",
+    ]
+    return _function(f"each(cls, {', '.join(differing)}, *, {common})", lines, scope)  # type: ignore[no-any-return]
+
+
+class Value(metaclass=_Kind):
+    """Equal, with an equal hash, to a value of the same class with equal fields. Not ordered, never empty.
+    It pickles by the names of its fields."""
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]]
+    __dataclass_fields__: ClassVar[dict[str, Any]] = _DataclassFields()  # type: ignore[assignment]
+    #: Its fields, as a tuple.
+    _values: ClassVar[Any]
+    #: Names and lines of code that make one.
+    _made: ClassVar[tuple[dict[str, Any], list[str]]]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        equal: bool = self._values(self) == self._values(other)
+        return equal
+
+    def __hash__(self) -> int:
+        return hash(self._values(self))
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self._fields().items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, (type(self), self._fields())
+
+    def replace(self, **changes: Any) -> Self:
+        """The same with other fields. Raises TypeError for a field that it does not have."""
+        return type(self)(**{**self._fields(), **changes})
+
+    __replace__ = replace  # `copy.replace` of Python 3.13
+
+    def _fields(self) -> dict[str, Any]:
+        return dict(zip(self.__match_args__, self._values(self), strict=True))
+
+
+def restored(kind: type[Value], fields: dict[str, Any]) -> Value:
+    """From a pickle; a field that is not in it has its default."""
+    return kind(**fields)
