@@ -111,7 +111,7 @@ class _Waiters(list[Any]):
     def append(self, waiter: Any) -> None:
         may_wait_for_result("wait")
         frame: FrameType | None = sys._getframe(2).f_back  # the caller of `wait`
-        while frame is not None:
+        while frame is not None and frame.f_code is not end_all.__code__:  # (a fork in a callback)
             if frame.f_code in _WAITS or frame.f_globals.get("__package__") == __package__:
                 raise interrupted("wait")
             frame = frame.f_back

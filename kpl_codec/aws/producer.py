@@ -29,7 +29,7 @@ from ..producer import RecordTooLarge
 from ..producer.results import undelivered
 from .calls import finished
 from .delivery_future import DeliveryFuture, new_future
-from .one_lock import LOG_WAIT, driving, in_log, locked, may_wait, within_limit
+from .one_lock import driving, in_log, locked, may_wait, within_limit
 from .producer_base import ProducerBase, import_boto3
 from .producer_owner import CROWD, LONGEST_WAIT, Owner
 from .producer_tells import wait_for_log
@@ -169,7 +169,7 @@ class Producer(ProducerBase):
             most = within_limit(None if timeout is None else timeout + self._exit_timeout)
             ended = letters.news.wait_for(lambda: letters.finished or not self._started, most)
         if not in_log():
-            wait_for_log(LOG_WAIT)
+            wait_for_log()
         # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
         return ended and not owner.failed
 

@@ -31,7 +31,7 @@ from ..producer import ProducerConfig
 from ..producer.results import undelivered
 from . import one_lock, producer_tells
 from .calls import call, what_failed
-from .one_lock import LOCK, LOG_WAIT, driving
+from .one_lock import LOCK, driving
 from .producer_base import client_config, import_boto3
 from .producer_owner import Call, Owner
 from .producer_tells import in_background, log_failure, log_user_records, logger, wait_for_log
@@ -240,7 +240,7 @@ def _close_all(**_of_the_signal: object) -> None:
             owner.wake()
         for owner in owners:
             _wait_for_end(owner, begun)
-    wait_for_log(LOG_WAIT)
+    wait_for_log()
 
 
 def _wait_for_end(owner: Owner, begun: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
@@ -118,40 +117,3 @@ def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> Non
         assert await producer.close()
 
     asyncio.run(main())
-
-
-@pytest.mark.requirement("PRD-9", "PRD-75")
-@pytest.mark.parametrize("ends", ["asyncio.run", "close", "close, and it is used again"])
-def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_had_left(
-    ends: str, kinesis_local: LocalKinesis, stream: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    waits = ProducerConfig(record_max_buffered_time_ms=20_000)  # longer than the test takes
-    holder = [AsyncProducer(stream, config=waits, client_settings=kinesis_local.client_settings)]
-
-    async def main() -> list[asyncio.Future[Delivery]]:
-        return [await holder[0].put(f"key-{number}", b"x") for number in range(50)]
-
-    if ends == "asyncio.run":
-        futures = asyncio.run(main())
-        assert all(isinstance(future.result(), Delivery) for future in futures)
-        assert asyncio.run(holder[0].close())
-    else:
-        loop = asyncio.new_event_loop()
-        futures = loop.run_until_complete(main())
-        loop.close()
-        del loop  # it holds the producer
-    if ends == "close":
-        assert not any(future.done() for future in futures)
-    else:
-        with pytest.raises(ProducerClosed, match="event loop"):
-            asyncio.run(holder[0].put("k", b"x"))
-        assert all(future.done() for future in futures)
-        assert holder[0].outstanding == 0
-    holder.clear()
-    gc.collect()
-    (line,) = [record for record in caplog.records if record.name == "kpl_codec.producer"]
-    assert line.getMessage() == (
-        "the event loop of a producer ends: it closes it, with 50 user records outstanding"
-        if ends == "asyncio.run"
-        else "50 user records not delivered: the producer was never closed"
-    )
