@@ -49,6 +49,8 @@ class _Background:
         self.idle = threading.Condition(LOCK)
 
     def add(self, call: Callable[[], object]) -> None:
+        # PRD-76: "Whatever locks of others a caller holds, each method of the thread producer MUST end: it
+        # returns, or raises what is true."
         if self.calls.qsize() < MOST_LINES:
             self.calls.put(call)
         with LOCK:
