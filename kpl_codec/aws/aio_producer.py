@@ -46,6 +46,9 @@ _LONGEST_RUN = 0.001
 _EXIT_TIMEOUT = 10.0
 
 
+_running_loop: Final = asyncio.get_running_loop
+
+
 def _as_it_is(future: asyncio.Future[Delivery]) -> asyncio.Future[Delivery]:
     return future
 
@@ -169,7 +172,7 @@ class AsyncProducer(ProducerBase):
             if self._core.preparation.size_is_known or not await self.wait_ready():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
-        letters, loop = self._letters, asyncio.get_running_loop()
+        letters, loop = self._letters, _running_loop()
         if letters.closing or letters.broken is not None or loop is not self._owner.loop:
             await self._start()
         future: asyncio.Future[Delivery] = _untrack(loop.create_future())

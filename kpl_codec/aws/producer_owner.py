@@ -118,6 +118,7 @@ class Owner:
         self.unresolved: set[Pending] = set()
         self.answers: list[tuple[Call, Callable[[float], None]]] = []
         self.calls: set[Call] = set()  # under way
+        self._next_loss = float("inf")  # not after the earliest `Call.lost_at` of these
         self.failed = 0
         self._called: list[Pending] = []  # for which on_undelivered has returned
         self._due_at = float("-inf")
@@ -225,10 +226,8 @@ class Owner:
             if call in self.calls:
                 self.calls.remove(call)
                 answer(now)
-        for call in [call for call in self.calls if call.lost_at <= now]:
-            self.calls.remove(call)
-            call.give_up()
-            core.fail(call.request, Failure("NoAnswer", "the call has not returned"), now, answered=False)
+        if now >= self._next_loss:
+            self._give_up(now)
         for pending in inbox:
             if pending.size:
                 core.accept(pending, now, pending.accepted_at)
@@ -244,13 +243,24 @@ class Owner:
             core.abandon(now)
         requests = core.requests(now) if core.outstanding or not closing else []
         calls = [Call(request, core, now) for request in requests]
-        self.calls.update(calls)
-        times = [core.timer(), give_up_at if core.outstanding else None, *[c.lost_at for c in self.calls]]
+        for call in calls:
+            self.calls.add(call)
+            self._next_loss = min(self._next_loss, call.lost_at)
+        times = [core.timer(), give_up_at if core.outstanding else None, self._next_loss]
         self._due_at = min((at for at in times if at is not None), default=float("inf"))
         if core.live.state != before:
             with LOCK:
                 letters.news.notify_all()
         return calls
+
+    def _give_up(self, now: float) -> None:
+        """Give up the calls that are lost."""
+        for call in [call for call in self.calls if call.lost_at <= now]:
+            self.calls.remove(call)
+            call.give_up()
+            failure = Failure("NoAnswer", "the call has not returned")
+            self.core.fail(call.request, failure, now, answered=False)
+        self._next_loss = min([call.lost_at for call in self.calls], default=float("inf"))
 
     def _count(self) -> None:
         sizes = [pending.size for pending in self.unresolved]
