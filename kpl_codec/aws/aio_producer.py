@@ -46,9 +46,6 @@ _LONGEST_RUN = 0.001
 _EXIT_TIMEOUT = 10.0
 
 
-_running_loop: Final = asyncio.get_running_loop
-
-
 def _as_it_is(future: asyncio.Future[Delivery]) -> asyncio.Future[Delivery]:
     return future
 
@@ -172,10 +169,11 @@ class AsyncProducer(ProducerBase):
             if self._core.preparation.size_is_known or not await self.wait_ready():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
-        letters, loop = self._letters, _running_loop()
-        if letters.closing or letters.broken is not None or loop is not self._owner.loop:
+        letters, owner = self._letters, self._owner
+        # (Its loop runs: so it is this one. get_running_loop asks the system for the process, at each call.)
+        if not self._started or letters.closing or letters.broken is not None or not owner.loop.is_running():
             await self._start()
-        future: asyncio.Future[Delivery] = _untrack(loop.create_future())
+        future: asyncio.Future[Delivery] = _untrack(owner.loop.create_future())
         pending.token = future
         if self._blocked or not self._leave(pending):
             self._blocked += 1

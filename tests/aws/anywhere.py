@@ -49,7 +49,8 @@ class Client(ModelClient):
         return super().put_records(**arguments)
 
 
-ProducerThreads.client = lambda *_: Client(latency=0.05)  # type: ignore[method-assign]
+if __name__ != "tests.aws.anywhere":  # in the program, and in a child of a fork server
+    ProducerThreads.client = lambda *_: Client(latency=0.05)  # type: ignore[method-assign]
 
 
 def full() -> tuple[Producer, Any]:
