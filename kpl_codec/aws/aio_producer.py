@@ -62,6 +62,7 @@ class AsyncProducer(ProducerBase):
 
     _owner: _AsyncOwner
     _log: Log = staticmethod(at_once)
+    _in_log = staticmethod(lambda: False)  # a log handler cannot await
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(stream, **options)

@@ -61,6 +61,7 @@ class ProducerBase(ABC):
     #: Wakes the driver, with the lock held.
     _wake: Callable[[], None]
     _log: Log = staticmethod(in_background)
+    _in_log: Callable[[], bool] = staticmethod(in_log)
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         unknown = sorted(options.keys() - ProducerOptions.__annotations__.keys())
@@ -99,7 +100,7 @@ class ProducerBase(ABC):
             if config.when_full == "drop" and not held:
                 pending.size = size = 0  # what is dropped takes no room from others
                 letters.dropped += 1
-            elif config.when_full != "block" or driving.here or self._in_hook or in_log():
+            elif config.when_full != "block" or driving.here or self._in_hook or self._in_log():
                 raise ProducerFull(records=letters.records, bytes=letters.bytes)
             else:
                 return False
