@@ -4,10 +4,11 @@
         future = await producer.put("customer-17", b"...")    # waits only while the producer is full
         delivery = await future                               # Delivery, or raises DeliveryError
 
-The same core as `kpl_codec.aws.Producer`, driven by one event loop; use it from that loop only. It starts
-with the block, or with the first `put`. Leaving the block, or `close`, delivers what is outstanding. A
-producer that is never closed logs how many user records were left when its event loop ends. Cancelling a task
-that awaits a delivery does not stop the delivery.
+The same core as `kpl_codec.aws.Producer`, driven by one event loop; in another one its methods raise
+ProducerClosed. It starts with the block, or with the first `put`. Leaving the block, or `close`, delivers
+what is outstanding. One that nobody closes is closed when `asyncio.run` ends its event loop, and logs it;
+where a loop ends without `shutdown_asyncgens`, the log says how many user records were left. Cancelling a
+task that awaits a delivery does not stop the delivery.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,13 +24,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ..compiled import compiled
 from ..format.records import Tag
 from ..lazy import needing_extras
-from ..producer import Delivery, DeliveryError, Pending, RecordTooLarge
-from ..producer.kinesis_record import PutRecordsRequest
-from ..shards.live_shard_map import Request
+from ..producer import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
+from ..producer.results import undelivered
 from .calls import call, what_failed
 from .producer_base import ProducerBase, client_config
-from .producer_owner import Letters, Owner
-from .producer_tells import log_failure, log_user_records
+from .producer_owner import Call, Letters, Owner
+from .producer_tells import Log, at_once, log_failure, log_user_records, logger
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _AFTER_CANCELLING = 1.0
 #: Seconds for which puts that need not wait keep the event loop from its other tasks, and from sending.
 _LONGEST_RUN = 0.001
+#: Seconds that an event loop which ends waits for the deliveries of a producer that nobody has closed.
+_EXIT_TIMEOUT = 10.0
 
 
 def _as_it_is(future: asyncio.Future[Delivery]) -> asyncio.Future[Delivery]:
@@ -59,6 +61,8 @@ class AsyncProducer(ProducerBase):
     `kpl_codec.aws.producer_base.ProducerOptions`."""
 
     _owner: _AsyncOwner
+    _log: Log = staticmethod(at_once)
+    _in_log = staticmethod(lambda: False)  # a log handler cannot await
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(stream, **options)
@@ -77,6 +81,7 @@ class AsyncProducer(ProducerBase):
         self._ran_at = float("-inf")  # when the event loop was last seen to run
         self._rests_until = float("-inf")
         self._calls: set[asyncio.Task[None]] = set()
+        self._loop_end: AsyncGenerator[None, None] | None = None
 
     async def __aenter__(self) -> AsyncProducer:
         await self._start()
@@ -84,14 +89,18 @@ class AsyncProducer(ProducerBase):
 
     async def _start(self) -> None:
         """Make the client, and begin in this event loop. Raises ProducerClosed."""
+        self._check_loop()
         async with self._starting:
             if not (self._started or self._letters.closing):
                 if self._client is None:
                     from aiobotocore.config import AioConfig
 
-                    connections = self.config.max_connections + 1
-                    ours = AioConfig(**client_config(self.config), max_pool_connections=connections)
-                    settings = {"config": ours, **self._client_settings}
+                    given = self._client_settings.get("config")
+                    merged = client_config(self.config, self.config.max_connections + 1, given)
+                    for name in ("connector_args", "http_session_cls"):
+                        if hasattr(given, name):
+                            merged[name] = getattr(given, name)
+                    settings = {**self._client_settings, "config": AioConfig(**merged)}
                     own = _session().create_client("kinesis", **settings)
                     self._owner.client = self._client = await self._own_client.enter_async_context(own)
                 if not self._letters.closing:  # meanwhile
@@ -99,7 +108,43 @@ class AsyncProducer(ProducerBase):
                     self._owner.loop = asyncio.get_running_loop()
                     self._started = True
                     self._schedule()
+                    self._loop_end = self._until_loop_ends()
+                    await anext(self._loop_end)
         self._check_open()
+
+    async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
+        """An event loop that ends closes its asynchronous generators: this one then closes the producer."""
+        # PRD-75: "An event loop that ends MUST close the producers that nobody has closed, and tell it in the
+        # log; in another event loop every method MUST raise ProducerClosed."
+        try:
+            yield
+        finally:
+            if not self._letters.closing:
+                text = "the event loop of a producer ends: it closes it, with %d user records outstanding"
+                logger.warning(text, self.outstanding, extra={"user_records": self.outstanding})
+                await self._close(_EXIT_TIMEOUT)
+
+    def _check_loop(self) -> None:
+        """Raises ProducerClosed in another event loop than that in which it has started."""
+        if self._started and asyncio.get_running_loop() is not self._owner.loop:
+            if self._owner.loop.is_closed():
+                self._left_behind()
+            raise ProducerClosed(code="loop-ended")
+
+    def _left_behind(self) -> None:
+        """Its event loop has ended without closing it. (on_undelivered cannot be called any more.)"""
+        owner, letters = self._owner, self._letters
+        _never_closed(letters)
+        left = [*owner.unresolved, *letters.inbox]
+        letters.finished, letters.inbox, letters.records, letters.bytes = True, [], 0, 0
+        owner.unresolved.clear()
+        owner.failed += len(left)
+        for pending in left:
+            undelivered(self.config, pending, "closed", "loop-ended")
+            with suppress(RuntimeError):  # the loop cannot call its callbacks
+                owner.end_futures([pending])
+            if not pending.token.cancelled():
+                pending.token.exception()  # else asyncio tells of each
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -128,10 +173,11 @@ class AsyncProducer(ProducerBase):
             if not await self._size_read():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
-        letters = self._letters
-        if not self._started or letters.closing or letters.broken is not None:
+        letters, owner = self._letters, self._owner
+        # (Its loop runs: so it is this one. get_running_loop asks the system for the process, at each call.)
+        if not self._started or letters.closing or letters.broken is not None or not owner.loop.is_running():
             await self._start()
-        future: asyncio.Future[Delivery] = _untrack(self._owner.loop.create_future())
+        future: asyncio.Future[Delivery] = _untrack(owner.loop.create_future())
         pending.token = future
         if self._blocked or not self._leave(pending):
             self._blocked += 1
@@ -164,11 +210,24 @@ class AsyncProducer(ProducerBase):
     async def flush(self, timeout: float | None = None) -> bool:
         """As `kpl_codec.aws.Producer.flush`."""
         self._may_wait("flush")
+        self._check_loop()
         return await self._flushed(timeout)
 
     async def close(self, timeout: float | None = None) -> bool:
         """As `kpl_codec.aws.Producer.close`. Also one that is cancelled gives every future its result."""
         self._may_wait("close")
+        try:
+            self._check_loop()
+        except ProducerClosed:
+            if not self._letters.finished:
+                raise
+            return not self._owner.failed
+        ended = await self._close(timeout)
+        if self._loop_end is not None:
+            await self._loop_end.aclose()
+        return ended
+
+    async def _close(self, timeout: float | None) -> bool:
         owner, letters = self._owner, self._letters
 
         async def finished() -> None:
@@ -225,20 +284,21 @@ class AsyncProducer(ProducerBase):
         elif wait < float("inf"):
             self._timer = self._owner.loop.call_later(wait, self._schedule)
 
-    def _make(self, request: PutRecordsRequest | Request) -> None:
-        task = self._owner.loop.create_task(self._call(request))
+    def _make(self, under_way: Call) -> None:
+        task = self._owner.loop.create_task(self._call(under_way))
+        under_way.give_up = task.cancel
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
 
-    async def _call(self, request: PutRecordsRequest | Request) -> None:
-        owner, core = self._owner, self._core
+    async def _call(self, under_way: Call) -> None:
+        owner, core, request = self._owner, self._core, under_way.request
         try:
             answer = await call(owner.client, request, self._stream.argument)
         except BaseException as error:
             if owner.loop.is_closed():
                 return  # its event loop has left it behind, and nobody asks what the client makes of that
             failure, answered = what_failed(error, request)
-            owner.answers.append(partial(core.fail, request, failure, answered=answered))
+            owner.answers.append((under_way, partial(core.fail, request, failure, answered=answered)))
             if isinstance(error, Exception):
                 self._schedule()
             else:  # it was cancelled, or the program ends: an event loop that ends must get no more calls
@@ -247,7 +307,7 @@ class AsyncProducer(ProducerBase):
             if not isinstance(error, Exception):
                 raise
         else:
-            owner.answers.append(partial(core.receive, request, answer))
+            owner.answers.append((under_way, partial(core.receive, request, answer)))
             self._schedule()
 
 
@@ -272,7 +332,8 @@ class _Bell(asyncio.Event):
 class _AsyncOwner(Owner):
     """The same in an event loop. on_undelivered is called in a task, a plain function in another thread."""
 
-    loop: asyncio.AbstractEventLoop
+    loop: asyncio.AbstractEventLoop | Any = None
+    log: Log = staticmethod(at_once)
 
     @staticmethod
     def new_bell() -> Any:

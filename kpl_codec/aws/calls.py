@@ -6,6 +6,7 @@ boto3 and `time.sleep` they never wait, and `finished` runs them as a function.
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - see below
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,8 @@ from ..producer.kinesis_record import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream import Stream, StreamNameError, stream_of
 
+# PRD-74: "What the first call of a process loads MUST be loaded before a thread makes it." (A process that
+# is forked in the middle of an import never ends it. That is the codec of host names, all else is loaded.)
 _Result = TypeVar("_Result")
 
 #: Seconds between two attempts of a call.

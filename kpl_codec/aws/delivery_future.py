@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ..compiled import compiled
 from ..producer import Delivery, DeliveryError, Pending
-from .one_lock import LOCK, interrupted, locked, may_wait
-from .producer_tells import logger
+from .one_lock import LOCK, interrupted, locked, may_wait_for_result
+from .producer_tells import in_background, logger
 
 _WAITS: Final = (wait.__code__, as_completed.__code__)
 
@@ -24,9 +24,9 @@ class DeliveryFuture(Future[Delivery]):
     record may be sent already.
 
     An exception of a callback in the producer's thread is only logged, also SystemExit and KeyboardInterrupt.
-    Waiting for one that has not ended raises WouldDeadlock where the wait could never end: in a callback, and
-    in a signal handler that interrupted its own thread in a producer; `wait` and `as_completed` of
-    concurrent.futures also in one that interrupted one of these.
+    Waiting for one that has not ended raises WouldDeadlock where the wait could never end: in a callback, in
+    a log call, and in a signal handler that interrupted its own thread in a producer; `wait` and
+    `as_completed` of concurrent.futures also in one that interrupted one of these.
 
     A Future makes a condition and two lists when it is made: a third of what a put costs. Here they are made
     when they are asked for, and all conditions share the producers' lock. The garbage collector need not
@@ -80,7 +80,7 @@ class DeliveryFuture(Future[Delivery]):
         if not self.done():
             locked("result")
             if timeout is None or timeout > 0:
-                may_wait("result")
+                may_wait_for_result("result", timeout)
             return super().exception(timeout)
         return self._exception
 
@@ -96,7 +96,7 @@ class DeliveryFuture(Future[Delivery]):
             self._exception = error
 
 
-#: A new one.
+#: A new DeliveryFuture.
 new_future: Final[Callable[[], DeliveryFuture]] = partial(
     compiled("untracked", lambda kind: kind()), DeliveryFuture
 )
@@ -109,9 +109,9 @@ class _Waiters(list[Any]):
     producer they might wait for themselves, and for each other."""
 
     def append(self, waiter: Any) -> None:
-        may_wait("wait")
+        may_wait_for_result("wait")
         frame: FrameType | None = sys._getframe(2).f_back  # the caller of `wait`
-        while frame is not None:
+        while frame is not None and frame.f_code is not end_all.__code__:  # (a fork in a callback)
             if frame.f_code in _WAITS or frame.f_globals.get("__package__") == __package__:
                 raise interrupted("wait")
             frame = frame.f_back
@@ -149,8 +149,8 @@ def end_all(ended: Sequence[Pending]) -> None:
             # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
             try:
                 fn(future)
-            except BaseException:  # noqa: BLE001 - see above
-                logger.exception("a callback of a delivery failed")
+            except BaseException as error:  # noqa: BLE001 - see above
+                in_background(partial(logger.error, "a callback of a delivery failed", exc_info=error))
 
 
 def _tell(told: list[tuple[DeliveryFuture, list[Any]]]) -> None:

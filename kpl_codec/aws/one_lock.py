@@ -1,7 +1,10 @@
-"""The one lock of all thread producers of the process. It knows its owner: nothing here waits for itself.
+"""The one lock of all thread producers of the process, and where a thread must not wait for a producer.
 
-A signal handler may interrupt its thread where it holds the lock. The lock is never held while anything else
-is called or waited for, so there is no other way to meet it again.
+A signal handler or a finalizer may interrupt its thread where it holds the lock. The lock is never held while
+anything else is called or waited for, so there is no other way to meet it again.
+
+But a caller may hold locks of others, which the producers' threads need: a log handler's while botocore logs,
+for one. So `put` does not wait with such a lock, and all other waits are short.
 """
 
 from __future__ import annotations
@@ -9,18 +12,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from ..errors import KplError
-from .producer_tells import logger
+
+#: Seconds that `flush`, `close` and `wait_ready` wait at most inside a log call.
+LOG_WAIT: Final = 5.0
 
 
 class WouldDeadlock(KplError, RuntimeError):
     """``method`` was called where it could never return. Nothing was done. ``instead``: what to do.
 
-    ``code`` is "in-signal-handler" for a handler (or finalizer) that interrupted its own thread in a producer
-    or in a wait for its futures, "in-callback" for a callback of a future, "in-log" for a handler that
-    interrupted a log call: producers log, too.
+    ``code`` is "in-signal-handler" for a signal handler or finalizer that interrupted its own thread in a
+    producer or in a wait for its futures, "in-callback" for a callback of a future, "in-log" where a log call
+    is under way in this thread: the producer's threads may need the same handler.
     """
 
     code: str
@@ -33,15 +38,22 @@ class WouldDeadlock(KplError, RuntimeError):
 
 
 class _Driving(threading.local):
-    """``here``: this thread drives producers, and runs the callbacks of their futures."""
+    """``here``: this thread drives producers, and runs the callbacks of their futures; or it makes calls."""
 
     here = False
 
 
 driving: Final = _Driving()
-#: Re-entrant, so that a handler which tests whether it is owned need not be afraid of the answer.
-LOCK: Final = threading.RLock()
-owned: Final[Callable[[], bool]] = LOCK._is_owned  # type: ignore[attr-defined]
+#: Re-entrant: a signal handler that asks who owns it must not wait for it.
+LOCK: Final[Any] = threading.RLock()
+owned: Final[Callable[[], bool]] = LOCK._is_owned
+
+
+def after_fork() -> None:
+    """In a forked child: whoever had the lock, unless it was the thread that forked, is not here."""
+    if not owned():
+        LOCK._at_fork_reinit()
+    driving.here = False
 
 
 def locked(method: str) -> threading.RLock:
@@ -50,28 +62,41 @@ def locked(method: str) -> threading.RLock:
     # that could never return it MUST raise an error that says what to do instead."
     if owned():
         raise interrupted(method)
-    return LOCK
+    return LOCK  # type: ignore[no-any-return]
 
 
 def interrupted(method: str) -> WouldDeadlock:
-    instead = "the handler has interrupted a producer; let it set a flag, and act when it has returned"
+    instead = "a signal handler or finalizer has interrupted a producer; set a flag there, and act later"
     return WouldDeadlock(code="in-signal-handler", method=method, instead=instead)
 
 
+def in_log() -> bool:
+    """Whether this thread holds a lock of `logging`: that of any handler, or of the module."""
+    module: Any = logging
+    handlers = [reference() for reference in module._handlerList]
+    locks = [module._lock, *[getattr(handler, "lock", None) for handler in handlers]]
+    return any(getattr(lock, "_is_owned", bool)() for lock in locks)
+
+
 def may_wait(method: str) -> None:
-    """Raises WouldDeadlock where this thread must not wait for the one that drives producers: in a callback,
-    which runs in that thread, and with the lock of a log handler that it may need."""
+    """Raises WouldDeadlock in a callback: this thread must not wait for itself."""
     if driving.here:
         instead = "a callback must not wait; let another thread do it"
         raise WouldDeadlock(code="in-callback", method=method, instead=instead)
-    place: logging.Logger | None = logger
-    while place is not None:
-        for handler in place.handlers:
-            if getattr(handler.lock, "_is_owned", bool)():
-                instead = "a log call is under way in this thread; let a signal handler set a flag only"
-                raise WouldDeadlock(code="in-log", method=method, instead=instead)
-        place = place.parent if place.propagate else None
+
+
+def may_wait_for_result(method: str, timeout: float | None = None) -> None:
+    """Raises WouldDeadlock in a callback; and in a log call, unless ``timeout`` is short."""
+    may_wait(method)
+    if (timeout is None or timeout > LOG_WAIT) and in_log():
+        instead = "a log call is under way in this thread, and the producer may have to log, too; wait later"
+        raise WouldDeadlock(code="in-log", method=method, instead=instead)
 
 
 def within_limit(timeout: float | None) -> float | None:
-    return timeout if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
+    """The seconds to wait for a producer's thread; None: as long as it takes."""
+    # PRD-70: "In a log call put MUST NOT wait, and flush, close and wait_ready MUST return within seconds."
+    most = LOG_WAIT if in_log() else threading.TIMEOUT_MAX
+    if timeout is None:
+        return None if most > LOG_WAIT else most
+    return min(max(0.0, timeout), most)

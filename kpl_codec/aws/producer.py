@@ -14,7 +14,7 @@ may share their threads (`ProducerThreads`).
 
 Leaving the ``with`` block, or `close`, delivers what is outstanding: at most the records' time to live and
 one request's timeouts. A producer that is dropped without `close` does this, too. Signals, forks and the end
-of the process: spec/guides/write.md, and `producer_threads`. In AWS Lambda call `flush` before the handler
+of the process: spec/guides/services.md, and `producer_threads`. In AWS Lambda call `flush` before the handler
 returns: threads do not run between invocations.
 """
 
@@ -26,11 +26,13 @@ from typing import TYPE_CHECKING
 
 from ..format.records import Tag
 from ..producer import RecordTooLarge
+from ..producer.results import undelivered
 from .calls import finished
 from .delivery_future import DeliveryFuture, new_future
-from .one_lock import driving, locked, may_wait, within_limit
+from .one_lock import driving, in_log, locked, may_wait, within_limit
 from .producer_base import ProducerBase, import_boto3
 from .producer_owner import CROWD, LONGEST_WAIT, Owner
+from .producer_tells import wait_for_log
 from .producer_threads import PRODUCERS, ProducerThreads, close_at_exit
 
 if TYPE_CHECKING:
@@ -45,10 +47,13 @@ class Producer(ProducerBase):
     """A producer for one stream, its name or its ARN. All methods are thread-safe.
 
     ``options``: see `kpl_codec.aws.producer_base.ProducerOptions`. ``threads``: those to share with producers
-    of other streams, else it has its own. ``exit_timeout``: seconds that a process which ends waits.
+    of other streams, else it has its own. ``exit_timeout``: seconds that a process which ends waits for
+    deliveries, and as long again for on_undelivered.
 
     Callbacks of its futures run in the thread that drives it: they must be short, and cannot wait for any
-    producer. Every method may raise WouldDeadlock in a signal handler.
+    producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call (a
+    handler may put) `put` raises ProducerFull instead of waiting, and `flush`, `close` and `wait_ready`
+    return after 5 seconds at most.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class Producer(ProducerBase):
         self._owner.exit_timeout, self._owner.stream = self._exit_timeout, self._stream.argument
         self._letters, self._wake = self._owner.letters, self._threads.wake
         self._started = False
+        self._connecting: set[int] = set()  # threads that make the client
         self._finalizer: weakref.finalize[..., Producer] | None = None
 
     def put(
@@ -109,7 +115,6 @@ class Producer(ProducerBase):
             if letters.closing or letters.broken is not None or not self._started:
                 self._ensure_running()
             while not self._leave(pending):
-                may_wait("put")
                 letters.space.wait()
                 self._ensure_running()
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
@@ -152,7 +157,7 @@ class Producer(ProducerBase):
         """Send everything at once and wait until all earlier puts have ended, delivered or failed.
 
         Returns whether they did within ``timeout`` seconds, an hour if that is None: records may have a
-        longer time to live.
+        longer time to live. Calls that never return end, too.
         """
         self._may_wait("flush")
         with locked("flush"):
@@ -161,8 +166,9 @@ class Producer(ProducerBase):
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
 
-        After ``timeout`` seconds the rest fails as "closed". Returns whether every user record that the
-        producer has ever accepted was delivered. Closing twice is allowed.
+        After ``timeout`` seconds the rest fails as "closed", and on_undelivered has exit_timeout seconds for
+        it. Returns whether every user record that the producer has ever accepted was delivered. Closing twice
+        is allowed.
         """
         self._may_wait("close")
         owner, letters = self._owner, self._letters
@@ -170,9 +176,12 @@ class Producer(ProducerBase):
             letters.close(letters.give_up_at if timeout is None else self._clock() + timeout)
             self._wake()
             # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
-            letters.news.wait_for(lambda: letters.finished or not self._started)
+            most = within_limit(None if timeout is None else timeout + self._exit_timeout)
+            ended = letters.news.wait_for(lambda: letters.finished or not self._started, most)
+        if not in_log():
+            wait_for_log()
         # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
-        return not owner.failed
+        return ended and not owner.failed
 
     def __enter__(self) -> Producer:
         """Start. Raises ProducerClosed."""
@@ -185,12 +194,31 @@ class Producer(ProducerBase):
         self.close()
 
     def _connect(self) -> None:
-        if self._owner.client is None and not (self._letters.closing or (self._forked and self._client)):
-            self._owner.client = self._client or self._threads.client(self.config, self._client_settings)
+        owner, thread = self._owner, threading.get_ident()
+        unusable = self._letters.closing or (self._forked and self._client)
+        if owner.client is not None or unusable or thread in self._connecting:
+            return
+        self._connecting.add(thread)
+        try:
+            owner.client = self._client or self._threads.client(self.config, self._client_settings)
+        except BaseException:
+            self._end_unsent()
+            raise
+        finally:
+            self._connecting.discard(thread)
+
+    def _end_unsent(self) -> None:
+        """There is no client: end what log handlers have put while it was made."""
+        owner, letters = self._owner, self._letters
+        with locked("put"):
+            left, letters.inbox = ([], letters.inbox) if self._started else (letters.inbox, [])
+        owner.failed += len(left)
+        owner.end([undelivered(self.config, pending, "closed", "not-started") for pending in left])
 
     def _ensure_running(self) -> None:
         self._check_open()
-        if self._started:
+        # (botocore logs while it makes the client, and a log handler may put: the outer put starts.)
+        if self._started or threading.get_ident() in self._connecting:
             return
         close_at_exit()
         self._finalizer = weakref.finalize(self, self._threads.let_go, self._owner)

@@ -14,9 +14,9 @@ from ..producer import Pending, ProducerClosed, ProducerConfig, ProducerCore, Pr
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import LiveShardMap
 from .calls import settled, stream_for
-from .one_lock import WouldDeadlock, driving, locked
+from .one_lock import WouldDeadlock, driving, in_log, locked
 from .producer_owner import Flush, Letters, Owner
-from .producer_tells import OnUndelivered, guarded
+from .producer_tells import Log, OnUndelivered, guarded, in_background, logger
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -33,8 +33,9 @@ class ProducerOptions(TypedDict, total=False):
     """What both producers take by keyword, after the stream's name or ARN.
 
     ``client_settings`` go to ``boto3.client("kinesis", ...)`` or aiobotocore's create_client (endpoint_url,
-    region_name ...; of an ARN its own region counts); or give ``client``, made without retries:
-    boto3's then cannot be used after a fork, aiobotocore's is closed by the caller.
+    region_name ...; of an ARN its own region counts; of a botocore ``config`` all but its retries); or give
+    ``client``, made without retries: boto3's then cannot be used after a fork, aiobotocore's is closed by the
+    caller.
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`: see
     `kpl_codec.aws.telemetry`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic. ``ledger``: a
     `kpl_codec.audit.Ledger`, which notes what was put.
@@ -66,19 +67,23 @@ class ProducerBase(ABC):
     _started = _forked = False
     #: Wakes the driver, with the lock held.
     _wake: Callable[[], None]
+    _log: Log = staticmethod(in_background)
+    _in_log: Callable[[], bool] = staticmethod(in_log)
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         unknown = sorted(options.keys() - ProducerOptions.__annotations__.keys())
         if unknown:
             raise TypeError(f"{type(self).__name__} has no option {unknown[0]!r}")
         self._client = options.get("client")
+        if self._client is not None:
+            _check_retries(self._client)
         self._stream = stream_for(self._client, stream)
         self.config = options.get("config") or ProducerConfig()
         self._client_settings = dict(options.get("client_settings") or {})
         if self._stream.region is not None:
             self._client_settings["region_name"] = self._stream.region
         self._ledger = options.get("ledger")
-        self._observe = guarded(options.get("observe"))
+        self._observe = guarded(options.get("observe"), self._log)
         self._chance = options.get("chance", random.randrange)
         self._clock = options.get("clock", time.monotonic)
         self._on_undelivered = options.get("on_undelivered")
@@ -108,7 +113,7 @@ class ProducerBase(ABC):
             if config.when_full == "drop" and not held:
                 pending.size = size = 0  # what is dropped takes no room from others
                 letters.dropped += 1
-            elif config.when_full != "block" or driving.here or self._in_hook:
+            elif config.when_full != "block" or driving.here or self._in_hook or self._in_log():
                 raise ProducerFull(records=letters.records, bytes=letters.bytes)
             else:
                 return False
@@ -199,11 +204,26 @@ def import_boto3() -> Any:
     return boto3
 
 
-def client_config(config: ProducerConfig) -> dict[str, Any]:
-    """Keyword arguments for a botocore Config; its timeouts are seconds. Retries are off: a retry in botocore
-    would be invisible, and may store records twice unnoticed."""
-    return {
+def client_config(config: ProducerConfig, connections: int, given: Any = None) -> dict[str, Any]:
+    """Keyword arguments for a botocore Config; its timeouts are seconds. What ``given``, a Config of the
+    caller's, sets goes before, but for retries."""
+    ours = {
         "connect_timeout": config.connect_timeout_ms / 1000,
         "read_timeout": config.request_timeout_ms / 1000,
-        "retries": {"total_max_attempts": 1, "mode": "standard"},
+        "max_pool_connections": connections,
     }
+    theirs = {} if given is None else given._user_provided_options
+    # PRD-71: "A call MUST be made once for each attempt that is told: retries of a client are switched off,
+    # and a given client that makes any MUST be told in the log."
+    return {**ours, **theirs, "retries": {"total_max_attempts": 1, "mode": "standard"}}
+
+
+def _check_retries(client: Any) -> None:
+    config = getattr(getattr(client, "meta", None), "config", None)
+    retries = getattr(config, "retries", None)
+    if config is not None and (retries or {}).get("total_max_attempts") != 1:
+        text = (
+            "the client of this producer repeats calls by itself, and may store user records twice, unseen:"
+            " make it with botocore's Config(retries={'total_max_attempts': 1}), or give client_settings"
+        )
+        logger.warning(text)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ..ledger import Kind, Notes, Row
@@ -18,16 +19,35 @@ from ..producer import Attempt, DeliveryError, Pending, ProducerCore
 from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.outcomes import NO_HISTORY
 from ..producer.results import undelivered
-from ..shards.live_shard_map import Request
+from ..shards.live_shard_map import Failure, Request
 from .delivery_future import end_all
 from .one_lock import LOCK
-from .producer_tells import SLOW, OnUndelivered, Undelivered, log_user_records
+from .producer_tells import SLOW, Log, OnUndelivered, Undelivered, in_background, log_user_records
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
 LONGEST_WAIT: Final = 0.01
 #: Seconds after a turn until the driver looks for puts again: many then take one turn.
 _REST: Final = 0.01
+#: Seconds after their time to live for which user records wait for the answer of a call, at most.
+_GRACE: Final = 3.0
+#: Seconds after its timeouts for which a call may be under way, at most.
+_LONGEST_CALL: Final = 60.0
+
+
+class Call:
+    """A call under way. ``lost_at``: when it counts as one that will never return; then ``give_up``."""
+
+    def __init__(self, request: PutRecordsRequest | Request, core: ProducerCore, now: float) -> None:
+        self.request = request
+        self.give_up: Callable[[], object] = lambda: None
+        # PRD-72: "A call that does not return MUST count as one without an answer: 3 seconds after the time
+        # to live of all its user records, or after its timeouts and that of one of them, and in any case a
+        # minute after its timeouts."
+        timeouts = now + (core.config.connect_timeout_ms + core.config.request_timeout_ms) / 1000
+        latest = timeouts + _LONGEST_CALL
+        first, last = core.expiry_of(request) if isinstance(request, PutRecordsRequest) else (latest, latest)
+        self.lost_at = min(max(timeouts, min(first, latest)), last + _GRACE)
 
 
 class Flush:
@@ -73,9 +93,11 @@ class Owner:
     """See the module. Everything here is used by the driver only, unless it says otherwise.
 
     ``unresolved``: user records taken from the inbox; those without a number are on their way to the core.
-    ``failed``: how many were not delivered. ``wake`` wakes the driver, with the lock held. ``answers``:
-    each gives the core one, at a time.
+    ``failed``: how many were not delivered. ``wake`` wakes the driver, with the lock held. ``answers``: of
+    calls; each gives the core one, at a time.
     """
+
+    log: Log = staticmethod(in_background)
 
     def __init__(
         self,
@@ -94,7 +116,9 @@ class Owner:
         self.client: Any = None  # set before the first turn
         self.stream: Mapping[str, str] = {}
         self.unresolved: set[Pending] = set()
-        self.answers: list[Callable[[float], None]] = []
+        self.answers: list[tuple[Call, Callable[[float], None]]] = []
+        self.calls: set[Call] = set()  # under way
+        self._next_loss = float("inf")  # not after the earliest `Call.lost_at` of these
         self.failed = 0
         self._called: list[Pending] = []  # for which on_undelivered has returned
         self._due_at = float("-inf")
@@ -156,14 +180,14 @@ class Owner:
         """Seconds after a turn for which puts can wait."""
         return min(_REST, self.core.config.buffering_seconds / 10, max(0.0, self._due_at - self.clock()))
 
-    def turn(self, make: Callable[[PutRecordsRequest | Request], object]) -> bool:
+    def turn(self, make: Callable[[Call], object]) -> bool:
         """Take puts and answers, ``make`` calls, give results. False: the producer is closed and nothing is
         left."""
         # PRD-47: "Producers of several streams that share their threads MUST deliver, fail, break and close
         # each by itself, as with threads of their own."
         try:
-            for request in self._decide():
-                make(request)
+            for call in self._decide():
+                make(call)
             goes_on = self._resolve()
             if not goes_on and self.letters.broken is None:
                 self.close_notes()
@@ -172,7 +196,7 @@ class Owner:
             self.tell_bug(error)
         return goes_on
 
-    def _decide(self) -> list[PutRecordsRequest | Request]:
+    def _decide(self) -> list[Call]:
         """Take puts and answers, and let the core decide. Returns the calls to make."""
         core, letters = self.core, self.letters
         assert self.client is not None
@@ -180,8 +204,8 @@ class Owner:
             self.notes, self._new_notes = self._new_notes(), None
         with LOCK:
             letters.unread = False
+            self.unresolved.update(letters.inbox)  # first: a forked child ends what is in one of the two
             inbox, letters.inbox = letters.inbox, []
-            self.unresolved.update(inbox)
             if letters.records != len(self.unresolved):  # Ctrl-C came after a put had counted its user record
                 self._count()
                 letters.space.notify_all()
@@ -198,8 +222,12 @@ class Owner:
         if refresh:
             core.refresh(now)
         before = core.live.state, core.summaries
-        for answer in answers:
-            answer(now)
+        for call, answer in answers:
+            if call in self.calls:
+                self.calls.remove(call)
+                answer(now)
+        if now >= self._next_loss:
+            self._give_up(now)
         for pending in inbox:
             if pending.size:
                 core.accept(pending, now, pending.accepted_at)
@@ -213,13 +241,26 @@ class Owner:
             core.close()
         if give_up_at is not None and now >= give_up_at and core.outstanding:
             core.abandon(now)
-        calls = core.requests(now) if core.outstanding or not closing else []
-        times = [core.timer(), give_up_at if core.outstanding else None]
+        requests = core.requests(now) if core.outstanding or not closing else []
+        calls = [Call(request, core, now) for request in requests]
+        for call in calls:
+            self.calls.add(call)
+            self._next_loss = min(self._next_loss, call.lost_at)
+        times = [core.timer(), give_up_at if core.outstanding else None, self._next_loss]
         self._due_at = min((at for at in times if at is not None), default=float("inf"))
         if (core.live.state, core.summaries) != before:
             with LOCK:
                 letters.news.notify_all()
         return calls
+
+    def _give_up(self, now: float) -> None:
+        """Give up the calls that are lost."""
+        for call in [call for call in self.calls if call.lost_at <= now]:
+            self.calls.remove(call)
+            call.give_up()
+            failure = Failure("NoAnswer", "the call has not returned")
+            self.core.fail(call.request, failure, now, answered=False)
+        self._next_loss = min([call.lost_at for call in self.calls], default=float("inf"))
 
     def _count(self) -> None:
         sizes = [pending.size for pending in self.unresolved]
@@ -237,11 +278,11 @@ class Owner:
             errors = [pending.result for pending in ended if isinstance(pending.result, DeliveryError)]
             self.failed += len(errors)
         self.end(ended)
-        # Not before: a signal handler that has interrupted the log may wait for the results.
         for (outcome, code), count in Counter((error.outcome, error.reason) for error in errors).items():
             text = "%d user records not delivered: %s (%s)"
-            log_user_records(count, text, outcome, code, outcome=outcome, error_code=code)
-        self.hook.tell()
+            self.log(partial(log_user_records, count, text, outcome, code, outcome=outcome, error_code=code))
+        for line in self.hook.lines():
+            self.log(line)
         if self.hook.held or letters.broken is not None:
             return bool(self.hook.held)
         return not letters.closing or core.outstanding > 0 or bool(letters.inbox)
@@ -311,5 +352,5 @@ class Owner:
             undelivered(self.core.config, pending, "closed", "broken").result.__cause__ = error
         self.end(list(left))
         text = "%d user records not delivered: the producer has broken"
-        log_user_records(len(left), text, outcome="closed")
+        self.log(partial(log_user_records, len(left), text, outcome="closed"))
         return bool(self.hook.held)

@@ -13,10 +13,13 @@ Specification: spec/05-producer.md, PRD-33 to PRD-35 and PRD-63 to PRD-65.
 from __future__ import annotations
 
 import logging
+import queue
+import sys
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ..aws_errors import is_permanent
@@ -24,9 +27,85 @@ from ..producer import DeliveryError, Pending
 from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.metrics import Observe
 from ..shards.live_shard_map import Failure, Request
+from .one_lock import LOCK
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
+
+#: Log calls that are kept while a log handler does not return.
+MOST_LINES: Final = 10_000
+
+
+class _Background:
+    """Makes log calls in a thread of its own, which lives as long as there are any.
+
+    A log handler may be slow, and it may wait for a lock whose owner waits for a producer. So the threads
+    that producers need never make a log call themselves.
+    """
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self.busy = False
+        self.idle = threading.Condition(LOCK)
+
+    def add(self, call: Callable[[], object]) -> None:
+        # PRD-76: "Whatever locks of others a caller holds, each method of the thread producer MUST end: it
+        # returns, or raises what is true."
+        if self.calls.qsize() < MOST_LINES:
+            self.calls.put(call)
+        with LOCK:
+            if self.busy:
+                return
+            self.busy = True
+        try:
+            threading.Thread(target=self._run, name="kpl-codec log", daemon=True).start()
+        except RuntimeError:  # no more threads, as when the interpreter ends
+            self._run()
+
+    def _run(self) -> None:
+        while True:
+            with LOCK:
+                if self.calls.empty():
+                    self.busy = False
+                    self.idle.notify_all()
+                    return
+            try:
+                self.calls.get()()
+            except BaseException:  # noqa: BLE001 - a filter or handler of the caller's
+                sys.excepthook(*sys.exc_info())
+
+    def wait(self, timeout: float) -> None:
+        """Until all calls so far were made."""
+        with LOCK:
+            self.idle.wait_for(lambda: not self.busy, timeout)
+
+
+_background = _Background()
+
+
+#: How a log call is made.
+Log = Callable[[Callable[[], object]], object]
+
+
+def in_background(call: Callable[[], object]) -> None:
+    """Make a log call in another thread."""
+    _background.add(call)
+
+
+def at_once(call: Callable[[], object]) -> None:
+    call()
+
+
+def wait_for_log() -> None:
+    """Wait until the log calls so far were made, but not for a log handler that does not return."""
+    _background.wait(1.0)
+
+
+def after_fork() -> None:
+    """In a forked child: the parent tells what is the parent's."""
+    global _background
+    _background = _Background()
+
 
 #: What both producers take as ``on_undelivered``.
 OnUndelivered = Callable[[DeliveryError], object]
@@ -35,7 +114,7 @@ OnUndelivered = Callable[[DeliveryError], object]
 SLOW: Final = 10.0
 
 
-def guarded(observe: Observe | None) -> Observe | None:
+def guarded(observe: Observe | None, log: Log) -> Observe | None:
     """Calls ``observe``. If it raises, only that measurement is lost; the first error is logged."""
     if observe is None:
         return None
@@ -51,7 +130,8 @@ def guarded(observe: Observe | None) -> Observe | None:
             if in_main and isinstance(error, KeyboardInterrupt):
                 raise  # Ctrl-C
             if not logged:
-                logger.exception("observe failed for %s; further failures are not logged", name)
+                text = "observe failed for %s; further failures are not logged"
+                log(partial(logger.error, text, name, exc_info=error))
             logged = True
 
     return guard
@@ -79,7 +159,7 @@ def log_user_records(count: int, text: str, *facts: object, **extra: object) -> 
 
 class Undelivered:
     """``function``: the caller's; None: nothing is held. Used with the producers' lock held, but for `call`
-    and `tell`."""
+    and `lines`."""
 
     def __init__(self, function: OnUndelivered | None, clock: Callable[[], float]) -> None:
         self.function = function
@@ -87,8 +167,10 @@ class Undelivered:
         self.waiting: list[Pending] = []  # of these
         #: The thread or task that calls it now.
         self.caller: object = None
+        #: When the call began that is under way.
+        self.called_at: float | None = None
         self._clock = clock
-        self._called_at: float | None = None
+        self._told_of: float | None = None  # of the calls that have not returned for long the last
         self._raised: Counter[str] = Counter()
 
     def take(self, ended: list[Pending]) -> list[Pending]:
@@ -112,7 +194,7 @@ class Undelivered:
 
     def call(self, error: DeliveryError) -> Any:
         assert self.function is not None
-        self._called_at = self._clock()
+        self.called_at = self._clock()
         # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
         # record its delivery or its result; both MUST be told in the log."
         try:
@@ -120,7 +202,7 @@ class Undelivered:
         except BaseException as raised:  # noqa: BLE001 - see above
             self.has_raised(raised)
         finally:
-            self._called_at = None
+            self.called_at = None
 
     def call_all(self, left: Iterator[Pending]) -> list[Any]:
         return [self.call(pending.result) for pending in left]
@@ -128,13 +210,13 @@ class Undelivered:
     async def finish(self, given: Any) -> None:
         if not hasattr(given, "__await__"):
             return
-        self._called_at = self._clock()
+        self.called_at = self._clock()
         try:
             await given
         except Exception as raised:  # noqa: BLE001 - as in `call`
             self.has_raised(raised)
         finally:
-            self._called_at = None
+            self.called_at = None
 
     def has_raised(self, raised: BaseException) -> None:
         """Remember what is wrong with it, without the text of the error, which may repeat data."""
@@ -142,15 +224,17 @@ class Undelivered:
         place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
         self._raised[f"{type(raised).__name__}{place}"] += 1
 
-    def tell(self) -> None:
-        """Log what it has raised; and, once, that a call has not returned for long."""
-        raised = self._raised
+    def lines(self) -> list[Callable[[], object]]:
+        """The log calls to make: what it has raised; and, once, that a call has not returned for long."""
+        raised, text = self._raised, "on_undelivered failed for %d user records: %s"
         if raised:
             self._raised = Counter()
-        for what, count in raised.items():
-            log_user_records(count, "on_undelivered failed for %d user records: %s", what)
-        if self._called_at is not None and self._clock() >= self._called_at + SLOW:
-            self._called_at = None
+        lines: list[Callable[[], object]] = [
+            partial(log_user_records, count, text, what) for what, count in raised.items()
+        ]
+        since = self.called_at
+        if since is not None and since != self._told_of and self._clock() >= since + SLOW:
+            self._told_of, held = since, len(self.held)
             text = "on_undelivered has not returned for %d s; %d user records wait for it"
-            held = len(self.held)
-            logger.warning(text, SLOW, held, extra={"user_records": held})
+            lines.append(partial(logger.warning, text, SLOW, held, extra={"user_records": held}))
+        return lines

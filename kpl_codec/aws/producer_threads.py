@@ -7,9 +7,11 @@ And what happens to thread producers when the process forks or ends:
 ends as                                           | what closes the producers
 --------------------------------------------------+-----------------------------------------------------
 a program, or a child of os.fork that returns     | an exit handler
-a child of multiprocessing, its pools             | a finalizer of multiprocessing: of its children some
-                                                  | run no exit handlers
-os._exit, kill -9, Pool.terminate                 | nothing: accepted user records are lost
+a child of multiprocessing or billiard, its pools | a finalizer of that module: of its children some run
+                                                  | no exit handlers
+a worker of Celery's pool                         | its signal worker_process_shutdown
+os._exit, kill -9, Pool.terminate, a signal       | nothing: accepted user records are lost
+without a handler (SIGTERM), a job of RQ          |
 """
 
 from __future__ import annotations
@@ -19,27 +21,29 @@ import os
 import queue
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from ..producer import ProducerConfig
-from ..producer.kinesis_record import PutRecordsRequest
 from ..producer.results import undelivered
-from ..shards.live_shard_map import Request
+from . import one_lock, producer_tells
 from .calls import call, what_failed
 from .one_lock import LOCK, driving
 from .producer_base import client_config, import_boto3
-from .producer_owner import Owner
-from .producer_tells import log_failure
+from .producer_owner import Call, Owner
+from .producer_tells import in_background, log_failure, log_user_records, logger, wait_for_log
 
 #: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
 _LONGEST_SLEEP: Final = 3600.0
 #: Those whose threads run: it keeps them until they end. With the lock held.
 RUNNING: Final[set[ProducerThreads]] = set()
 #: None only wakes the driving thread. A finalizer may put into it: it has no lock.
-Answers = queue.SimpleQueue[tuple[Owner, Callable[[float], None]] | None]
+Answers = queue.SimpleQueue[tuple[Owner, Call, Callable[[float], None]] | None]
+#: Threads that make calls, at most, calls included that do not return.
+_MOST_THREADS: Final = 1000
 
 
 class Workers:
@@ -48,15 +52,15 @@ class Workers:
     def __init__(self) -> None:
         self.busy = 0  # calls whose answers were not taken yet
         self.answers: Answers = queue.SimpleQueue()
-        self._calls: queue.SimpleQueue[tuple[Owner, PutRecordsRequest | Request] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Owner, Call] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def give(self, owner: Owner, request: PutRecordsRequest | Request) -> None:
+    def give(self, owner: Owner, call: Call) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) <= self.busy:
+        if len(self._threads) <= min(self.busy, _MOST_THREADS):
             self.start_one()
         self.busy += 1
-        self._calls.put((owner, request))
+        self._calls.put((owner, call))
 
     def start_one(self) -> None:
         thread = threading.Thread(target=self._work, name="kpl-codec PutRecords", daemon=True)
@@ -73,20 +77,24 @@ class Workers:
             self._calls.put(None)
 
     def _work(self) -> None:
+        driving.here = True  # a log handler that botocore calls must not wait for other calls
         while (item := self._calls.get()) is not None:
             self._make(*item)
             item = None  # an idle thread keeps no producer alive
 
-    def _make(self, owner: Owner, request: PutRecordsRequest | Request) -> None:
+    def _make(self, owner: Owner, under_way: Call) -> None:
+        request = under_way.request
         try:
+            if under_way not in owner.calls:  # it had to wait for a thread for so long
+                raise TimeoutError
             answer = call(owner.client, request, owner.stream)
         except BaseException as error:  # noqa: BLE001 - botocore raises anything for an answer that is no JSON
             failure, answered = what_failed(error, request)
-            self.answers.put((owner, partial(owner.core.fail, request, failure, answered=answered)))
-            # Not before: a signal handler that has interrupted the log may wait for the answer.
-            log_failure(request, failure, answered)
+            fail = partial(owner.core.fail, request, failure, answered=answered)
+            self.answers.put((owner, under_way, fail))
+            owner.log(partial(log_failure, request, failure, answered))
         else:
-            self.answers.put((owner, partial(owner.core.receive, request, answer)))
+            self.answers.put((owner, under_way, partial(owner.core.receive, request, answer)))
 
 
 class ProducerThreads:
@@ -122,8 +130,8 @@ class ProducerThreads:
 
         # `boto3.client` shares a session that is not thread-safe. The client keeps a connection for each call
         # that was under way at a time, and several producers may share it.
-        ours = Config(**client_config(config), max_pool_connections=1000)
-        client = import_boto3().session.Session().client("kinesis", **{"config": ours, **settings})
+        merged = Config(**client_config(config, _MOST_THREADS, settings.get("config")))
+        client = import_boto3().session.Session().client("kinesis", **{**settings, "config": merged})
         self._clients.append((wanted, client))
         return client
 
@@ -180,9 +188,9 @@ class ProducerThreads:
             item = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
             while True:
                 if item is not None:
-                    owner, answer = item
+                    owner, call, answer = item
                     workers.busy -= 1
-                    owner.answers.append(answer)
+                    owner.answers.append((call, answer))
                 item = self._answers.get_nowait()
         except queue.Empty:
             pass
@@ -201,34 +209,63 @@ class ProducerThreads:
 
 #: They are reset in a forked child.
 PRODUCERS: weakref.WeakSet[Any] = weakref.WeakSet()
-_registered = False  # in this child of multiprocessing
+_registered = False  # in this process
 
 
 def close_at_exit() -> None:
     """A producer of this process starts: see that all are closed at its end. Called with the lock held."""
     global _registered
+    if _registered:
+        return
+    _registered = True
     # PRD-61: "A process that ends MUST close the producers that nobody has closed, and a producer that is
     # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
-    process, util = (sys.modules.get(f"multiprocessing.{name}") for name in ("process", "util"))
-    if not _registered and process is not None and util is not None and process.parent_process() is not None:
-        _registered = True
-        util.Finalize(None, _close_all, exitpriority=100)
+    for name in ("multiprocessing", "billiard"):
+        process, util = (sys.modules.get(f"{name}.{part}") for part in ("process", "util"))
+        if process is not None and util is not None and process.current_process()._parent_pid is not None:
+            util.Finalize(None, _close_all, exitpriority=100)
+    if (signals := sys.modules.get("celery.signals")) is not None:
+        signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
+    if "rq" in sys.modules and "RQ_JOB_ID" in os.environ:
+        text = "RQ ends this process without exit handlers: call flush() or close() before the job returns"
+        in_background(partial(logger.warning, text))
 
 
-def _close_all() -> None:
+def _close_all(**_of_the_signal: object) -> None:
+    begun = time.monotonic()
     with LOCK:
         owners = [owner for threads in RUNNING for owner in threads.owners]
         for owner in owners:
             owner.letters.close(owner.clock() + owner.exit_timeout)
             owner.wake()
         for owner in owners:
-            owner.letters.news.wait_for(lambda owner=owner: owner.letters.finished)
+            _wait_for_end(owner, begun)
+    wait_for_log()
+
+
+def _wait_for_end(owner: Owner, begun: float) -> None:
+    """Wait for an owner that closes since ``begun``: exit_timeout seconds for deliveries, and as long again
+    for on_undelivered of what was given up; but not for a call of it that takes all that time."""
+    # PRD-73: "A process that ends MUST NOT wait longer than exit_timeout for one call of on_undelivered, nor
+    # longer than twice that for anything; what has no result then MUST be told in the log."
+    letters = owner.letters
+    for until in (begun + owner.exit_timeout, begun + 2 * owner.exit_timeout):
+        called_at = owner.hook.called_at
+        letters.news.wait_for(lambda: letters.finished, max(0.0, until - time.monotonic()))
+        if letters.finished:
+            return
+        if called_at is not None and called_at == owner.hook.called_at:
+            break
+    text = "%d user records have no result: the process ends; on_undelivered or a callback has not returned"
+    in_background(partial(log_user_records, letters.records, text))
 
 
 def _after_fork_in_child() -> None:
-    """The forking thread has the lock since before the fork, so everything is whole."""
+    """Nothing of the parent's threads is believed: neither locks, nor what they were about to do."""
     global _registered
     _registered = False
+    one_lock.after_fork()
+    producer_tells.after_fork()
     for threads in RUNNING:
         for owner in threads.owners:
             for pending in [*owner.unresolved, *owner.letters.inbox]:
@@ -237,11 +274,8 @@ def _after_fork_in_child() -> None:
     RUNNING.clear()
     for producer in list(PRODUCERS):
         producer._after_fork_in_child()
-    LOCK.release()
 
 
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_after_fork_in_child
-    )
+    os.register_at_fork(after_in_child=_after_fork_in_child)

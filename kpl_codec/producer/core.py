@@ -259,6 +259,11 @@ class ProducerCore:
         ]
         return min((at for at in times if at is not None), default=None)
 
+    def expiry_of(self, request: PutRecordsRequest) -> tuple[float, float]:
+        """When the times to live of the Kinesis records of a call under way end, the first and the last."""
+        times = [outgoing.expires_at for outgoing in self._in_flight[request.number]]
+        return min(times), max(times)
+
     def _expire(self, expired: list[Pending], now: float) -> None:
         if expired:
             expired.sort(key=lambda pending: pending.number)

@@ -50,12 +50,19 @@ class ProducerFull(KplError):
 
 
 class ProducerClosed(KplError):
-    """The producer accepts no more records: ``code`` is closed, forked or broken."""
+    """The producer accepts no more records. ``code``: closed, forked, broken; "loop-ended": its event loop
+    has ended, or another one runs."""
 
-    code: Literal["closed", "forked", "broken"]
+    code: Literal["closed", "forked", "broken", "loop-ended"]
     requirement = "PRD-9"
     text = "the producer takes no records: {code}"
-    todo = "Make a new producer after close() or a fork."
+    todo = "Make a new producer: after close(), in a forked child, and in each event loop."
+
+    def describe(self) -> str:
+        """The text without the place."""
+        if self.code == "loop-ended":
+            return "the producer takes no records: its event loop has ended, or another one runs"
+        return super().describe()
 
 
 class PlainPending:

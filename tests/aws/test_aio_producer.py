@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
@@ -118,20 +117,3 @@ def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> Non
         assert await producer.close()
 
     asyncio.run(main())
-
-
-@pytest.mark.requirement("PRD-9")
-def test_one_that_was_never_closed_tells_what_it_had_left(
-    kinesis_local: LocalKinesis, stream: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def main() -> None:
-        waits = ProducerConfig(record_max_buffered_time_ms=20_000)  # longer than the test takes
-        settings = kinesis_local.client_settings
-        producer = await AsyncProducer(stream, config=waits, client_settings=settings).__aenter__()
-        for number in range(50):
-            await producer.put(f"key-{number}", b"x")
-
-    asyncio.run(main())
-    gc.collect()
-    (line,) = [record for record in caplog.records if record.name == "kpl_codec.producer"]
-    assert line.getMessage() == "50 user records not delivered: the producer was never closed"

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import gc
+import json
 import multiprocessing
 import os
+import shutil
+import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from kpl_codec.aws import Producer, ProducerThreads
+import kpl_codec as kpl
+from kpl_codec.aws import Producer, ProducerThreads, read_stream
 from kpl_codec.producer import Delivery, ProducerConfig
+from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .model_client import ModelClient
 
@@ -143,3 +152,172 @@ threading.Thread(target=put).start()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
     assert "expired (EndpointConnectionError)" in done.stdout, done.stderr
+
+
+HANGS = """
+import logging, sys, threading, time
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+from botocore.exceptions import ClientError
+from kpl_codec.aws import Producer
+from tests.aws.model_client import ModelClient
+
+def refuse(operation, answer):
+    if operation == "PutRecords":
+        raise ClientError({"Error": {"Code": "AccessDeniedException"}}, operation)
+    return answer
+
+called = threading.Event()
+
+def hang(_):
+    called.set()
+    threading.Event().wait()
+
+what = sys.argv[1]
+hook = {"on_undelivered": hang} if what == "on_undelivered" else {}
+producer = Producer("s", client=ModelClient(spoil=refuse), exit_timeout=0.5, **hook)
+future = producer.put("k", b"x")
+if what == "callback":
+    future.add_done_callback(hang)
+called.wait()
+if sys.argv[2] == "close":
+    print(producer.close(0.1))
+"""
+
+
+@pytest.mark.requirement("PRD-73")
+@pytest.mark.parametrize("what", ["on_undelivered", "callback"])
+@pytest.mark.parametrize("how", ["exit", "close"])
+def test_what_never_returns_keeps_no_process(what: str, how: str) -> None:
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
+    program = [sys.executable, "-c", HANGS, what, how]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=50, env=here, check=True)
+    told = "1 user records have no result: the process ends" in done.stdout
+    assert told is (what == "on_undelivered")  # (with a callback they have)
+    assert ("False" in done.stdout) is (how == "close")
+
+
+FIRST_CALL = """
+import sys
+from kpl_codec.aws import Producer
+
+producer = Producer("s", client_settings=eval(sys.argv[1]))
+before = set(sys.modules)
+outcome = producer.put("k", b"x").result(40).attempts[-1].outcome
+producer.close()
+print(outcome, sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.mark.server
+@pytest.mark.requirement("PRD-74")
+@pytest.mark.parametrize("credentials", ["given", "default", "from a process"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_first_call_loads_nothing(
+    scheme: str, credentials: str, kinesis_local: LocalKinesis, stream: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = dict(kinesis_local.client_settings)
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
+    if credentials != "given":
+        keys = {name: settings.pop(name) for name in list(settings) if name.startswith("aws_")}
+        environment["AWS_CONFIG_FILE"] = str(tmp_path / "config")
+        if credentials == "default":
+            environment |= {name.upper(): text for name, text in keys.items()}
+        else:
+            answer = {"Version": 1, "AccessKeyId": "x", "SecretAccessKey": "x"}
+            (tmp_path / "config").write_text(f"[default]\ncredential_process = echo '{json.dumps(answer)}'\n")
+    with ExitStack() as stack:
+        if scheme == "https":
+            settings |= stack.enter_context(over_tls(settings["endpoint_url"], tmp_path))
+        program = [sys.executable, "-c", FIRST_CALL.replace('"s"', repr(stream)), repr(settings)]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=50, env=environment)
+    assert done.stdout == "delivered []\n", done.stderr
+
+
+@contextmanager
+def over_tls(endpoint_url: str, folder: Path) -> Iterator[dict[str, str]]:
+    """Settings for a server in front of ``endpoint_url`` that speaks TLS."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs openssl, to make a certificate")
+    new = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+    new += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(new, check=True, capture_output=True, timeout=50)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    url = urlsplit(endpoint_url)
+
+    def forward(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(2**16):
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                caller = context.wrap_socket(listening.accept()[0], server_side=True)
+                server = socket.create_connection((url.hostname, url.port))
+                for pair in ((caller, server), (server, caller)):
+                    threading.Thread(target=forward, args=pair, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        port = listening.getsockname()[1]
+        yield {"endpoint_url": f"https://localhost:{port}", "verify": str(certificate)}
+
+
+TASKS = """
+import json, os
+from celery import Celery
+from kpl_codec.aws import Producer
+
+folder = os.environ["QUEUE"]
+app = Celery("tasks", broker="filesystem://")
+app.conf.broker_transport_options = {
+    "data_folder_in": folder, "data_folder_out": folder, "control_folder": folder + "-control",
+}
+app.conf.update(
+    worker_max_tasks_per_child=2, worker_prefetch_multiplier=1, task_ignore_result=True,
+    broker_connection_retry_on_startup=False,
+)
+producer = Producer(os.environ["STREAM"], client_settings=json.loads(os.environ["SETTINGS"]))
+
+@app.task
+def send(number):
+    producer.put("k", b"%d" % number)
+
+if __name__ == "__main__":
+    for number in range(5):
+        send.delay(number)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_workers_of_celery_deliver_when_they_are_recycled(
+    kinesis_local: LocalKinesis, client: Any, stream: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("celery")
+    (tmp_path / "tasks.py").write_text(TASKS)
+    queue = tmp_path / "queue"
+    queue.mkdir()
+    (tmp_path / "queue-control").mkdir()
+    here = {**os.environ, "QUEUE": str(queue), "STREAM": stream}
+    here["SETTINGS"] = json.dumps(kinesis_local.client_settings)
+    subprocess.run([sys.executable, "tasks.py"], cwd=tmp_path, env=here, timeout=50, check=True)
+    command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-P", "prefork", "-c", "2"]
+    command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    with open(tmp_path / "log", "wb") as log:
+        worker = subprocess.Popen(command, cwd=tmp_path, env=here, stdout=log, stderr=log)
+        try:
+            until = time.monotonic() + 60
+            while list(queue.iterdir()) and time.monotonic() < until:
+                time.sleep(0.1)
+            worker.terminate()  # a warm shutdown: tasks that have begun end
+            worker.wait(50)
+        finally:
+            worker.kill()
+    found = {record.data for record in kpl.deaggregate(list(read_stream(client, stream)))}
+    assert found == {b"%d" % number for number in range(5)}, (tmp_path / "log").read_text()

@@ -13,19 +13,19 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import _base, as_completed, wait
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import count
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import InvalidRegionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.aws import DeliveryFuture, Producer, WouldDeadlock
+from kpl_codec.aws import DeliveryFuture, Producer, WouldDeadlock, one_lock
 from kpl_codec.aws.delivery_future import end_all
-from kpl_codec.aws.producer_tells import logger
-from kpl_codec.producer import Delivery, ProducerClosed, ProducerConfig
+from kpl_codec.producer import Delivery, ProducerClosed, ProducerConfig, ProducerFull
 from tests.examples import examples, share
 
 from .model_client import ModelClient
@@ -194,21 +194,73 @@ def _interrupt(interrupted: str, name: str, line: int, handled: Counter[str], re
     return come
 
 
-@pytest.mark.requirement("PRD-40")
+@pytest.mark.requirement("PRD-40", "PRD-70")
+@pytest.mark.parametrize("lock", ["of a handler", "of the module"])
 @pytest.mark.parametrize("name", ["put when full", "flush", "result", "wait", "close"])
-def test_a_handler_that_has_interrupted_the_log_cannot_wait(name: str) -> None:
-    """The producer's threads log, too: they would wait for the lock that the interrupted call has."""
+def test_in_a_log_call_nothing_waits_for_long(name: str, lock: str) -> None:
+    """botocore logs, too: a call may wait for the lock that its caller has."""
     config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
+    log = logging.NullHandler()  # of no logger: a callback may log to any
+    log.lock = threading.RLock()
+    held: Any = log.lock if lock == "of a handler" else logging._lock  # type: ignore[attr-defined]
+    ends: Any = {"result": WouldDeadlock, "wait": WouldDeadlock, "put when full": ProducerFull}.get(name)
+    with Producer("s", client=ModelClient(latency=0.01), config=config) as producer:
+        future = producer.put("k", b"x")
+        with held, pytest.raises(ends) if ends else nullcontext():
+            CALLS[name](producer, future)
+
+
+@pytest.mark.requirement("PRD-70")
+@pytest.mark.parametrize("name", ["flush", "close", "wait_ready"])
+def test_a_call_that_needs_the_log_of_who_waits_for_it_ends_the_wait(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_lock, "LOG_WAIT", 0.2)
     log = logging.NullHandler()
     log.lock = threading.RLock()
-    logger.addHandler(log)
+
+    def spoil(operation: str, answer: Any) -> Any:
+        assert log.lock is not None
+        with log.lock:  # as botocore does when its DEBUG is on
+            return answer
+
+    producer = Producer("s", client=ModelClient(spoil=spoil))
+    future = producer.put("k", b"x")
+    with log.lock:
+        assert getattr(producer, name)() is False
+    assert isinstance(future.result(30), Delivery)
+    assert producer.close()
+
+
+@pytest.mark.requirement("PRD-10")
+@pytest.mark.parametrize("sound", [True, False])
+def test_a_log_handler_may_put_while_the_client_is_made(sound: bool) -> None:
+    """botocore logs then, at DEBUG: each line is a put in the middle of the first put."""
+
+    class Puts(logging.Handler):
+        def emit(self, line: logging.LogRecord) -> None:
+            if line.name.startswith("botocore") and len(futures) < 20:
+                futures.append(producer.put("k", line.getMessage().encode()[:1000]))
+
+    futures: list[Any] = []
+    settings: dict[str, Any] = {"region_name": "us-east-1" if sound else "no such region"}
+    settings |= {"aws_access_key_id": "x", "aws_secret_access_key": "x", "endpoint_url": "http://127.0.0.1:9"}
+    config = ProducerConfig(record_ttl_ms=300)
+    producer = Producer("s", client_settings=settings, config=config)
+    root, handler = logging.getLogger(), Puts()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel("DEBUG")
     try:
-        with Producer("s", client=ModelClient(latency=0.01), config=config) as producer:
-            future = producer.put("k", b"x")
-            with log.lock, pytest.raises(WouldDeadlock, match="in-log"):
-                CALLS[name](producer, future)
+        with nullcontext() if sound else pytest.raises(InvalidRegionError):
+            futures.append(producer.put("k", b"x"))
     finally:
-        logger.removeHandler(log)
+        root.setLevel(level)
+        root.removeHandler(handler)
+    assert len(futures) > 1
+    assert {future.exception(30).outcome for future in futures} == {"expired" if sound else "closed"}
+    assert producer.outstanding == 0
+    assert producer.close() is False
 
 
 @pytest.mark.timeout(60)

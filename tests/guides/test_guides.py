@@ -32,7 +32,7 @@ EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md",
-    "schema-registry.md", "spark.md", "was-everything-handled.md", "watch.md", "write.md",
+    "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validation.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.aws.only.md",
     "kpl_codec.schema_registry.md",

@@ -1,0 +1,295 @@
+"""A program that uses full producers from one place: ``python -m tests.aws.anywhere PLACE``.
+
+It prints what came of each use. `faulthandler` ends it when one does not return.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import gc
+import importlib
+import logging
+import logging.config
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import wait
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from kpl_codec.aws import Producer, ProducerThreads
+from kpl_codec.aws.one_lock import LOCK
+from kpl_codec.errors import KplError
+from kpl_codec.producer import ProducerConfig
+
+from .model_client import ModelClient
+
+#: Seconds after which the program ends as one that hangs. The time to live is 4 s.
+BOUND = int(os.environ.get("BOUND", "60"))
+CONFIG = ProducerConfig(record_max_buffered_time_ms=5, record_ttl_ms=4000, max_outstanding_records=2)
+
+
+class Client(ModelClient):
+    """Its first PutRecords fails, so that the producer has something to log."""
+
+    failed = False
+
+    def put_records(self, **arguments: Any) -> Any:
+        if not self.failed:
+            self.failed = True
+            raise ClientError({"Error": {"Code": "InternalFailure"}}, "PutRecords")
+        return super().put_records(**arguments)
+
+
+if __name__ != "tests.aws.anywhere":  # in the program, and in a child of a fork server
+    ProducerThreads.client = lambda *_: Client(latency=0.05)  # type: ignore[method-assign]
+
+
+def full() -> tuple[Producer, Any]:
+    producer = Producer("s", config=CONFIG, exit_timeout=3)
+    producer.put("k", b"first")
+    return producer, producer.put("k", b"second")
+
+
+USES: dict[str, Callable[[Producer, Any], object]] = {
+    "put": lambda producer, future: producer.put("k", b"third"),
+    "flush": lambda producer, future: producer.flush(),
+    "close": lambda producer, future: producer.close(),
+    "result": lambda producer, future: future.result(),
+    "wait": lambda producer, future: wait([future]),
+}
+
+
+def tell(name: str, use: Callable[[], object]) -> None:
+    try:
+        use()
+        came = "returned"
+    except KplError as error:
+        came = f"{type(error).__name__} {error}"
+    except BaseException as error:  # noqa: BLE001 - it is told
+        came = f"{type(error).__name__} {error}"
+    os.write(1, f"{name}: {came}\n".encode())
+
+
+def use_all(producers: dict[str, tuple[Producer, Any]] | None = None) -> None:
+    """``producers``: those to use, else new ones."""
+    for name, use in USES.items():
+        tell(name, lambda name=name, use=use: use(*(full() if producers is None else producers[name])))
+
+
+def in_child() -> None:
+    """In a forked child: with a producer of the parent's, which is empty here."""
+    for name, use in USES.items():
+        producer = PARENTS[name][0]
+
+        def used(use: Any = use, producer: Producer = producer) -> None:
+            producer.put("k", b"first")
+            use(producer, producer.put("k", b"second"))
+
+        tell(name, used)
+
+
+PARENTS: dict[str, tuple[Producer, Any]] = {}
+
+
+def fork() -> None:
+    if (child := os.fork()) == 0:
+        signal.alarm(BOUND)  # (faulthandler waits for its thread, which is the parent's)
+        in_child()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def fork_while(lock: Any) -> None:
+    """While another thread holds ``lock``."""
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            go.wait(BOUND)
+
+    PARENTS.update({name: full() for name in USES})
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    threading.Timer(1, go.set).start()  # (for those whose fork waits for the lock)
+    fork()
+    go.set()
+    thread.join()
+
+
+class Uses(logging.Handler):
+    """Uses a producer for each line "use". ``own``: a lock of its own instead of `logging`'s."""
+
+    def __init__(self, own: Any = None) -> None:
+        super().__init__()
+        self.own = own
+        if own is not None:
+            self.lock = None
+
+    def emit(self, line: logging.LogRecord) -> None:
+        with self.own or threading.RLock():
+            if line.getMessage() == "use":
+                use_all()
+
+
+class UsesWhenClosed(logging.Handler):
+    used = False
+
+    def close(self) -> None:
+        if not self.used:
+            self.used = True
+            use_all()
+        super().close()
+
+
+class UsesWhenFlushed(logging.Handler):
+    def flush(self) -> None:
+        if PARENTS:
+            use_all(PARENTS)
+            PARENTS.clear()
+
+
+class Hangs(logging.Handler):
+    def emit(self, line: logging.LogRecord) -> None:
+        threading.Event().wait()
+
+
+class Finalized:
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        use_all()
+
+
+def fill() -> None:
+    PARENTS.update({name: full() for name in USES})
+
+
+def os_fork() -> None:
+    fill()
+    fork()
+
+
+def fork_with_the_lock_held() -> None:
+    fork_while(LOCK)
+
+
+def fork_while_logging() -> None:
+    logging.basicConfig()
+    fork_while(logging.getLogger().handlers[0].lock)
+
+
+def fork_in_a_callback() -> None:
+    fill()
+    done = threading.Event()
+    producer = Producer("s", config=CONFIG)
+    producer.put("k", b"x").add_done_callback(lambda _: (fork(), done.set()))
+    done.wait()
+
+
+def multiprocessing_fork() -> None:
+    fill()
+    _process("fork", in_child)
+
+
+def multiprocessing_forkserver() -> None:
+    _process("forkserver", use_all)
+
+
+def _process(how: str, target: Callable[[], None]) -> None:
+    process = multiprocessing.get_context(how).Process(target=target)
+    process.start()
+    process.join(BOUND)
+    assert process.exitcode == 0
+
+
+def log_handler() -> None:
+    logging.getLogger().addHandler(Uses())
+    logging.getLogger().error("use")
+
+
+def log_handler_with_a_lock_of_its_own() -> None:
+    logging.getLogger().addHandler(Uses(threading.RLock()))
+    logging.getLogger().error("use")
+
+
+def log_handler_that_hangs() -> None:
+    logging.getLogger().addHandler(Hangs())
+    atexit.unregister(logging.shutdown)  # it waits for the handler's lock
+    use_all()
+
+
+def logging_configuration() -> None:
+    logging.getLogger().addHandler(UsesWhenClosed())
+    logging.config.dictConfig({"version": 1})
+
+
+def logging_shutdown() -> None:
+    logging.getLogger().addHandler(UsesWhenFlushed())
+    fill()  # at the exit
+
+
+def a_signal() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: use_all())
+    signal.raise_signal(signal.SIGTERM)
+
+
+def finalizer() -> None:
+    Finalized()
+    gc.collect()
+
+
+def finalizer_within_a_producer() -> None:
+    Finalized()
+    with LOCK:
+        gc.collect()
+
+
+def callback() -> None:
+    done = threading.Event()
+    producer = Producer("s", config=CONFIG)
+    producer.put("k", b"x").add_done_callback(lambda _: (use_all(), done.set()))
+    done.wait()
+
+
+def at_exit() -> None:
+    fill()
+    atexit.register(use_all, PARENTS)
+
+
+def import_of_a_module() -> None:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "uses_producers.py").write_text("from tests.aws.anywhere import use_all\nuse_all()\n")
+        sys.path.insert(0, folder)
+        importlib.import_module("uses_producers")
+
+
+def a_call_that_never_returns() -> None:
+    def put_records(self: Client, **_: Any) -> Any:
+        time.sleep(10 * BOUND)
+
+    Client.put_records = put_records  # type: ignore[method-assign]
+    use_all()
+
+
+PLACES = [
+    os_fork, fork_with_the_lock_held, fork_while_logging, fork_in_a_callback, multiprocessing_fork,
+    multiprocessing_forkserver, log_handler, log_handler_with_a_lock_of_its_own, log_handler_that_hangs,
+    logging_configuration, logging_shutdown, a_signal, finalizer, finalizer_within_a_producer, callback,
+    at_exit, import_of_a_module, a_call_that_never_returns,
+]  # fmt: skip
+
+if __name__ == "__main__":
+    faulthandler.dump_traceback_later(BOUND, exit=True)
+    globals()[sys.argv[1]]()
