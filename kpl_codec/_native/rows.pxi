@@ -77,8 +77,7 @@ cdef class FrameRows(Frames):
             data = <bytes><object>PyTuple_GET_ITEM(record, 1)
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
             # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-            item = <object>PyTuple_GET_ITEM(record, 6)
-            self.data[i].plain = item is not None and item != 0
+            self.data[i].plain = <object>PyTuple_GET_ITEM(record, 6) is not None  # its sub-sequence number
         if judged:
             self.read_all(True)
         elif self.check_digests(0, self.count) == NO_MEMORY:

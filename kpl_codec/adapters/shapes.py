@@ -127,6 +127,7 @@ def pipes_record(record: _RawRecord) -> KinesisRecord:
 
 def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
     event_id = optional_text(outer, "eventID") or ""
+    # (The last two stand in what was opened before: by `powertools.user_record_event`, or by aws_kinesis_agg.)
     return KinesisRecord(
         optional_text(kinesis, "partitionKey", prefix),
         decode_base64(_present(kinesis, "data", prefix), prefix + "data"),
@@ -137,6 +138,8 @@ def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> Kines
         read_timestamp(
             kinesis.get("approximateArrivalTimestamp"), SECONDS, prefix + "approximateArrivalTimestamp"
         ),
+        optional_text(kinesis, "explicitHashKey", prefix),
+        sub_sequence_number(kinesis, "subSequenceNumber", prefix),
     )
 
 

@@ -110,7 +110,7 @@ def _user_records(
         if _wanted(args, record):
             codes, data = _codes(record), record.data
             payload = decode(record, codes) if decode is not None else None
-            told = facts(item.stream, record, codes)
+            told = facts(item, record, codes)
             if payload is not None:
                 told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
                 told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
@@ -232,15 +232,16 @@ def _write(args: argparse.Namespace, told: dict[str, Any], data: bytes) -> None:
     write_on(json_line(told))
 
 
-def facts(stream: str | None, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
-    """One user record as JSON; what is not known is left out."""
+def facts(source: Captured, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
+    """One user record of a Kinesis record as JSON; what is not known is left out."""
+    opened = record.aggregated or source.record.sub_sequence_number is not None
     arrived = record.approximate_arrival_timestamp
     values: dict[str, Any] = {
-        "streamName": stream,
+        "streamName": source.stream,
         "shardId": record.shard_id,
         "sequenceNumber": record.sequence_number,
         "recordId": record.record_id,
-        "subSequenceNumber": record.sub_sequence_number if record.aggregated else None,
+        "subSequenceNumber": record.sub_sequence_number if opened else None,
         "partitionKey": record.partition_key,
         "explicitHashKey": record.explicit_hash_key,
         "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,
