@@ -6,6 +6,7 @@ import base64
 import copy
 import json
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import botocore.session
@@ -344,16 +345,11 @@ def put(*path: str, value: Any) -> Any:
         (put("kinesis", "partitionKey", value=5), "wrong-type", "kinesis.partitionKey"),
         (put("kinesis", "partitionKey", value="\ud800"), "utf-8", "kinesis.partitionKey"),
         (put("eventID", value=5), "wrong-type", "eventID"),
-    ]
-    + [
-        (put("kinesis", ARRIVAL, value=value), "timestamp", f"kinesis.{ARRIVAL}")
-        for value in (
-            True, "yesterday", "2020-01-01T00:00:00", float("nan"), float("inf"), 1e300, 10**30, [],
-            datetime(2020, 1, 1),
-        )
+        (put("kinesis", "subSequenceNumber", value=2**63), "wrong-type", "kinesis.subSequenceNumber"),
+        (put("kinesis", "subSequenceNumber", value="9" * 19), "wrong-type", "kinesis.subSequenceNumber"),
     ],
-)  # fmt: skip
-@pytest.mark.requirement("CAP-1", "CAP-3", "CAP-4")
+)
+@pytest.mark.requirement("CAP-1", "CAP-4")
 def test_a_bad_record_is_named_and_hides_no_other(change: Any, code: str, field: str) -> None:
     event = broken(change)
     before, bad, after = captured(event)
@@ -365,6 +361,92 @@ def test_a_bad_record_is_named_and_hides_no_other(change: Any, code: str, field:
     with pytest.raises(kpl.CaptureError) as raised:
         list(kinesis_records(event))
     assert raised.value == bad
+
+
+ONE = KINESIS_RECORDS[0]
+NO_TIMES = [
+    True, "yesterday", "2020-01-01T00:00:00", float("nan"), float("-inf"), 1e300, -(10**400), [], {},
+    datetime(2020, 1, 1), datetime.min,
+]  # fmt: skip
+#: How a record of each shape is written with a time, and where that stands.
+TIMED: dict[str, Any] = {
+    "lambda": (lambda t: {"Records": [put_in(to_lambda_row(), t, "kinesis")]}, f"Records[0].kinesis.{ARRIVAL}"),
+    "pipes": (lambda t: [put_in(to_pipes([ONE])[0], t)], f"[0].{ARRIVAL}"),
+    "firehose": (
+        lambda t: {"records": [put_in(firehose_row(), t, "kinesisRecordMetadata")]},
+        f"records[0].kinesisRecordMetadata.{ARRIVAL}",
+    ),
+    "failed": (lambda t: {"rawData": b64(ONE.data), "arrivalTimestamp": t}, "arrivalTimestamp"),
+    "daemon": (lambda t: daemon_message([ONE], t), f"records[0].{ARRIVAL}"),
+    "boto3": (
+        lambda t: {"Records": [{"SequenceNumber": "1", "Data": ONE.data, "ApproximateArrivalTimestamp": t}]},
+        "Records[0].ApproximateArrivalTimestamp",
+    ),
+    "queue": (
+        lambda t: {"QueueRecords": [{"RecordId": "1", "Data": ONE.data, "ApproximateArrivalTimestamp": t}]},
+        "QueueRecords[0].ApproximateArrivalTimestamp",
+    ),
+    "kcl": (lambda t: [SimpleNamespace(binary_data=ONE.data, sequence_number="1", timestamp_millis=t)],
+            "[0].timestamp_millis"),
+}  # fmt: skip
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def to_lambda_row() -> dict[str, Any]:
+    return dict(adapters.to_lambda([ONE], stream_arn=STREAM)["Records"][0])
+
+
+def firehose_row() -> dict[str, Any]:
+    row = dict(adapters.to_firehose([ONE], delivery_stream_arn=STREAM)["records"][0])
+    row.pop(ARRIVAL)
+    return row
+
+
+def put_in(record: dict[str, Any], when: Any, key: str | None = None) -> dict[str, Any]:
+    (record if key is None else record[key])[ARRIVAL] = when
+    return record
+
+
+def daemon_message(records: list[kpl.KinesisRecord], when: Any) -> dict[str, Any]:
+    """What the KCL's MultiLangDaemon writes to a consumer in another language."""
+    rows = [
+        {"action": "record", "data": b64(r.data), "partitionKey": r.partition_key, ARRIVAL: when,
+         "sequenceNumber": r.sequence_number, "subSequenceNumber": r.sub_sequence_number}
+        for r in records
+    ]  # fmt: skip
+    return {"action": "processRecords", "millisBehindLatest": 0, "records": rows}
+
+
+@pytest.mark.requirement("CAP-3")
+@pytest.mark.parametrize("shape", TIMED)
+@pytest.mark.parametrize("year", [2013, 2018, 2026, 2099])
+def test_a_number_shows_its_unit_in_every_shape(shape: str, year: int) -> None:
+    """Seconds where milliseconds are usual, and the other way round; microseconds, nanoseconds; int and float."""
+    when = datetime(year, 3, 5, 20, 2, 53, tzinfo=timezone.utc)
+    for unit in (1, 10**3, 10**6, 10**9):
+        for number in (int(when.timestamp()) * unit, float(when.timestamp() * unit)):
+            (found,) = kinesis_records(TIMED[shape][0](number))
+            assert found.approximate_arrival_timestamp == when
+
+
+@pytest.mark.requirement("CAP-13", "CAP-3")
+@pytest.mark.parametrize("shape", TIMED)
+@pytest.mark.parametrize("value", NO_TIMES, ids=repr)
+def test_a_time_that_cannot_be_read_costs_no_record(shape: str, value: Any) -> None:
+    make, field = TIMED[shape]
+    sound = adapters.to_lambda([KINESIS_RECORDS[1]], stream_arn=STREAM)
+    given_ = [make(value), sound] if shape != "pipes" else [*make(value), sound]
+    first, error, second = captured(given_)
+    assert isinstance(first, kpl.KinesisRecord)
+    assert (first.data, first.approximate_arrival_timestamp) == (ONE.data, None)
+    assert isinstance(error, CaptureError)
+    assert (error.code, error.requirement, error.position) == ("timestamp", "CAP-13", 0)
+    assert error.field.endswith(field.removeprefix("[0]").lstrip("."))
+    assert second == KINESIS_RECORDS[1]
+    assert [record.data for record in kinesis_records(given_)] == [ONE.data, KINESIS_RECORDS[1].data]
 
 
 def test_errors_carry_no_data() -> None:
