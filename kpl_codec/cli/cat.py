@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..adapters.shapes import queue_record
 from ..deaggregation.policies import deaggregate
@@ -24,6 +24,9 @@ from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import waiting
 from .source import Captured, Unreadable, UsageError, client_of, other_client, paths_or_stream
+
+if TYPE_CHECKING:
+    from ..aws.only import Gone, NotRead
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -125,17 +128,12 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
         from .captured import captured
 
         return captured(args.paths)
-    from ..aws.only import Gone, read_only
+    from ..aws.only import read_only
     from ..aws.reading import POLL_INTERVAL, read_stream
 
     client = client_of(args)
     if args.only:
-        return (
-            Unreadable("gone", item.place.sequence_number, item.reason)
-            if isinstance(item, Gone)
-            else Captured(args.stream, item)
-            for item in read_only(client, args.stream, args.only)
-        )
+        return (_asked_for(args.stream, item) for item in read_only(client, args.stream, args.only))
     records = read_stream(
         client,
         args.stream,
@@ -145,6 +143,14 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
     return (Captured(args.stream, record) for record in records)
+
+
+def _asked_for(stream: str, item: KinesisRecord | Gone | NotRead) -> Captured | Unreadable:
+    if isinstance(item, KinesisRecord):
+        return Captured(stream, item)
+    if hasattr(item, "line"):
+        return Unreadable("only", f"--only, line {item.line}", item.reason)
+    return Unreadable("gone", str(item.place), item.reason)
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:

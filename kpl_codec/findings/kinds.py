@@ -205,6 +205,7 @@ _CODES = {
     "wrong-type": "A field of a type that it cannot have",
     "timestamp": "An unreadable arrival time",
     "gone": "A record that the stream no longer gives",
+    "only": "A part of the list of records to read that cannot be read",
 }
 
 #: About the input: unreadable, captured twice, or empty.
