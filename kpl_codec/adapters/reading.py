@@ -20,7 +20,7 @@ _IDENTITIES = (
     ("recordId", "record_id"),
     ("RecordId", "record_id"),
 )
-TEXT_IS_JSON = "text is read as JSON: decode base64 first (base64.b64decode), and of a file give the content"
+TEXT_IS_JSON = "text is read as JSON: decode base64 (base64.b64decode), and of a file give the content"
 _NOTICE = (
     "Lambda's notice of a batch that failed: it names the records and holds none; "
     "kpl-codec cat --stream NAME --only FILE reads them"
@@ -29,10 +29,12 @@ _NOTICE = (
 _OTHERS = {
     "KinesisBatchInfo": _NOTICE,
     "DDBStreamBatchInfo": "Lambda's notice of a batch of DynamoDB Streams, which are no Kinesis stream",
-    "dynamodb": "a record of DynamoDB Streams: no KPL writes there; a table's Kinesis stream has Kinesis records",
+    "dynamodb": "a record of DynamoDB Streams, not of a Kinesis stream",
     "Sns": "a message of SNS: give its Sns.Message",
     "s3": "a notice of S3: give the content of the object that it names",
-    "awslogs": "CloudWatch Logs calls a function with these; what it puts into a stream comes in Lambda's event",
+    "messageId": "a message of SQS: kpl_codec.adapters.kinesis_records reads what its body holds",
+    "body": "a request over HTTP: give its body",
+    "awslogs": "CloudWatch Logs' own event, not one of a Kinesis stream",
     "detail-type": "an event of EventBridge, not of a Kinesis stream: give its detail, if that holds records",
 }
 #: Messages of the KCL's MultiLangDaemon that have no records.
@@ -42,7 +44,7 @@ _NO_RECORDS = frozenset(
 
 
 def hint_of(value: object) -> str | None:
-    """What ``value``, which is no Kinesis record, is instead, and what to do; None where that is not known."""
+    """What ``value`` is, which is no Kinesis record, and what to do; None where that is not known."""
     if isinstance(value, Mapping):
         return next((text for name, text in _OTHERS.items() if name in value), None)
     return TEXT_IS_JSON if isinstance(value, (str, int, float)) else None
@@ -134,7 +136,7 @@ def _mapping(
         yield from _record(source, path, shard_id)
 
 
-_EVENT_WITHIN = {"payload": str, "requestPayload": (dict, list)}
+_EVENT_WITHIN: dict[str, type | tuple[type, ...]] = {"payload": str, "requestPayload": (dict, list)}
 
 
 def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
@@ -157,8 +159,8 @@ def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecor
 
 
 def captured(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord | CaptureError]:
-    """Every record of ``source`` in order, lazily: a KinesisRecord, or its CaptureError. Where only the time of
-    a record cannot be read, it comes without one, and the error (timestamp, CAP-13) right behind it.
+    """Every record of ``source`` in order, lazily: a KinesisRecord, or its CaptureError. Where only the time
+    of a record cannot be read, it comes without one, and the error (timestamp) right behind it.
 
     ``source``: anything of this module's table. bytes are the data of one record; str is JSON.
     ``shard_id``: the shard, for shapes that do not say it.
@@ -191,7 +193,7 @@ def is_about_time(item: KinesisRecord | CaptureError) -> bool:
 
 
 def kinesis_records(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
-    """Like `captured`, but raises the first CaptureError of a record. One whose time cannot be read has none."""
+    """Like `captured`, but raises the first CaptureError. A record whose time cannot be read has none."""
     for item in captured(source, shard_id=shard_id):
         if isinstance(item, KinesisRecord):
             yield item

@@ -14,8 +14,8 @@
     kcl       amazon_kclpy's object, which has ``binary_data``; milliseconds
     raw       bytes, bytearray, memoryview         as it is
 
-A number that is no time of a Kinesis record in its shape's unit shows its own unit: see `read_timestamp`. A time
-that cannot be read is left out of the record, and `time_error` says what is wrong with it.
+A number that is no time of a Kinesis record in its shape's unit shows its own unit: see `read_timestamp`. A
+time that cannot be read is left out of the record, and `time_error` says what is wrong with it.
 Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/14-queues-and-channels.md.
 """
 
@@ -25,8 +25,6 @@ import binascii
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from decimal import Decimal
-from math import isnan
 from typing import Any, Literal
 
 from ..errors import CaptureError
@@ -70,9 +68,9 @@ def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
 
     None stays None. Numbers are exact to the microsecond. Raises CaptureError.
     """
-    # CAP-3: "A timestamp MUST be read to the microsecond: a number in the unit of its shape, an ISO 8601 text
-    # with an offset, or an aware datetime. A number that is a time before 2013, or none, in that unit, and one
-    # from 2013 to 2099 in seconds, milliseconds, microseconds or nanoseconds, is in that one."
+    # CAP-3: "A timestamp MUST be read to the microsecond: a number in the unit of its shape, an ISO 8601
+    # text with an offset, or an aware datetime. A number that is a time before 2013, or none, in that unit,
+    # and one from 2013 to 2099 in seconds, milliseconds, microseconds or nanoseconds, is in that one."
     try:
         if value is None:
             return None
@@ -91,10 +89,10 @@ def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
         raise CaptureError(code="timestamp", field=field, requirement="CAP-3") from None
 
 
-def _arrival(source: _RawRecord, key: str, unit: int) -> datetime | None:
+def arrival(source: _RawRecord, key: str, unit: int) -> datetime | None:
     """The time under ``key``; None where it is absent, and where it cannot be read."""
-    # CAP-13: "A time that cannot be read MUST NOT cost the record: it comes without a time, and an error of its
-    # own names the time."
+    # CAP-13: "A time that cannot be read MUST NOT cost the record: it comes without a time, and an error of
+    # its own names the time."
     try:
         return read_timestamp(source.get(key), unit, key)
     except CaptureError:
@@ -103,10 +101,8 @@ def _arrival(source: _RawRecord, key: str, unit: int) -> datetime | None:
 
 def time_error(record: Any) -> CaptureError | None:
     """What is wrong with the time of a record that was read without one; None where it has none."""
-    if not isinstance(record, Mapping):
-        names = ("timestamp_millis", "approximate_arrival_timestamp")
-        levels = {"": {name: getattr(record, name, None) for name in names}}
-    else:
+    levels: dict[str, _RawRecord] = {"": {name: getattr(record, name, None) for name in _TIMES}}
+    if isinstance(record, Mapping):
         levels = {f"{key}.": record[key] for key in _LEVELS if isinstance(record.get(key), Mapping)}
         levels[""] = record
     for prefix, level in levels.items():
@@ -173,7 +169,7 @@ def pipes_record(record: _RawRecord) -> KinesisRecord:
 
 def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
     event_id = optional_text(outer, "eventID") or ""
-    # (The last two stand in what was opened before: by `powertools.user_record_event`, or by aws_kinesis_agg.)
+    # (The last two are in what was opened before, by `powertools.user_record_event` or aws_kinesis_agg.)
     return KinesisRecord(
         optional_text(kinesis, "partitionKey", prefix),
         _bytes(kinesis, "data", prefix),
@@ -181,7 +177,7 @@ def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> Kines
         # CAP-5: "The shard id of a Lambda record MUST be taken from its eventID, the part before the
         # last colon."
         event_id.rpartition(":")[0] or None,
-        _arrival(kinesis, "approximateArrivalTimestamp", SECONDS),
+        arrival(kinesis, "approximateArrivalTimestamp", SECONDS),
         optional_text(kinesis, "explicitHashKey", prefix),
         sub_sequence_number(kinesis, "subSequenceNumber", prefix),
     )
@@ -201,7 +197,7 @@ def firehose_record(record: _RawRecord) -> KinesisRecord:
         data,
         None if key in (None, "kinesisFirehoseRecordMetadata") else text(meta, "sequenceNumber", prefix),
         optional_text(meta, "shardId", prefix),
-        _arrival(meta, name, MILLISECONDS) or _arrival(record, name, MILLISECONDS),
+        arrival(meta, name, MILLISECONDS) or arrival(record, name, MILLISECONDS),
         sub_sequence_number=sub_sequence_number(meta, sub_key, prefix),
     )
 
@@ -210,25 +206,27 @@ def firehose_record(record: _RawRecord) -> KinesisRecord:
 _METADATA = ("kinesisRecordMetadata", "kinesisStreamRecordMetadata", "kinesisFirehoseRecordMetadata")
 #: Where a record may have its time, and how that is called.
 _LEVELS = ("kinesis", *_METADATA)
-_TIMES = ("approximateArrivalTimestamp", "ApproximateArrivalTimestamp", "arrivalTimestamp")
-_TIMES += ("timestamp_millis", "approximate_arrival_timestamp")
+_TIMES = (
+    *("approximateArrivalTimestamp", "ApproximateArrivalTimestamp", "arrivalTimestamp"),
+    *("timestamp_millis", "approximate_arrival_timestamp"),
+)
 
 
 def failed_record(record: _RawRecord) -> KinesisRecord:
-    """What Firehose keeps of a record whose transformation or delivery failed: its data as it came, no keys."""
+    """What Firehose keeps of a record whose transformation or delivery failed: its data as it came."""
     data = _bytes(record, "rawData")
-    return KinesisRecord(None, data, None, None, _arrival(record, "arrivalTimestamp", MILLISECONDS))
+    return KinesisRecord(None, data, None, None, arrival(record, "arrivalTimestamp", MILLISECONDS))
 
 
 def daemon_record(record: _RawRecord) -> KinesisRecord:
-    """One of ``records`` of the KCL's MultiLangDaemon, as it tells a consumer in another language. The KCL has
+    """One of ``records`` of the KCL's MultiLangDaemon, as a consumer in another language gets it. The KCL has
     opened it."""
     return KinesisRecord(
         optional_text(record, "partitionKey"),
         _bytes(record, "data"),
         text(record, "sequenceNumber"),
         None,
-        _arrival(record, "approximateArrivalTimestamp", MILLISECONDS),
+        arrival(record, "approximateArrivalTimestamp", MILLISECONDS),
         sub_sequence_number=sub_sequence_number(record, "subSequenceNumber"),
     )
 
@@ -249,7 +247,7 @@ def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> Kinesi
         bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else _bytes(record, "Data"),
         text(record, identity),
         None,
-        _arrival(record, "ApproximateArrivalTimestamp", SECONDS),
+        arrival(record, "ApproximateArrivalTimestamp", SECONDS),
     )
 
 
@@ -270,41 +268,9 @@ def kcl_record(record: Any) -> KinesisRecord:
         record.binary_data,
         text(fields, "sequence_number"),
         None,
-        _arrival(fields, "timestamp_millis", MILLISECONDS),
+        arrival(fields, "timestamp_millis", MILLISECONDS),
         sub_sequence_number=sub_sequence_number(fields, "sub_sequence_number"),
     )
-
-
-def parquet_record(row: _RawRecord) -> tuple[KinesisRecord, str | None]:
-    """A row by this library's names of columns, and its stream. Its data may be None."""
-    texts = {name: _as_text(row, name) for name in _TEXTS}
-    sub = row.get("subSequenceNumber")
-    if isinstance(sub, float):  # as pandas has a column of numbers with gaps
-        row = {**row, "subSequenceNumber": None if isnan(sub) else int(sub) if sub.is_integer() else sub}
-    return KinesisRecord(
-        texts["partitionKey"],
-        row["data"],
-        texts["sequenceNumber"],
-        texts["shardId"],
-        _arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
-        texts["explicitHashKey"],
-        sub_sequence_number(row, "subSequenceNumber"),
-    ), texts["streamName"]
-
-
-_TEXTS = ("partitionKey", "sequenceNumber", "shardId", "explicitHashKey", "streamName")
-
-
-def _as_text(row: _RawRecord, name: str) -> str | None:
-    value = row.get(name)
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            raise CaptureError(code="utf-8", field=name, requirement="CAP-4") from None
-    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-        return format(value, "f") if isinstance(value, Decimal) else str(value)
-    return optional_text(row, name)
 
 
 READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
@@ -327,7 +293,9 @@ def _bytes(source: _RawRecord, key: str, prefix: str = "") -> bytes:
     # JavaScript dumps it. No other type."
     if isinstance(value, Mapping):
         listed = value.get("data") if value.get("type") == "Buffer" else list(value.values())
-        if isinstance(listed, list) and (listed is value.get("data") or list(value) == [*map(str, range(len(value)))]):
+        if isinstance(listed, list) and (
+            listed is value.get("data") or list(value) == [*map(str, range(len(value)))]
+        ):
             with suppress(TypeError, ValueError):
                 return bytes(listed)
     return decode_base64(value, prefix + key)

@@ -27,21 +27,21 @@ _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 
 
 class Place(NamedTuple):
-    """A sequence number and its shard, None where neither the source nor the number says it. With ``last`` all
-    records from that number to this one, ``count`` of them where that is known."""
+    """A sequence number and its shard, None where neither the source nor the number says it. With ``last``
+    all records from that number to this one, ``size`` of them where that is known."""
 
     shard_id: str | None
     sequence_number: str
     last: str | None = None
-    count: int | None = None
+    size: int | None = None
 
     def __str__(self) -> str:
         return self.sequence_number if self.last is None else f"{self.sequence_number} to {self.last}"
 
 
 class Gone(NamedTuple):
-    """A record that the stream does not give any more: its retention is over, or it is of another stream. Of a
-    place with ``last``: some of its records."""
+    """A record that the stream does not give any more: its retention is over, or it is of another stream.
+    Of a place with ``last``: some of its records."""
 
     place: Place
     reason: str
@@ -56,9 +56,9 @@ class NotRead(NamedTuple):
 
 def sequence_numbers(data: bytes) -> list[Place | NotRead]:
     """Every sequence number in ``data``, once, in the order in which they are there: texts or whole numbers,
-    one a line or in a list; or members of JSON objects at any depth that are called sequenceNumber in any case,
-    with or without underscores, beside a shardId or below one, or startSequenceNumber and endSequenceNumber of
-    Lambda's notice (``KinesisBatchInfo``).
+    one a line or in a list; or members of JSON objects at any depth that are called sequenceNumber in any
+    case, with or without underscores, beside a shardId or below one, or startSequenceNumber and
+    endSequenceNumber of Lambda's notice (``KinesisBatchInfo``).
 
     JSON in a member's text is read, too (``body``, ``payload``).
     """
@@ -119,14 +119,14 @@ def _place(shard_id: str | None, number: Any, line: int) -> Place | NotRead:
     return Place(hint.shard_id if hint is not None else shard_id, text)
 
 
-def _range(shard_id: str | None, first: Any, last: Any, count: Any, line: int) -> Place | NotRead:
+def _range(shard_id: str | None, first: Any, last: Any, size: Any, line: int) -> Place | NotRead:
     """All records from ``first`` to ``last``."""
     begin, end = _place(shard_id, first, line), _place(shard_id, last, line)
     if isinstance(begin, NotRead) or isinstance(end, NotRead):
         return begin if isinstance(begin, NotRead) else end
     if int(begin.sequence_number) > int(end.sequence_number):
         return NotRead(line, "endSequenceNumber is below startSequenceNumber")
-    return begin._replace(last=end.sequence_number, count=count if type(count) is int else None)
+    return begin._replace(last=end.sequence_number, size=size if type(size) is int else None)
 
 
 def read_only(
@@ -156,9 +156,9 @@ def read_only(
                 if (place.shard_id, record["SequenceNumber"]) not in given:
                     given.add((place.shard_id, record["SequenceNumber"]))
                     yield answered_record(record, place.shard_id)
-            whole = {number, place.last} <= numbers and len(numbers) >= (place.count or 0)
+            whole = {number, place.last} <= numbers and len(numbers) >= (place.size or 0)
             if not whole:
-                of = f" of {place.count}" if place.count is not None else ""
+                of = f" of {place.size}" if place.size is not None else ""
                 yield Gone(place, f"the stream holds {len(numbers)}{of} records of it, and not all any more")
             continue
         if (place.shard_id, number) in given:

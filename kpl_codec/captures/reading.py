@@ -16,14 +16,23 @@ import bz2
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from math import isnan
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..adapters.shapes import parquet_record, standard_name, time_error
+from ..adapters.shapes import (
+    MILLISECONDS,
+    arrival,
+    optional_text,
+    standard_name,
+    sub_sequence_number,
+    time_error,
+)
 from ..errors import CaptureError
 from ..format.codec import is_aggregated
 from ..format.frame import sound_end
@@ -92,8 +101,8 @@ def _read(source: Any, piece: Piece, rows: Rows) -> Iterator[pa.RecordBatch]:
 def _read_frames(stream: Any, rows: Rows) -> Iterator[pa.RecordBatch]:
     """The sound aggregated records with which a file begins, and what is behind them: one that is changed or
     cut, or something unreadable."""
-    # CAP-14: "Sound aggregated records one behind the other in one file, with or without line ends between, MUST
-    # each be read; what else follows them MUST be named with its place."
+    # CAP-14: "Sound aggregated records one behind the other in one file, with or without line ends between,
+    # MUST each be read; what else follows them MUST be named with its place."
     held, at, position = b"", 0, 0  # read and not used from `at` on, which is byte `position` of the file
     error: OSError | None = None
     ended = False
@@ -250,22 +259,55 @@ def _within(times: pa.Array) -> bool:
     """Whether all can be told as times."""
     found = pc.min_max(times.cast(pa.int64()))
     least, most = (found[name].as_py() or 0 for name in ("min", "max"))
-    return _YEAR_1 <= least and most < _YEAR_10000
+    return least >= _YEAR_1 and most < _YEAR_10000
 
 
 def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: Rows, row: int) -> None:
     """The same of rows of which one at least has a value that its column of ours cannot hold."""
-    # CAP-1: "A record that cannot be read MUST come out as an error with its position, its field and a code; it
-    # MUST NOT hide the records before and after it."
+    # CAP-1: "A record that cannot be read MUST come out as an error with its position, its field and a code;
+    # it MUST NOT hide the records before and after it."
     held = (batch.column(name) for name in columns.values())
     values = ((c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in held)
     for at, fields in enumerate(zip(*values, strict=True), row):
         given = dict(zip(columns, fields, strict=True))
         try:
-            record, stream = parquet_record(given)
+            record, stream = _record_of(given)
         except CaptureError as error:
             rows.unreadable(error.code, str(error), at)
             continue
         rows.record(record, stream, at, None, 0)
-        if record.approximate_arrival_timestamp is None and (error := time_error(given)) is not None:
-            rows.unreadable(error.code, str(error), at)
+        lost = time_error(given) if record.approximate_arrival_timestamp is None else None
+        if lost is not None:
+            rows.unreadable(lost.code, str(lost), at)
+
+
+def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
+    """A row by this library's names of columns, and its stream. Its data may be None."""
+    texts = {name: _text_of(row, name) for name in _TEXTS}
+    sub = row.get("subSequenceNumber")
+    if isinstance(sub, float):  # as pandas has a column of numbers with gaps
+        row = {**row, "subSequenceNumber": None if isnan(sub) else int(sub) if sub.is_integer() else sub}
+    return KinesisRecord(
+        texts["partitionKey"],
+        row["data"],
+        texts["sequenceNumber"],
+        texts["shardId"],
+        arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
+        texts["explicitHashKey"],
+        sub_sequence_number(row, "subSequenceNumber"),
+    ), texts["streamName"]
+
+
+_TEXTS = ("partitionKey", "sequenceNumber", "shardId", "explicitHashKey", "streamName")
+
+
+def _text_of(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise CaptureError(code="utf-8", field=name, requirement="CAP-4") from None
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        return format(value, "f") if isinstance(value, Decimal) else str(value)
+    return optional_text(row, name)

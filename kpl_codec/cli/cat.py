@@ -148,9 +148,10 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
 def _asked_for(stream: str, item: KinesisRecord | Gone | NotRead) -> Captured | Unreadable:
     if isinstance(item, KinesisRecord):
         return Captured(stream, item)
-    if hasattr(item, "line"):
-        return Unreadable("only", f"--only, line {item.line}", item.reason)
-    return Unreadable("gone", str(item.place), item.reason)
+    line = getattr(item, "line", None)
+    if line is not None:
+        return Unreadable("only", f"--only, line {line}", item.reason)
+    return Unreadable("gone", str(getattr(item, "place", "")), item.reason)
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:

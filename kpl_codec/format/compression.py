@@ -12,8 +12,6 @@ Specification: spec/05-producer.md, ZIP-1 to ZIP-4.
 
 from __future__ import annotations
 
-import gzip
-import io
 import zlib
 from typing import Any, Final, Literal
 
@@ -127,8 +125,12 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
     if len(made) > max_size:
         raise DecompressionError(code="decompressed-too-large", compression=compression, max_size=max_size)
     if unpacker.eof and unpacker.unused_data and compression != "zlib":
-        # From its beginning again, by classes that know what may follow, in a time that grows with the size.
-        file = zstd.ZstdFile(io.BytesIO(data)) if compression == "zstd" else gzip.GzipFile(fileobj=io.BytesIO(data))
+        # Again, by classes that know what may follow, in a time that grows with the size.
+        import gzip
+        import io
+
+        given = io.BytesIO(data)
+        file = zstd.ZstdFile(given) if compression == "zstd" else gzip.GzipFile(fileobj=given)
         try:
             made = file.read(max_size + 1)
         except (errors, EOFError, OSError):

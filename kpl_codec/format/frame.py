@@ -13,8 +13,6 @@ Specification: spec/01-aggregated-record.md, FRM-1 to FRM-4.
 from __future__ import annotations
 
 import binascii
-import hashlib
-import re
 from contextlib import suppress
 from typing import Final, Literal
 
@@ -111,21 +109,20 @@ def split_frame(data: bytes) -> bytes:
     # FRM-4: "Data that starts with the magic, is long enough and ends in another digest MUST NOT be
     # opened; a strict decoder reports it"
     if data[-DIGEST_SIZE:] != actual:
-        digests = {"expected": data[-DIGEST_SIZE:].hex(), "actual": actual.hex()}
+        error = ChecksumMismatch(
+            offset=len(data) - DIGEST_SIZE, expected=data[-DIGEST_SIZE:].hex(), actual=actual.hex()
+        )
         sound = sound_end(data) if MAGIC in message or data.endswith((b"\n", b"\r")) else None
-        more = {} if sound is None else {"sound": sound}
-        raise ChecksumMismatch(offset=len(data) - DIGEST_SIZE, **digests, **more)
+        raise error if sound is None else error.at(sound=sound)
     return message
-
-
-#: What may follow a frame, where several are in one file.
-_BEHIND = re.compile(rb"\Z|[\r\n]|" + MAGIC)
 
 
 def sound_end(data: bytes, start: int = 0, *, whatever_follows: bool = False) -> int | None:
     """Where the frame that begins at ``start`` ends, if it is sound; else None. Without ``whatever_follows``
     only if nothing, a line end or another frame is behind it, which is faster. The time grows with the number
     of its user records."""
+    import hashlib  # few need it: the import of a Lambda function stays short
+
     digest = hashlib.md5(usedforsecurity=False)
     hashed = end = start + len(MAGIC)
     # A table's key or a user record, and its length.
@@ -140,7 +137,8 @@ def sound_end(data: bytes, start: int = 0, *, whatever_follows: bool = False) ->
         behind = end + DIGEST_SIZE
         if behind > len(data):
             return None
-        if whatever_follows or _BEHIND.match(data, behind) is not None:
+        follows = data[behind : behind + 1] in (b"", b"\r", b"\n") or data.startswith(MAGIC, behind)
+        if follows or whatever_follows:
             digest.update(memoryview(data)[hashed:end])
             hashed = end
             if digest.digest() == data[end:behind]:

@@ -370,7 +370,10 @@ NO_TIMES = [
 ]  # fmt: skip
 #: How a record of each shape is written with a time, and where that stands.
 TIMED: dict[str, Any] = {
-    "lambda": (lambda t: {"Records": [put_in(to_lambda_row(), t, "kinesis")]}, f"Records[0].kinesis.{ARRIVAL}"),
+    "lambda": (
+        lambda t: {"Records": [put_in(to_lambda_row(), t, "kinesis")]},
+        f"Records[0].kinesis.{ARRIVAL}",
+    ),
     "pipes": (lambda t: [put_in(to_pipes([ONE])[0], t)], f"[0].{ARRIVAL}"),
     "firehose": (
         lambda t: {"records": [put_in(firehose_row(), t, "kinesisRecordMetadata")]},
@@ -424,7 +427,7 @@ def daemon_message(records: list[kpl.KinesisRecord], when: Any) -> dict[str, Any
 @pytest.mark.parametrize("shape", TIMED)
 @pytest.mark.parametrize("year", [2013, 2018, 2026, 2099])
 def test_a_number_shows_its_unit_in_every_shape(shape: str, year: int) -> None:
-    """Seconds where milliseconds are usual, and the other way round; microseconds, nanoseconds; int and float."""
+    """Seconds where milliseconds are usual, and the other way round; microseconds, nanoseconds."""
     when = datetime(year, 3, 5, 20, 2, 53, tzinfo=timezone.utc)
     for unit in (1, 10**3, 10**6, 10**9):
         for number in (int(when.timestamp()) * unit, float(when.timestamp() * unit)):

@@ -222,7 +222,7 @@ def notice(*records: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-#: Lists of records in every form in which somebody may have them: how it is written, and whether each is named.
+#: Lists of records in every form in which somebody may have them.
 LISTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
     "objects": lambda records: "\n".join(map(json.dumps, records)),
     "JSON numbers": lambda records: json.dumps(

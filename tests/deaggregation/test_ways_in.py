@@ -309,7 +309,9 @@ def test_what_was_opened_before_stays_closed_whatever_its_number(policy: Any, sh
             raw["kinesis"]["subSequenceNumber"] = row.sub_sequence_number
         read = list(kinesis_records(event))
     for source_ in (read, iter(read)):
-        made = kpl.deaggregate(source_, policy, shard_map=MAP, **({"on_drop": print} if policy == "kcl" else {}))
+        made = kpl.deaggregate(
+            source_, policy, shard_map=MAP, **({"on_drop": print} if policy == "kcl" else {})
+        )
         assert [
             (row.data, row.sequence_number, row.sub_sequence_number, row.aggregated, row.defects)
             for row in made
