@@ -15,7 +15,7 @@ PACKAGE = REPOSITORY / "kpl_codec"
 #: Every part, from the ground up. A part imports only parts of lower levels, and itself.
 LEVELS = (
     {"errors", "limits", "compiled", "aws_errors", "lazy", "without_pandas", "_build"},
-    {"format"},
+    {"format", "serving"},
     {"ledger"},
     {"schema_registry"},
     {"shards"},

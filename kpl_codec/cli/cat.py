@@ -17,7 +17,7 @@ from ..deaggregation.records import DeaggregatedRecord
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.frame import disguise_of
 from ..format.records import KinesisRecord
-from ..pictures.labels import safe_lines, utc
+from ..pictures.labels import safe_json, safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from ..shards.stream import stream_of
 from .main import CLEAN, FINDINGS
@@ -116,7 +116,8 @@ def _user_records(
             told = facts(item, record, codes)
             if payload is not None:
                 told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
-                told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
+                told["payload"] = payload
+                data = safe_json(json.dumps(payload, ensure_ascii=False)).encode()
             yield told, data
 
 

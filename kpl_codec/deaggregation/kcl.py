@@ -17,8 +17,8 @@ from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partit
 from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, Judge, ShardJudge
 
-#: The fate of a user record: delivered, dropped, altered (delivered under another key than the bytes have),
-#: or raw (in a frame that is delivered unopened).
+#: The fate of a user record: delivered, dropped, altered (delivered with another key or other data than
+#: the bytes have), or raw (in a frame that is delivered unopened).
 Fate = Literal["delivered", "dropped", "altered", "raw"]
 #: Why user records are dropped.
 DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]

@@ -30,7 +30,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..outlets.serving import ServerThread
+from ..serving import ServerThread
 
 __all__ = [
     "Answer", "Call", "Cut", "Exchange", "Fault", "FaultProxy", "Rule", "cut_answer", "cut_before", "error",

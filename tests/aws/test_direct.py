@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws.client import _session_in_utc, kinesis_client
 from kpl_codec.aws.direct import make_direct
-from kpl_codec.outlets.serving import ServerThread
+from kpl_codec.serving import ServerThread
 from kpl_codec.testing.faults import (
     Answer,
     FaultProxy,

@@ -244,7 +244,7 @@ def test_a_result_to_publish(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli("--kind", "decode", "--lines", "--publish", str(out), "--", *command) == 1
     facts = json.loads((out / "conformance.json").read_text())
     passed, asked = facts["grades"]["pass"], len(facts["judgements"])
-    assert (facts["name"], facts["vectors"]) == ("p", "1.1")
+    assert (facts["name"], facts["vectors"]) == ("p", "2.0")
     assert 0 < passed < asked
     badge = ElementTree.parse(out / "conformance.svg").getroot()
     assert f"{passed} of {asked}" in {part.text for part in badge.iter()}
