@@ -37,7 +37,8 @@ Spark connectors, raw frames; compressed or not.
 Prints a JSON object for each user record: streamName, shardId, sequenceNumber (of a queue recordId alone),
 subSequenceNumber, partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is
 UTF-8, else dataBase64; defects if it has any; schemaVersionId with --unframe; with --decode payload instead
-of data. What is not known is left out. What cannot be read is named on standard error.
+of data. What is not known is left out; what has no time passes --since and --until. What cannot be read is
+named on standard error.
 
 --decode asks Glue (glue:GetSchemaVersion) for each schema version once; AWS_ENDPOINT_URL_GLUE is another
 Glue. Avro needs kpl-codec's extra avro.
@@ -215,8 +216,9 @@ def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
     return (
         (args.key is None or record.partition_key in args.key)
         and (args.shard_id is None or record.shard_id in args.shard_id)
-        and (since is None or (arrived is not None and utc(arrived) >= since))
-        and (args.until is None or (arrived is not None and utc(arrived) < args.until))
+        # (What has no time may be of any.)
+        and (since is None or arrived is None or utc(arrived) >= since)
+        and (args.until is None or arrived is None or utc(arrived) < args.until)
     )
 
 

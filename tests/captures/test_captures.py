@@ -580,7 +580,7 @@ def test_a_column_of_another_type_costs_the_rows_it_cannot_tell(
 
 
 def test_members_and_frames_of_compression_one_behind_the_other_are_one(tmp_path: Path) -> None:
-    """Of a file as of a user record (RFC 1952, 2.2; RFC 8878, 3.1); bytes behind them that are none are told."""
+    """Of a file as of a user record (RFC 1952, 2.2; RFC 8878, 3.1); other bytes behind them are told."""
     from kpl_codec.format.compression import decompress, zstd_module
 
     packers: dict[str, Any] = {"gzip": gzip.compress}

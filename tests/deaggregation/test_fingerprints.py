@@ -172,8 +172,8 @@ def test_no_message_stops_it(message):
     )
 )
 def test_a_writer_without_its_sign_is_among_the_unknown_ones(keys):
-    """awslabs' Java RecordAggregator writes an MD5 where no explicit hash key is given: its sign. Where all are
-    given, it writes what the KPL writes, under its first user record's key."""
+    """awslabs' Java RecordAggregator writes an MD5 where no explicit hash key is given: its sign. Where all
+    are given, it writes what the KPL writes, under its first user record's key."""
     data = kpl.encode([kpl.UserRecord(key, b"x", hash_key) for key, hash_key in keys])
     seen = fingerprint(data, keys[0][0])
     assert seen is not None
