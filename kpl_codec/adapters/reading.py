@@ -92,14 +92,14 @@ def _walk(source: Any, path: str, shard_id: str | None) -> Iterator[KinesisRecor
         yield from _record(source, path, shard_id)
 
 
-def _record(record: Any, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
+def _record(record: Any, path: str, shard_id: str | None) -> tuple[KinesisRecord | CaptureError, ...]:
     """One record, and behind it what is wrong with its time."""
     found = read_record(record, path, shard_id)
-    yield found
-    if isinstance(found, KinesisRecord) and found.approximate_arrival_timestamp is None:
-        error = None if found is record else time_error(record)
+    if found is not record and getattr(found, "approximate_arrival_timestamp", record) is None:
+        error = time_error(record)
         if error is not None:
-            yield _error(error, path, record)
+            return found, _error(error, path, record)
+    return (found,)
 
 
 def _mapping(
@@ -183,8 +183,12 @@ def _numbered(
 ) -> Iterator[KinesisRecord | CaptureError]:
     position = -1
     for item in items:
-        position += not is_about_time(item)
-        yield item.at(position=position) if isinstance(item, CaptureError) else item
+        if isinstance(item, KinesisRecord):
+            position += 1
+            yield item
+        else:
+            position += not is_about_time(item)
+            yield item.at(position=position)
 
 
 def is_about_time(item: KinesisRecord | CaptureError) -> bool:

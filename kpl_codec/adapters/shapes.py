@@ -93,8 +93,9 @@ def arrival(source: _RawRecord, key: str, unit: int) -> datetime | None:
     """The time under ``key``; None where it is absent, and where it cannot be read."""
     # CAP-13: "A time that cannot be read MUST NOT cost the record: it comes without a time, and an error of
     # its own names the time."
+    value = source.get(key)
     try:
-        return read_timestamp(source.get(key), unit, key)
+        return None if value is None else read_timestamp(value, unit, key)
     except CaptureError:
         return None
 
@@ -169,8 +170,7 @@ def pipes_record(record: _RawRecord) -> KinesisRecord:
 
 def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
     event_id = optional_text(outer, "eventID") or ""
-    # (The last two are in what was opened before, by `powertools.user_record_event` or aws_kinesis_agg.)
-    return KinesisRecord(
+    record = KinesisRecord(
         optional_text(kinesis, "partitionKey", prefix),
         _bytes(kinesis, "data", prefix),
         text(kinesis, "sequenceNumber", prefix),
@@ -178,8 +178,13 @@ def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> Kines
         # last colon."
         event_id.rpartition(":")[0] or None,
         arrival(kinesis, "approximateArrivalTimestamp", SECONDS),
-        optional_text(kinesis, "explicitHashKey", prefix),
-        sub_sequence_number(kinesis, "subSequenceNumber", prefix),
+    )
+    if "subSequenceNumber" not in kinesis:
+        return record
+    # What was opened before, by `powertools.user_record_event` or aws_kinesis_agg.
+    return record._replace(
+        explicit_hash_key=optional_text(kinesis, "explicitHashKey", prefix),
+        sub_sequence_number=sub_sequence_number(kinesis, "subSequenceNumber", prefix),
     )
 
 
@@ -291,7 +296,7 @@ def _bytes(source: _RawRecord, key: str, prefix: str = "") -> bytes:
     value = _present(source, key, prefix)
     # CAP-6: "In an AWS API answer data is bytes; in its JSON dump it is base64, or a Buffer or Uint8Array as
     # JavaScript dumps it. No other type."
-    if isinstance(value, Mapping):
+    if type(value) is not str and isinstance(value, Mapping):
         listed = value.get("data") if value.get("type") == "Buffer" else list(value.values())
         if isinstance(listed, list) and (
             listed is value.get("data") or list(value) == [*map(str, range(len(value)))]
