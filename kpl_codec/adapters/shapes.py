@@ -297,10 +297,10 @@ def _bytes(source: _RawRecord, key: str, prefix: str = "") -> bytes:
     # CAP-6: "In an AWS API answer data is bytes; in its JSON dump it is base64, or a Buffer or Uint8Array as
     # JavaScript dumps it. No other type."
     if type(value) is not str and isinstance(value, Mapping):
-        listed = value.get("data") if value.get("type") == "Buffer" else list(value.values())
-        if isinstance(listed, list) and (
-            listed is value.get("data") or list(value) == [*map(str, range(len(value)))]
-        ):
+        listed = value.get("data") if value.get("type") == "Buffer" else None
+        if value and list(value) == [*map(str, range(len(value)))]:  # Uint8Array: indices and bytes
+            listed = list(value.values())
+        if isinstance(listed, list):
             with suppress(TypeError, ValueError):
                 return bytes(listed)
     return decode_base64(value, prefix + key)

@@ -562,3 +562,61 @@ def test_records_under_both_spellings_are_all_read() -> None:
     assert [item.data for item in adapters.kinesis_records(both)] == [b"0", b"1"]
     half = [*adapters.captured({**both, "Records": None})]
     assert [getattr(item, "code", None) for item in half] == ["wrong-type", None]
+
+
+# -- what is read, or called by its name -----------------------------------------------------------
+
+USERS = [kpl.UserRecord("a", b"one"), kpl.UserRecord("b", b"two")]
+PACKED = kpl.encode(USERS)
+BUFFER = {"type": "Buffer", "data": list(PACKED)}
+READ: dict[str, Any] = {
+    "Firehose's failed transformation": {"rawData": b64(PACKED), "errorCode": "Lambda.X", "attemptsMade": 1},
+    "Firehose's body for an HTTP endpoint": {"requestId": "r", "records": [{"data": b64(PACKED)}]},
+    "a failed asynchronous invocation": {"version": "1.0", "requestPayload": {"Records": [to_lambda_row()]}},
+    "Node's Buffer": {"Records": [{"SequenceNumber": "1", "Data": BUFFER}]},
+    "JavaScript's Uint8Array": {
+        "Records": [{"SequenceNumber": "1", "Data": {str(n): byte for n, byte in enumerate(PACKED)}}]
+    },
+    "a Buffer in Lambda's event": {
+        "Records": [{**to_lambda_row(), "kinesis": {"sequenceNumber": "1", "data": BUFFER}}]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.requirement("CAP-1", "CAP-6")
+@pytest.mark.parametrize("name", READ)
+def test_other_forms_of_records_are_read(name: str) -> None:
+    for source in (READ[name], json.dumps(READ[name])):
+        (record,) = kinesis_records(source)
+        assert record.data == (ONE.data if "asynchronous" in name else PACKED)
+        assert record.sub_sequence_number is None  # nobody has opened it
+
+
+@pytest.mark.requirement("DAG-8", "CAP-1")
+def test_messages_of_the_multi_language_daemon() -> None:
+    """Lines of what a consumer in another language gets: the KCL has opened what is in them."""
+    opened = [
+        kpl.KinesisRecord(user.partition_key, user.data, "7", None, None, None, sub)
+        for sub, user in enumerate([*USERS, kpl.UserRecord("c", PACKED)])
+    ]
+    lines = [
+        {"action": "initialize", "shardId": SHARD, "sequenceNumber": "TRIM_HORIZON", "subSequenceNumber": 0},
+        daemon_message(opened, None),
+        {"action": "shutdownRequested"},
+    ]
+    records = list(kinesis_records("\n".join(map(json.dumps, lines))))
+    assert records == opened
+    rows = list(kpl.deaggregate(records))
+    assert [(row.data, row.sub_sequence_number) for row in rows] == [(b"one", 0), (b"two", 1), (PACKED, 2)]
+
+
+@pytest.mark.requirement("CAP-6")
+@pytest.mark.parametrize(
+    "data",
+    [{"type": "Buffer"}, {"type": "Buffer", "data": "x"}, {"type": "Buffer", "data": [256]}, {}, {"0": "x"},
+     {"type": "Buffer", "data": [1.0]}, {"0": 1, "2": 3}, {"1": 1}, [1, 2]],
+)  # fmt: skip
+def test_what_is_no_buffer_is_refused(data: Any) -> None:
+    (error,) = captured({"Records": [{"SequenceNumber": "1", "Data": data}]})
+    assert isinstance(error, CaptureError)
+    assert (error.code, error.field) == ("wrong-type", "Records[0].Data")
