@@ -32,14 +32,32 @@ _OTHERS = {
     "dynamodb": "a record of DynamoDB Streams, not of a Kinesis stream",
     "Sns": "a message of SNS: give its Sns.Message",
     "s3": "a notice of S3: give the content of the object that it names",
-    "messageId": "a message of SQS: kpl_codec.adapters.kinesis_records reads what its body holds",
-    "body": "a request over HTTP: give its body",
+    "receiptHandle": "a message of SQS: kpl_codec.adapters.kinesis_records reads what its body holds",
+    "requestContext": "a request over HTTP: give its body",
     "awslogs": "CloudWatch Logs' own event, not one of a Kinesis stream",
     "detail-type": "an event of EventBridge, not of a Kinesis stream: give its detail, if that holds records",
 }
-#: Messages of the KCL's MultiLangDaemon that have no records.
-_NO_RECORDS = frozenset(
-    ("initialize", "shutdown", "shutdownRequested", "leaseLost", "shardEnded", "checkpoint", "status")
+#: Messages between the KCL's MultiLangDaemon and a consumer that have no records, and their members.
+_NO_RECORDS = (
+    "initialize",
+    "shutdown",
+    "shutdownRequested",
+    "leaseLost",
+    "shardEnded",
+    "checkpoint",
+    "status",
+)
+_OF_MESSAGES = frozenset(
+    (
+        "action",
+        "shardId",
+        "sequenceNumber",
+        "subSequenceNumber",
+        "reason",
+        "responseFor",
+        "error",
+        "checkpoint",
+    )
 )
 
 
@@ -126,7 +144,7 @@ def _mapping(
             else:
                 whole = {**posted, **record} if posted and isinstance(record, Mapping) else record
                 yield from _record(whole, f"{dot}{key}[{index}]", shard_id)
-    if held or source.get("action") in _NO_RECORDS:
+    if held or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
         return
     # A failed Lambda invocation: in S3 the whole event as text, of an asynchronous one as it was.
     inner = next((key for key, kind in _EVENT_WITHIN.items() if isinstance(source.get(key), kind)), None)

@@ -312,6 +312,10 @@ def _present(source: _RawRecord, key: str, prefix: str = "") -> object:
     return source[key]
 
 
+#: What Firehose keeps beside the data of a failed record.
+_OF_FAILED = frozenset(("errorCode", "attemptsMade", "arrivalTimestamp"))
+
+
 def shape_of(record: Any) -> Shape | None:
     """The shape of one record, by the table of this module; None if it is not a record."""
     if isinstance(record, (bytes, bytearray, memoryview)):
@@ -322,9 +326,9 @@ def shape_of(record: Any) -> Shape | None:
         return "lambda"
     if "recordId" in record:
         return "firehose"
-    if "rawData" in record:
+    if "rawData" in record and not _OF_FAILED.isdisjoint(record):
         return "failed"
-    if record.get("action") == "record":
+    if record.get("action") == "record" and "sequenceNumber" in record:
         return "daemon"
     if "RecordId" in record or "ReceiptHandle" in record:
         return "queue"

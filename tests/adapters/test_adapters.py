@@ -620,3 +620,22 @@ def test_what_is_no_buffer_is_refused(data: Any) -> None:
     (error,) = captured({"Records": [{"SequenceNumber": "1", "Data": data}]})
     assert isinstance(error, CaptureError)
     assert (error.code, error.field) == ("wrong-type", "Records[0].Data")
+
+
+@pytest.mark.requirement("CAP-1")
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"action": "shutdown", "order": 1},
+        {"action": ["shutdown"]},
+        {"action": "record", "order": 1},
+        {"rawData": "x", "order": 1},
+        {"messageId": 1, "body": "x"},
+        {"requestPayload": 5},
+        {"payload": 5},
+    ],
+)
+def test_user_data_that_looks_a_little_like_a_record_is_not_passed_over(value: Any) -> None:
+    (error,) = captured(value)
+    assert isinstance(error, CaptureError)
+    assert (error.code, error.hint) == ("unknown-shape", None)

@@ -266,7 +266,7 @@ OTHERS = {
         "DynamoDB Streams",
     ),
     "a notice": ({"KinesisBatchInfo": {"startSequenceNumber": "1"}}, "--only"),
-    "SQS": ({"Records": [{"messageId": "1", "body": "{}"}]}, "SQS"),
+    "SQS": ({"Records": [{"messageId": "1", "receiptHandle": "h", "body": "{}"}]}, "SQS"),
     "SNS": ({"Records": [{"EventSource": "aws:sns", "Sns": {"Message": "{}"}}]}, "SNS"),
     "S3": ({"Records": [{"eventSource": "aws:s3", "s3": {"object": {"key": "k"}}}]}, "S3"),
     "EventBridge": ({"detail-type": "x", "detail": {}}, "EventBridge"),
