@@ -59,6 +59,10 @@ class Error(NamedTuple):
     todo: str
     requirement: str | None
 
+    def answers(self, wanted: str) -> bool:
+        """Whether it is called so, or has such a code, in lower case."""
+        return wanted in (self.name.lower(), *map(str.lower, self.codes))
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "such as truncated, gap, naive-aggregator, FRM-3; without it all are listed"
@@ -74,8 +78,11 @@ def run(args: argparse.Namespace) -> int:
     wanted = args.code.lower()
     told = [kind for kind in kinds if wanted in (kind.name, kind.name.removeprefix("capture-"))]
     required = found.get(args.code.upper())
-    errors = list(error_classes() if required or not told else error_classes(_MODULES))
-    raised = [error for error in errors if wanted in (error.name.lower(), *map(str.lower, error.codes))]
+    errors = list(error_classes(_MODULES))
+    raised = [error for error in errors if error.answers(wanted)]
+    if required or not (told or raised):
+        errors = list(error_classes())
+        raised = [error for error in errors if error.answers(wanted)]
     if not told and not raised and required is None:
         names = [*KINDS, *found, *(code for error in errors for code in error.codes)]
         near = get_close_matches(args.code, names, 3) or get_close_matches(args.code.upper(), names, 3)
