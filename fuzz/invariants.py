@@ -179,7 +179,12 @@ def check_kcl(record: kpl.KinesisRecord, hash_key_range: kpl.HashKeyRange | None
     given = [row for row in reported if row.kcl in ("delivered", "altered")]
     assert [row.data for row in given] == [row.data for row in delivered]
     pairs = zip(given, delivered, strict=True)
-    assert all(row[:3] == other[:3] for row, other in pairs if row.kcl == "delivered")
+    assert all(
+        (row.partition_key, row.data, row.explicit_hash_key)
+        == (other.partition_key, other.data, other.explicit_hash_key)
+        for row, other in pairs
+        if row.kcl == "delivered"
+    )
     lost = [row for row in reported if row.kcl == "dropped" and row.aggregated]
     assert len(lost) == sum(dropped.values())
     # A frame in which the KCL finds nothing has no user records under the report policy either.

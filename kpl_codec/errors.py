@@ -137,14 +137,21 @@ class NotAggregated(DecodeError):
 
 
 class ChecksumMismatch(DecodeError):
-    """``expected`` (hex): the digest at the end of the frame. ``actual`` (hex): the MD5 of the message."""
+    """``expected`` (hex): the digest at the end of the frame. ``actual`` (hex): the MD5 of the message.
+    ``sound``: so many bytes at the beginning are a sound aggregated record, behind which more was put."""
 
     code = "checksum-mismatch"
     requirement = "FRM-3"
     expected: str
     actual: str
+    sound: int | None = None
     text = "the frame ends in digest {expected}, its message has {actual}"
-    todo = "Find where the bytes were changed: a proxy, a re-encoding, a cut."
+    todo = "Find where the bytes were changed: a proxy, a re-encoding, a cut, or more bytes put behind it."
+
+    def describe(self) -> str:
+        """The text without the place."""
+        behind = "" if self.sound is None else f"; its first {self.sound} bytes are a sound aggregated record"
+        return super().describe() + behind
 
 
 MalformedCode = Literal[

@@ -16,7 +16,7 @@ PACKAGE = REPOSITORY / "kpl_codec"
 LEVELS = (
     {"values"},
     {"errors", "limits", "compiled", "aws_errors", "lazy", "without_pandas", "_build"},
-    {"format"},
+    {"format", "serving"},
     {"ledger"},
     {"schema_registry"},
     {"shards"},

@@ -89,7 +89,7 @@ def _window(event: Any, opened: list[Unit], failing: int) -> None:
     folded, failed = 0, []
     for unit in opened:
         if unit.poison is not None or 0 <= failing - folded - 1 < len(unit.user_records):
-            failed = [{"itemIdentifier": unit.sequence_number}]
+            failed = [{"itemIdentifier": unit.identifier}]
             break
         folded += len(unit.user_records)
     called, ended = _failing(failing), []
@@ -129,9 +129,9 @@ def _powertools(event: Any, opened: list[Unit], failing: int) -> None:
     expected, failed = [], []
     for unit in opened:
         if unit.poison is not None or 0 <= failing - len(expected) - 1 < len(unit.user_records):
-            failed.append(unit.sequence_number)
+            failed.append(unit.identifier)
         expected += [
-            (unit.sequence_number, record.sub_sequence_number, record.data) for record in unit.user_records
+            (unit.identifier, record.sub_sequence_number, record.data) for record in unit.user_records
         ]
     assert given == expected
     order = dict.fromkeys(failed)
@@ -154,7 +154,7 @@ def _at_once(event: Any, opened: list[Unit], failing: int) -> None:
 
         answer = aio.run(aio.process_user_records(event, handle, after_failure=after_failure, concurrency=2))
         reported = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
-        assert reported <= {unit.sequence_number for unit in opened}
+        assert reported <= {unit.identifier for unit in opened}
         for key in {record.partition_key for record in records}:
             lane = [record for record in records if record.partition_key == key]
             seen = [record for record in handled if record.partition_key == key]

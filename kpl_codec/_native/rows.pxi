@@ -74,8 +74,8 @@ cdef class FrameRows(Frames):
             data = <bytes><object>self.source(i, 1)
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
             # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-            item = <object>self.source(i, 6)
-            self.data[i].plain = item is not None and item != 0
+            item = <object>self.source(i, 6)  # its sub-sequence number
+            self.data[i].plain = item is not None
         if judged:
             self.read_all(True)
         elif self.check_digests(0, self.count) == NO_MEMORY:

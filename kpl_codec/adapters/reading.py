@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
-from .shapes import READERS, shape_of
+from .shapes import READERS, shape_of, time_error
 
 _IDENTITIES = (
     ("sequenceNumber", "sequence_number"),
@@ -20,7 +20,52 @@ _IDENTITIES = (
     ("recordId", "record_id"),
     ("RecordId", "record_id"),
 )
-_TEXT_IS_JSON = "text is read as JSON: of a file give the content, and base64 to base64.b64decode"
+TEXT_IS_JSON = "text is read as JSON: decode base64 (base64.b64decode), and of a file give the content"
+_NOTICE = (
+    "Lambda's notice of a batch that failed: it names the records and holds none; "
+    "kpl-codec cat --stream NAME --only FILE reads them"
+)
+#: What has no Kinesis record in it, by a member that it has, and what to do.
+_OTHERS = {
+    "KinesisBatchInfo": _NOTICE,
+    "DDBStreamBatchInfo": "Lambda's notice of a batch of DynamoDB Streams, which are no Kinesis stream",
+    "dynamodb": "a record of DynamoDB Streams, not of a Kinesis stream",
+    "Sns": "a message of SNS: give its Sns.Message",
+    "s3": "a notice of S3: give the content of the object that it names",
+    "receiptHandle": "a message of SQS: kpl_codec.adapters.kinesis_records reads what its body holds",
+    "requestContext": "a request over HTTP: give its body",
+    "awslogs": "CloudWatch Logs' own event, not one of a Kinesis stream",
+    "detail-type": "an event of EventBridge, not of a Kinesis stream: give its detail, if that holds records",
+}
+#: Messages between the KCL's MultiLangDaemon and a consumer that have no records, and their members.
+_NO_RECORDS = (
+    "initialize",
+    "shutdown",
+    "shutdownRequested",
+    "leaseLost",
+    "shardEnded",
+    "checkpoint",
+    "status",
+)
+_OF_MESSAGES = frozenset(
+    (
+        "action",
+        "shardId",
+        "sequenceNumber",
+        "subSequenceNumber",
+        "reason",
+        "responseFor",
+        "error",
+        "checkpoint",
+    )
+)
+
+
+def hint_of(value: object) -> str | None:
+    """What ``value`` is, which is no Kinesis record, and what to do; None where that is not known."""
+    if isinstance(value, Mapping):
+        return next((text for name, text in _OTHERS.items() if name in value), None)
+    return TEXT_IS_JSON if isinstance(value, (str, int, float)) else None
 
 
 def read_record(record: Any, path: str, shard_id: str | None = None) -> KinesisRecord | CaptureError:
@@ -31,7 +76,7 @@ def read_record(record: Any, path: str, shard_id: str | None = None) -> KinesisR
     if isinstance(record, KinesisRecord):
         found = record
     elif shape is None:
-        return _error(CaptureError(code="unknown-shape", field=""), path, record)
+        return _error(CaptureError(code="unknown-shape", field="", hint=hint_of(record)), path, record)
     else:
         try:
             found = READERS[shape](record)
@@ -62,7 +107,17 @@ def _walk(source: Any, path: str, shard_id: str | None) -> Iterator[KinesisRecor
         for index, item in enumerate(source):
             yield from _walk(item, f"{path}[{index}]", shard_id)
     else:
-        yield read_record(source, path, shard_id)
+        yield from _record(source, path, shard_id)
+
+
+def _record(record: Any, path: str, shard_id: str | None) -> tuple[KinesisRecord | CaptureError, ...]:
+    """One record, and behind it what is wrong with its time."""
+    found = read_record(record, path, shard_id)
+    if found is not record and getattr(found, "approximate_arrival_timestamp", record) is None:
+        error = time_error(record)
+        if error is not None:
+            return found, _error(error, path, record)
+    return (found,)
 
 
 def _mapping(
@@ -77,6 +132,8 @@ def _mapping(
     held = [key for key in ("Records", "records", "QueueRecords") if key in source]
     for key in held:
         records = source[key]
+        # The body that Firehose posts to an HTTP endpoint: its records have data and nothing else.
+        posted = {"recordId": source["requestId"]} if key == "records" and "requestId" in source else None
         if not isinstance(records, (list, tuple)):
             yield CaptureError(code="wrong-type", field=dot + key, requirement="CAP-4")
             continue
@@ -85,12 +142,19 @@ def _mapping(
                 # SQS's Lambda event: what somebody put into the queue is the body, as text.
                 yield from _walk(record["body"], f"{dot}{key}[{index}].body", shard_id)
             else:
-                yield read_record(record, f"{dot}{key}[{index}]", shard_id)
-    if isinstance(source.get("payload"), str) and not held and shape_of(source) is None:
-        # A failed Lambda invocation in S3: the whole event, as text.
-        yield from _walk(source["payload"], dot + "payload", shard_id)
-    elif not held:
-        yield read_record(source, path, shard_id)
+                whole = {**posted, **record} if posted and isinstance(record, Mapping) else record
+                yield from _record(whole, f"{dot}{key}[{index}]", shard_id)
+    if held or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
+        return
+    # A failed Lambda invocation: in S3 the whole event as text, of an asynchronous one as it was.
+    inner = next((key for key, kind in _EVENT_WITHIN.items() if isinstance(source.get(key), kind)), None)
+    if inner is not None and shape_of(source) is None:
+        yield from _walk(source[inner], dot + inner, shard_id)
+    else:
+        yield from _record(source, path, shard_id)
+
+
+_EVENT_WITHIN: dict[str, type | tuple[type, ...]] = {"payload": str, "requestPayload": (dict, list)}
 
 
 def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecord | CaptureError]:
@@ -98,7 +162,7 @@ def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecor
     from .json_stream import Defect, json_documents  # handlers do not need it: their events are parsed
 
     json_follows = source.lstrip("\ufeff\x1e \t\r\n,")[:1] in ("{", "[", "")
-    hint = None if json_follows else _TEXT_IS_JSON
+    hint = None if json_follows else TEXT_IS_JSON
     for count, found in enumerate(json_documents(source, max_size=len(source) + 1)):
         place = f"{path}<{count}>" if count else path
         if isinstance(found, Defect):
@@ -113,7 +177,8 @@ def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecor
 
 
 def captured(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord | CaptureError]:
-    """Every record of ``source`` in order, lazily: a KinesisRecord, or its CaptureError.
+    """Every record of ``source`` in order, lazily: a KinesisRecord, or its CaptureError. Where only the time
+    of a record cannot be read, it comes without one, and the error (timestamp) right behind it.
 
     ``source``: anything of this module's table. bytes are the data of one record; str is JSON.
     ``shard_id``: the shard, for shapes that do not say it.
@@ -128,15 +193,31 @@ def captured(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRec
             f"{type(source).__name__} where the records or their JSON belong: give the file's text, as "
             "Path(...).read_text() has it"
         )
-    return (
-        item.at(position=position) if isinstance(item, CaptureError) else item
-        for position, item in enumerate(_walk(source, "", shard_id))
-    )
+    return _numbered(_walk(source, "", shard_id))
+
+
+def _numbered(
+    items: Iterator[KinesisRecord | CaptureError],
+) -> Iterator[KinesisRecord | CaptureError]:
+    position = -1
+    for item in items:
+        if isinstance(item, KinesisRecord):
+            position += 1
+            yield item
+        else:
+            position += not is_about_time(item)
+            yield item.at(position=position)
+
+
+def is_about_time(item: KinesisRecord | CaptureError) -> bool:
+    """Whether it is an error about the record in front of it, which has come."""
+    return isinstance(item, CaptureError) and item.code == "timestamp"
 
 
 def kinesis_records(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord]:
-    """Like `captured`, but raises the first CaptureError."""
+    """Like `captured`, but raises the first CaptureError. A record whose time cannot be read has none."""
     for item in captured(source, shard_id=shard_id):
-        if isinstance(item, CaptureError):
+        if isinstance(item, KinesisRecord):
+            yield item
+        elif not is_about_time(item):
             raise item
-        yield item

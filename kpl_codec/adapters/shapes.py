@@ -5,11 +5,17 @@
     lambda    "kinesis"                            base64   seconds
     pipes     "eventSource", no "kinesis"          base64   seconds
     firehose  "recordId" (Kinesis Analytics', too) base64   milliseconds
+    failed    "rawData": what Firehose keeps of    base64   milliseconds
+              failed transformations
+    daemon    "action": "record", as the KCL's     base64   milliseconds
+              MultiLangDaemon writes it
     queue     "RecordId" or "ReceiptHandle"        bytes, or base64 in a JSON dump; seconds
     boto3     "Data" or "SequenceNumber"           bytes, or base64 in a JSON dump; seconds
     kcl       amazon_kclpy's object, which has ``binary_data``; milliseconds
     raw       bytes, bytearray, memoryview         as it is
 
+A number that is no time of a Kinesis record in its shape's unit shows its own unit: see `read_timestamp`. A
+time that cannot be read is left out of the record, and `time_error` says what is wrong with it.
 Specification: spec/06-lambda.md, CAP-2 to CAP-6; of queues spec/14-queues-and-channels.md.
 """
 
@@ -17,18 +23,24 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 
-Shape = Literal["lambda", "pipes", "firehose", "queue", "boto3", "kcl", "raw"]
+Shape = Literal["lambda", "pipes", "firehose", "failed", "daemon", "queue", "boto3", "kcl", "raw"]
 """What a Kinesis record was captured as; spec/06, CAP-2 to CAP-6; of a queue spec/14."""
 _RawRecord = Mapping[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-#: Units of timestamps given as numbers.
+#: Units of timestamps given as numbers, in a second.
 SECONDS, MILLISECONDS = 1, 1000
+_ALL_UNITS = (SECONDS, MILLISECONDS, 10**6, 10**9)
+#: Kinesis began in 2013, and no record is of 2100, in seconds since 1970.
+_OLDEST, _NEWEST = 1_356_998_400, 4_102_444_800
+#: The last that a datetime can be.
+_LATEST = 253_402_300_799
 
 
 def decode_base64(text: object, field: str) -> bytes:
@@ -54,15 +66,19 @@ def encode_base64(data: bytes) -> str:
 def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
     """An aware datetime in UTC from a number in ``unit``, an ISO 8601 text or an aware datetime.
 
-    None stays None. Numbers are exact to the microsecond.
+    None stays None. Numbers are exact to the microsecond. Raises CaptureError.
     """
-    # CAP-3: "A timestamp MUST be read to the microsecond: a number in the unit of its shape, an ISO
-    # 8601 text with an offset, or an aware datetime; anything else is refused."
+    # CAP-3: "A timestamp MUST be read to the microsecond: a number in the unit of its shape, an ISO 8601
+    # text with an offset, or an aware datetime. A number that is a time before 2013, or none, in that unit,
+    # and one from 2013 to 2099 in seconds, milliseconds, microseconds or nanoseconds, is in that one."
     try:
         if value is None:
             return None
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return EPOCH + timedelta(microseconds=round(value * (1_000_000 // unit)))
+            if not _OLDEST <= value / unit <= _LATEST:
+                unit = next((own for own in _ALL_UNITS if _OLDEST <= value / own < _NEWEST), unit)
+            micros = value * 1_000_000 // unit if isinstance(value, int) else value * (1_000_000 / unit)
+            return EPOCH + timedelta(microseconds=round(micros))
         if isinstance(value, str):
             # fromisoformat reads a final Z from Python 3.11 on.
             value = datetime.fromisoformat(value[:-1] + "+00:00" if value[-1:] in ("Z", "z") else value)
@@ -71,6 +87,32 @@ def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
         return value.astimezone(timezone.utc)
     except (ValueError, TypeError, OverflowError):
         raise CaptureError(code="timestamp", field=field, requirement="CAP-3") from None
+
+
+def arrival(source: _RawRecord, key: str, unit: int) -> datetime | None:
+    """The time under ``key``; None where it is absent, and where it cannot be read."""
+    # CAP-13: "A time that cannot be read MUST NOT cost the record: it comes without a time, and an error of
+    # its own names the time."
+    value = source.get(key)
+    try:
+        return None if value is None else read_timestamp(value, unit, key)
+    except CaptureError:
+        return None
+
+
+def time_error(record: Any) -> CaptureError | None:
+    """What is wrong with the time of a record that was read without one; None where it has none."""
+    levels: dict[str, _RawRecord] = {"": {name: getattr(record, name, None) for name in _TIMES}}
+    if isinstance(record, Mapping):
+        levels = {f"{key}.": record[key] for key in _LEVELS if isinstance(record.get(key), Mapping)}
+        levels[""] = record
+    for prefix, level in levels.items():
+        for name in _TIMES:
+            if level.get(name) is not None:
+                return CaptureError(
+                    code="timestamp", field=prefix + name, requirement="CAP-13", hint="the record has no time"
+                )
+    return None
 
 
 def mapping(source: Mapping[str, Any], key: str, prefix: str = "") -> Mapping[str, Any]:
@@ -104,13 +146,14 @@ def optional_text(source: Mapping[str, Any], key: str, prefix: str = "") -> str 
 
 
 def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -> int | None:
-    """The count under ``key``: a number or its decimal text; None where absent or empty."""
+    """The count under ``key``: a number below 2^63, or its decimal text; None where absent or empty."""
     value = source.get(key)
     if value is None or value == "":
         return None
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    # CAP-4, as above; no column holds more than 63 bits.
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         raise CaptureError(code="wrong-type", field=prefix + key, requirement="CAP-4")
     return value
 
@@ -127,42 +170,70 @@ def pipes_record(record: _RawRecord) -> KinesisRecord:
 
 def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
     event_id = optional_text(outer, "eventID") or ""
-    return KinesisRecord(
+    record = KinesisRecord(
         optional_text(kinesis, "partitionKey", prefix),
-        decode_base64(_present(kinesis, "data", prefix), prefix + "data"),
+        _bytes(kinesis, "data", prefix),
         text(kinesis, "sequenceNumber", prefix),
         # CAP-5: "The shard id of a Lambda record MUST be taken from its eventID, the part before the
         # last colon."
         event_id.rpartition(":")[0] or None,
-        read_timestamp(
-            kinesis.get("approximateArrivalTimestamp"), SECONDS, prefix + "approximateArrivalTimestamp"
-        ),
+        arrival(kinesis, "approximateArrivalTimestamp", SECONDS),
+    )
+    if "subSequenceNumber" not in kinesis:
+        return record
+    # What was opened before, by `powertools.user_record_event` or aws_kinesis_agg.
+    return record.replace(
+        explicit_hash_key=optional_text(kinesis, "explicitHashKey", prefix),
+        sub_sequence_number=sub_sequence_number(kinesis, "subSequenceNumber", prefix),
     )
 
 
 def firehose_record(record: _RawRecord) -> KinesisRecord:
     """One record of a Firehose transformation event, or of Kinesis Analytics' preprocessing. Without a
     Kinesis source it has no keys or numbers."""
-    data = decode_base64(_present(record, "data"), "data")
     name, prefix = "approximateArrivalTimestamp", ""
-    meta: _RawRecord = {}
+    data, meta = _bytes(record, "data"), dict[str, Any]()
     key = next((key for key in _METADATA if record.get(key) is not None), None)
     if key is not None:
-        meta, prefix = mapping(record, key), f"{key}."
-    arrival = (meta, prefix) if meta.get(name) is not None else (record, "")
+        meta, prefix = dict(mapping(record, key)), f"{key}."
     sub_key = "subSequenceNumber" if "subSequenceNumber" in meta else "subsequenceNumber"
     return KinesisRecord(
         optional_text(meta, "partitionKey", prefix),
         data,
         None if key in (None, "kinesisFirehoseRecordMetadata") else text(meta, "sequenceNumber", prefix),
         optional_text(meta, "shardId", prefix),
-        read_timestamp(arrival[0].get(name), MILLISECONDS, arrival[1] + name),
+        arrival(meta, name, MILLISECONDS) or arrival(record, name, MILLISECONDS),
         sub_sequence_number=sub_sequence_number(meta, sub_key, prefix),
     )
 
 
 #: Where a record has its keys and numbers: Firehose's, and those of Kinesis Analytics.
 _METADATA = ("kinesisRecordMetadata", "kinesisStreamRecordMetadata", "kinesisFirehoseRecordMetadata")
+#: Where a record may have its time, and how that is called.
+_LEVELS = ("kinesis", *_METADATA)
+_TIMES = (
+    *("approximateArrivalTimestamp", "ApproximateArrivalTimestamp", "arrivalTimestamp"),
+    *("timestamp_millis", "approximate_arrival_timestamp"),
+)
+
+
+def failed_record(record: _RawRecord) -> KinesisRecord:
+    """What Firehose keeps of a record whose transformation or delivery failed: its data as it came."""
+    data = _bytes(record, "rawData")
+    return KinesisRecord(None, data, None, None, arrival(record, "arrivalTimestamp", MILLISECONDS))
+
+
+def daemon_record(record: _RawRecord) -> KinesisRecord:
+    """One of ``records`` of the KCL's MultiLangDaemon, as a consumer in another language gets it. The KCL has
+    opened it."""
+    return KinesisRecord(
+        optional_text(record, "partitionKey"),
+        _bytes(record, "data"),
+        text(record, "sequenceNumber"),
+        None,
+        arrival(record, "approximateArrivalTimestamp", MILLISECONDS),
+        sub_sequence_number=sub_sequence_number(record, "subSequenceNumber"),
+    )
 
 
 def queue_record(record: _RawRecord) -> KinesisRecord:
@@ -175,14 +246,13 @@ def queue_record(record: _RawRecord) -> KinesisRecord:
 
 def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> KinesisRecord:
     """One of ``Records`` of a GetRecords answer or SubscribeToShard event, live or dumped as JSON."""
-    data = _present(record, "Data")
+    data = record.get("Data")
     return KinesisRecord(
         optional_text(record, "PartitionKey"),
-        # CAP-6: "In an AWS API answer data is bytes; in its JSON dump it is base64. No other type."
-        bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else decode_base64(data, "Data"),
+        bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else _bytes(record, "Data"),
         text(record, identity),
         None,
-        read_timestamp(record.get("ApproximateArrivalTimestamp"), SECONDS, "ApproximateArrivalTimestamp"),
+        arrival(record, "ApproximateArrivalTimestamp", SECONDS),
     )
 
 
@@ -193,17 +263,17 @@ def kcl_record(record: Any) -> KinesisRecord:
         raise CaptureError(code="wrong-type", field="binary_data", requirement="CAP-4")
     names = ("partition_key", "sequence_number", "sub_sequence_number", "timestamp_millis")
     fields = {name: getattr(record, name, None) for name in names}
-    when = fields["timestamp_millis"]
-    if when is None:
+    if fields["timestamp_millis"] is None:
         when = getattr(record, "approximate_arrival_timestamp", None)
+        with suppress(OverflowError, ValueError, OSError):
+            when = when.astimezone() if isinstance(when, datetime) else when
+        fields["timestamp_millis"] = when
     return KinesisRecord(
         optional_text(fields, "partition_key"),
         record.binary_data,
         text(fields, "sequence_number"),
         None,
-        read_timestamp(
-            when.astimezone() if isinstance(when, datetime) else when, MILLISECONDS, "timestamp_millis"
-        ),
+        arrival(fields, "timestamp_millis", MILLISECONDS),
         sub_sequence_number=sub_sequence_number(fields, "sub_sequence_number"),
     )
 
@@ -212,6 +282,8 @@ READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
     "lambda": lambda_record,
     "pipes": pipes_record,
     "firehose": firehose_record,
+    "failed": failed_record,
+    "daemon": daemon_record,
     "queue": queue_record,
     "boto3": boto3_record,
     "kcl": kcl_record,
@@ -219,10 +291,29 @@ READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
 }
 
 
+def _bytes(source: _RawRecord, key: str, prefix: str = "") -> bytes:
+    """The data under ``key``: base64, or bytes as JavaScript's JSON.stringify writes them."""
+    value = _present(source, key, prefix)
+    # CAP-6: "In an AWS API answer data is bytes; in its JSON dump it is base64, or a Buffer or Uint8Array as
+    # JavaScript dumps it. No other type."
+    if type(value) is not str and isinstance(value, Mapping):
+        listed = value.get("data") if value.get("type") == "Buffer" else None
+        if value and list(value) == [*map(str, range(len(value)))]:  # Uint8Array: indices and bytes
+            listed = list(value.values())
+        if isinstance(listed, list):
+            with suppress(TypeError, ValueError):
+                return bytes(listed)
+    return decode_base64(value, prefix + key)
+
+
 def _present(source: _RawRecord, key: str, prefix: str = "") -> object:
     if source.get(key) is None:
         raise CaptureError(code="missing-field", field=prefix + key, requirement="CAP-4")
     return source[key]
+
+
+#: What Firehose keeps beside the data of a failed record.
+_OF_FAILED = frozenset(("errorCode", "attemptsMade", "arrivalTimestamp"))
 
 
 def shape_of(record: Any) -> Shape | None:
@@ -235,6 +326,10 @@ def shape_of(record: Any) -> Shape | None:
         return "lambda"
     if "recordId" in record:
         return "firehose"
+    if "rawData" in record and not _OF_FAILED.isdisjoint(record):
+        return "failed"
+    if record.get("action") == "record" and "sequenceNumber" in record:
+        return "daemon"
     if "RecordId" in record or "ReceiptHandle" in record:
         return "queue"
     if "Data" in record or "SequenceNumber" in record:

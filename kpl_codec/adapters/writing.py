@@ -8,7 +8,7 @@ Specification: spec/06-lambda.md, CAP-8, CAP-9.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import CaptureError
@@ -118,13 +118,18 @@ def _arrival(record: KinesisRecord, unit: int, at: str) -> float | int | None:
     when = read_timestamp(record.approximate_arrival_timestamp, unit, at + _ARRIVAL)
     if when is None:
         return None
-    seconds, millis = timedelta(seconds=1), timedelta(milliseconds=1)
-    written = (when - EPOCH) // millis if unit == MILLISECONDS else (when - EPOCH) / seconds
+    written = as_number(when, unit)
     # CAP-8: "What a shape has no place for MUST be refused on the way back, never left out."
     # CAP-9: "Reading back what was written MUST give the same records."
     if read_timestamp(written, unit, at + _ARRIVAL) != when:
         raise CaptureError(code="not-representable", field=at + _ARRIVAL, requirement="CAP-8")
     return written
+
+
+def as_number(when: datetime, unit: int) -> float | int:
+    """A time as a float of seconds, or an int of milliseconds."""
+    since = when - EPOCH
+    return since // timedelta(milliseconds=1) if unit == MILLISECONDS else since / timedelta(seconds=1)
 
 
 def _region(arn: str) -> str | None:

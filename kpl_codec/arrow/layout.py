@@ -236,14 +236,14 @@ class Source:
         self._layout = layout
 
     def _opened(self, unframe: bool) -> Numbers | None:
-        # SPK-2: "A row that says it came out of an aggregate (aggregated, or a sub-sequence number other
-        # than 0) MUST pass unopened, as it is."
+        # SPK-2: "A row that was opened before (it has a sub-sequence number, also 0, or is marked aggregated)
+        # MUST pass unopened, as it is."
         numbers, flags = self.columns["subSequenceNumber"], self.columns["aggregated"]
         versions = self.columns.get("schemaVersionId") if unframe else None
         unframed = versions is not None and versions.null_count < self.rows
         if numbers.null_count == flags.null_count == self.rows and not unframed:
             return None
-        known = pc.or_(pc.fill_null(flags, False), pc.not_equal(pc.fill_null(numbers, 0), 0))
+        known = pc.or_(pc.fill_null(flags, False), pc.is_valid(numbers))
         if unframed:
             known = pc.or_(known, pc.is_valid(versions))
         opened = known.to_numpy(zero_copy_only=False)

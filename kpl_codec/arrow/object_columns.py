@@ -17,6 +17,7 @@ from ..deaggregation.records import Counts, DeaggregatedRecord
 from ..deaggregation.rows import hash_key_or_none
 from ..deaggregation.undoing import Undo
 from ..errors import CaptureError, DecodeError
+from ..format.frame import looks_aggregated
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
 from ..format.records import KinesisRecord
 from ..shards.placement import Judge, Placement
@@ -140,13 +141,13 @@ class ObjectColumns:
         self._counts.kinesis_records += end - start
         self._counts.user_records += end - start
         for row, (pk, data, number, shard_id, ehk, sub, aggregated, error, own) in enumerate(values, start):
-            sub = sub or 0
+            sub = 0 if sub is None else sub
             place = None
             if self._judge is not None:
                 judge = self._judge.on(shard_id)
                 # A user record from an aggregate has no other hash key.
                 certain = ehk is not None or bool(aggregated)
-                if error is None or not (aggregated or sub):
+                if error is None or not (aggregated or sub or looks_aggregated(data or b"")):
                     place = judge.place(hash_key_or_none(pk, ehk), certain=certain)
                 # The keys of a defective row may be others than those it was hashed by, or not its own. A
                 # frame that could not be opened has no placement.

@@ -45,11 +45,12 @@ def fetch(
     ordered = sorted({Place(*place) for place in places}, key=lambda place: (place[0], int(place[1])))
     held = [place for place in ordered if place.shard_id in shard_map]
     records: dict[Any, KinesisRecord] = {}
-    gone: set[Any] = {*ordered} - {*held}
+    gone: set[Any] = {place[:2] for place in ordered if place.shard_id not in shard_map}
     size = 0
     for item in read_only(client, stream, held, read_on=_READ_ON):
         if isinstance(item, Gone):
-            gone.add(item.place)
+            gone.add(item.place[:2])
+        if not isinstance(item, KinesisRecord):
             continue
         records[item.shard_id, item.sequence_number] = item
         size += len(item.data)

@@ -19,6 +19,7 @@ from typing import Any
 from ..errors import UnknownShard
 from ..format.records import KinesisRecord, answered_record
 from ..shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
+from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from .calls import finished, rest
 from .cursor import Pace, ShardCursor
 from .shard_map import async_fetch_lineage
@@ -36,11 +37,20 @@ _MOST_CURSORS = 100
 
 
 def place_of(start: Start) -> Place:
+    """Raises ValueError for a text that is no place."""
     if isinstance(start, datetime):
         return at_time(round(start.timestamp() * 1000))
     if start == "TRIM_HORIZON":
         return TRIM_HORIZON
-    return LATEST if start == "LATEST" else at_record(start)
+    if start == "LATEST":
+        return LATEST
+    try:
+        parse_sequence_number(start)
+    except SequenceNumberError:
+        choices = "TRIM_HORIZON, LATEST, a sequence number, or an aware datetime"
+        behind = " (nothing is behind the KCL's SHARD_END)" if start.upper() == "SHARD_END" else ""
+        raise ValueError(f"start {start[:60]!r}: {choices}{behind}") from None
+    return at_record(start)
 
 
 def read_stream(
@@ -60,7 +70,8 @@ def read_stream(
     is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records, until all the shards are
     closed; else each shard is read to its tip. ``shard_ids``: these shards only. ``poll_interval``: seconds
     between two calls on a shard; ``patience``: seconds for which a failing call is retried.
-    Raises StreamUnavailable, and UnknownShard for one of ``shard_ids`` that the stream does not list.
+    Raises StreamUnavailable, ValueError for another ``start``, and UnknownShard for one of ``shard_ids`` that
+    the stream does not list.
     """
     reading = async_read_stream(
         client,

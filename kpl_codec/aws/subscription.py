@@ -32,7 +32,7 @@ from ..errors import KplError
 from ..shards.live_shard_map import Failure, StreamUnavailable
 from ..shards.place import Place, after_record, at_time, iterator_arguments
 from ..shards.stream import stream_of
-from .calls import CallFailed, asked, call_errors, failure_of, finished, tried
+from .calls import CallFailed, asked, call_errors, failure_of, finished, settled, tried
 from .cursor import Answer, ShardCursor
 
 #: Seconds of the five minutes after which Kinesis ends a subscription.
@@ -147,33 +147,34 @@ class SubscriptionCursor(ShardCursor):
 
     async def _fetch_once(self, limit: int) -> Answer:
         if not self._left:
-            event = self._next_event()
+            event = await self._next_event()
             self._left, self._behind = event.records, event.behind
             self._at_end = event.continuation is None
         records, self._left = self._left[:limit], self._left[limit:]
         self.ended = self._at_end and not self._left
         return Answer(records, max(self._behind, 1) if self._left else self._behind, self.ended)
 
-    def _next_event(self) -> ShardEvent:
+    async def _next_event(self) -> ShardEvent:
         """Raises CallFailed, after which the next call makes a new subscription; and StreamUnavailable."""
         # EFO-4: "A subscription MUST be renewed before it is five minutes old."
         if self._stream_of_events is not None and self._clock() - self._began < RENEW_AFTER:
-            event = self._receive()
+            event = await self._receive()
             if event is not None:  # else Kinesis has ended the subscription
                 return event
         self.close()
-        self._subscribe()
-        event = self._receive()
+        await self._subscribe()
+        event = await self._receive()
         if event is None:
-            raise self._failed(Failure("IncompleteAnswer", "a subscription ended before its first event"))
+            ended = Failure("IncompleteAnswer", "a subscription ended before its first event")
+            raise await self._failed(ended)
         return event
 
-    def _subscribe(self) -> None:
+    async def _subscribe(self) -> None:
         # EFO-5: "A reader MUST NOT subscribe within 5 seconds of its last subscription, nor call more than
         # once a second."
         wait = max(self._began + REFUSED_FOR, self._called + _BETWEEN_CALLS) - self._clock()
         if wait > 0:
-            self._sleep(wait)
+            await settled(self._sleep(wait))
         self._called = self._clock()
         self.calls += 1
         names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
@@ -186,12 +187,12 @@ class SubscriptionCursor(ShardCursor):
                 ConsumerARN=self._stream, ShardId=self.shard_id, StartingPosition=position
             )
         except _STREAM_ERRORS as error:
-            raise self._failed(failure_of(error)) from None
+            raise await self._failed(failure_of(error)) from None
         self._began = self._clock()
         self._stream_of_events = answer["EventStream"]
         self._events = iter(self._stream_of_events)
 
-    def _receive(self) -> ShardEvent | None:
+    async def _receive(self) -> ShardEvent | None:
         try:
             found = next(self._events, None)
             if found is None:
@@ -199,9 +200,9 @@ class SubscriptionCursor(ShardCursor):
             event = shard_event(found)
             self._stand_behind(event)
         except _STREAM_ERRORS as error:
-            raise self._failed(failure_of(error)) from None
+            raise await self._failed(failure_of(error)) from None
         except EventError as error:
-            raise self._failed(Failure("IncompleteAnswer", str(error))) from None
+            raise await self._failed(Failure("IncompleteAnswer", str(error))) from None
         if event.continuation is None:
             self.close()
         return event
@@ -216,14 +217,14 @@ class SubscriptionCursor(ShardCursor):
         if int(furthest) >= max(self._place.lowest, 1):
             self._place = after_record(furthest)
 
-    def _failed(self, failure: Failure) -> CallFailed:
+    async def _failed(self, failure: Failure) -> CallFailed:
         self.close()
         if failure.code == "ResourceNotFoundException":
             # EFO-6: "A consumer that is not registered MUST NOT be taken for a shard that is gone."
             consumers = StreamConsumers(
                 self._client, patience=self._patience, sleep=self._sleep, clock=self._clock
             )
-            consumers.check(self._stream)
+            await consumers.checked(self._stream)
         return CallFailed("subscribe_to_shard", failure)
 
 
@@ -248,15 +249,15 @@ class StreamConsumers:
         async def attempt() -> str:
             # EFO-7: "A consumer that is registered under the name MUST be used; only where there is none, one
             # may be registered."
-            found = self._call("describe_stream_consumer", **named)
+            found = await self._call("describe_stream_consumer", **named)
             consumer = found["ConsumerDescription"] if found else {"ConsumerStatus": "not registered"}
             if consumer["ConsumerStatus"] == "ACTIVE":
                 return str(consumer["ConsumerARN"])
             if not found:
-                self._call("register_stream_consumer", **named)
+                await self._call("register_stream_consumer", **named)
             raise _not_active(f"{name} is {consumer['ConsumerStatus']}")
 
-        return self._tried(attempt, stream_arn)
+        return finished(self._tried(attempt, stream_arn))
 
     def active(self, stream: str, consumer: str) -> str:
         """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
@@ -269,7 +270,12 @@ class StreamConsumers:
         return consumer
 
     def check(self, consumer_arn: str) -> None:
-        status = self.status(consumer_arn)
+        """Raises StreamUnavailable where the consumer is not active."""
+        finished(self.checked(consumer_arn))
+
+    async def checked(self, consumer_arn: str) -> None:
+        """As `check`."""
+        status = _status_of(await self._call("describe_stream_consumer", ConsumerARN=consumer_arn))
         if status != "ACTIVE":
             failed = _not_active(f"the consumer is {status or 'not registered'}")
             failed.permanent = True
@@ -277,18 +283,17 @@ class StreamConsumers:
 
     def status(self, consumer_arn: str) -> str | None:
         """ACTIVE, CREATING or DELETING; None where the consumer is not registered."""
-        found = self._call("describe_stream_consumer", ConsumerARN=consumer_arn)
-        return str(found["ConsumerDescription"]["ConsumerStatus"]) if found else None
+        return _status_of(finished(self._call("describe_stream_consumer", ConsumerARN=consumer_arn)))
 
     def deregister(self, consumer_arn: str) -> None:
-        self._call("deregister_stream_consumer", ConsumerARN=consumer_arn)
+        finished(self._call("deregister_stream_consumer", ConsumerARN=consumer_arn))
 
     def summary(self, stream: str) -> dict[str, Any]:
         """What DescribeStreamSummary says of a stream."""
-        found: Any = self._call("describe_stream_summary", **stream_of(stream).argument)
+        found: Any = finished(self._call("describe_stream_summary", **stream_of(stream).argument))
         return dict(found["StreamDescriptionSummary"])
 
-    def _call(self, operation: str, **arguments: str) -> Any:
+    async def _call(self, operation: str, **arguments: str) -> Any:
         """The answer; None where the consumer is not there, or is being registered or deregistered."""
         # In use: another has just registered it, or it is being registered or deregistered.
         absent = ["ResourceInUseException"] if operation.endswith("_stream_consumer") else []
@@ -303,11 +308,15 @@ class StreamConsumers:
                     return None
                 raise
 
-        return self._tried(attempt, next(iter(arguments.values())))
+        return await self._tried(attempt, next(iter(arguments.values())))
 
-    def _tried(self, attempt: Callable[[], Coroutine[Any, Any, _Result]], stream: str) -> _Result:
+    async def _tried(self, attempt: Callable[[], Coroutine[Any, Any, _Result]], stream: str) -> _Result:
         unavailable = partial(StreamUnavailable, stream=stream)
-        return finished(tried(attempt, unavailable, self._patience, self._sleep, self._clock))
+        return await tried(attempt, unavailable, self._patience, self._sleep, self._clock)
+
+
+def _status_of(found: Any) -> str | None:
+    return str(found["ConsumerDescription"]["ConsumerStatus"]) if found else None
 
 
 def _not_active(reason: str) -> CallFailed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,7 +43,7 @@ async def _handle(handler: AsyncHandler, record: DeaggregatedRecord, batch: Batc
 
 
 async def process_user_records(
-    event: Mapping[str, Any],
+    event: Any,
     handler: AsyncHandler,
     *,
     concurrency: int = 10,

@@ -58,10 +58,10 @@ class Poison(Value):
 
 
 class Unit(NamedTuple):
-    """One Kinesis record of an event and its user records, or why there are none. A queue's has its RecordId
-    as ``sequence_number``."""
+    """One Kinesis record of an event and its user records, or why there are none. ``identifier``: how the
+    answer names it: its sequence number; the eventID of a pipe's; the RecordId of a queue's."""
 
-    sequence_number: str
+    identifier: str
     event_record: Mapping[str, Any]
     stream_arn: str
     user_records: list[DeaggregatedRecord]
@@ -73,13 +73,13 @@ def opened(
     raw: Mapping[str, Any],
     arn: str,
     opening: Callable[[list[KinesisRecord]], Deaggregation],
+    identifier: str,
 ) -> Unit:
     """``record``, which ``raw`` of the stream or queue ``arn`` holds, with its user records."""
-    number = record.sequence_number or record.record_id or ""
     try:
-        return Unit(number, raw, arn, list(opening([record])), None)
+        return Unit(identifier, raw, arn, list(opening([record])), None)
     except DecodeError as error:
-        return Unit(number, raw, arn, [], Poison(error, record, raw, arn))
+        return Unit(identifier, raw, arn, [], Poison(error, record, raw, arn))
 
 
 def stream_of(record: Mapping[str, Any]) -> str:
@@ -190,7 +190,7 @@ class Batch:
                 if not self._over() and not settle_poison(
                     unit.poison, self._on_poison, comes_again=bool(self._failed)
                 ):
-                    self._failed[number] = unit.sequence_number
+                    self._failed[number] = unit.identifier
             yield from (Call(number, unit, record) for record in unit.user_records)
             if self._over():
                 return
@@ -211,14 +211,14 @@ class Batch:
             return False
         # LMB-11: "With less time left than the reserve, the rest of the batch MUST be reported, not begun."
         if self._context is not None and self._context.get_remaining_time_in_millis() < self._reserve_ms:
-            self._failed[call.number] = call.unit.sequence_number
+            self._failed[call.number] = call.unit.identifier
             return False
         return True
 
     def fail(self, *calls: Call) -> None:
         """The exception being handled is that of this user record, or of these, of one Kinesis record."""
         LOG.exception("user record failed: %s", calls[0].key)
-        self._failed[calls[0].number] = calls[0].unit.sequence_number
+        self._failed[calls[0].number] = calls[0].unit.identifier
         self._failed_keys.update(call.record.partition_key for call in calls)
 
     def run(self, handler: Handler, record: DeaggregatedRecord) -> object:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ..adapters.reading import kinesis_records, read_record
+from ..adapters.reading import hint_of, kinesis_records, read_record
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
 from ..deaggregation.records import DeaggregatedRecord, Drop
 from ..errors import CaptureError
@@ -62,16 +62,25 @@ def user_records(
     )
 
 
-def event_records(event: Mapping[str, Any], key: Literal["Records", "records"]) -> list[Any]:
-    """The records under ``key``. Raises CaptureError for an event without."""
+_OTHER_EVENTS = {
+    "records": "an event of Firehose goes to transform_user_records",
+    "Records": "an event of a stream goes to process_user_records",
+}
+
+
+def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
+    """The records under ``key``. Raises CaptureError for an event without; it says what that is instead."""
     records = event.get(key) if isinstance(event, Mapping) else None
     if not isinstance(records, list):
-        raise CaptureError(code="missing-field", field=key, requirement="CAP-4")
+        members = event if isinstance(event, Mapping) else {}
+        other = next((text for name, text in _OTHER_EVENTS.items() if name != key and name in members), None)
+        hint = other or hint_of(event)
+        raise CaptureError(code="missing-field", field=key, requirement="CAP-4", hint=hint)
     return records
 
 
 def units(
-    event: Mapping[str, Any],
+    event: Any,
     *,
     policy: Policy = "strict",
     shard_map: ShardMap | ShardMapCache | None = None,
@@ -79,7 +88,7 @@ def units(
     watch: ConsumerWatch | None = None,
     **undoing: Any,
 ) -> Iterator[Unit]:
-    """The Kinesis records of a Lambda event, opened one by one, once ``watch`` has seen it.
+    """The Kinesis records of a Lambda event or a pipe's list, opened one by one, once ``watch`` has seen it.
 
     Raises CaptureError for an invalid event, and for a record without a sequence number to report: then only
     the whole batch can fail.
@@ -89,24 +98,29 @@ def units(
     # LMB-12: "Under the kcl policy what the KCL drops MUST be told to the caller."
     if policy == "kcl" and on_drop is None:
         raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
-    for position, raw in enumerate(event_records(event, "Records")):
-        item = read_record(raw, f"Records[{position}]")
-        if item.sequence_number is None:
+    piped = isinstance(event, list) and bool(event)
+    for position, raw in enumerate(event if piped else event_records(event, "Records")):
+        item = read_record(raw, f"{'' if piped else 'Records'}[{position}]")
+        # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
+        # once."
+        # LMB-16: "In the list that EventBridge Pipes gives, a record MUST be reported by its eventID."
+        identifier = raw.get("eventID") if piped and isinstance(raw, Mapping) else item.sequence_number
+        if not isinstance(identifier, str) or not identifier:
             missing = CaptureError(code="missing-field", field=f"Records[{position}].kinesis.sequenceNumber")
             raise item if isinstance(item, CaptureError) else missing
         stream_arn = stream_of(raw)
         if isinstance(item, CaptureError):
-            yield Unit(item.sequence_number, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
+            yield Unit(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue
         known: Any = shard_map
         if hasattr(known, "shard_map"):
             known = known.shard_map(stream_arn, item.shard_id)
         opening = partial(deaggregate, policy=policy, shard_map=known, on_drop=on_drop, **undoing)
-        yield opened(item, raw, stream_arn, opening)
+        yield opened(item, raw, stream_arn, opening, identifier)
 
 
 def batch_of(
-    event: Mapping[str, Any],
+    event: Any,
     *,
     after_failure: AfterFailure = "stop",
     on_poison: Callable[[Poison], object] | None = None,
@@ -120,14 +134,15 @@ def batch_of(
 
 
 def process_user_records(
-    event: Mapping[str, Any],
+    event: Any,
     handler: Handler,
     *,
     after_failure: AfterFailure = "stop",
     once: Once | None = None,
     **options: Unpack[Options],
 ) -> dict[str, Any]:
-    """Call ``handler`` with each user record of a Lambda event, in order; gives Lambda's answer.
+    """Call ``handler`` with each user record of a Lambda event, or of the list with which EventBridge Pipes
+    calls a function, in order; gives the answer.
 
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
     * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before

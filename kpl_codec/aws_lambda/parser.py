@@ -20,8 +20,11 @@ from .powertools import user_record_event
 
 
 class KinesisUserRecordPayloadModel(KinesisDataStreamRecordPayload):
-    """``kinesis`` of a user record: Powertools' fields, and those that only user records have."""
+    """``kinesis`` of a user record: Powertools' fields, and those that only user records have. Streams that
+    distribute records AUTO give no partition key."""
 
+    partitionKey: str | None = None  # type: ignore[assignment]
+    approximateArrivalTimestamp: float | None = None  # type: ignore[assignment]
     subSequenceNumber: int = 0
     explicitHashKey: str | None = None
     aggregated: bool = False
@@ -42,4 +45,9 @@ class KinesisUserRecordEnvelope(KinesisDataStreamEnvelope):
 
     def parse(self, data: dict[str, Any] | Any | None, model: Any) -> Any:
         """The user records of a Lambda event, each as ``model``."""
-        return super().parse(user_record_event(data or {}), model)
+        event = user_record_event(data)
+        for record in event["Records"]:  # Powertools asks for these two, and gives neither
+            kinesis = record["kinesis"]
+            kinesis.update(partitionKey=kinesis["partitionKey"] or "")
+            kinesis.setdefault("approximateArrivalTimestamp", 0.0)
+        return super().parse(event, model)

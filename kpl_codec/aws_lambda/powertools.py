@@ -24,7 +24,8 @@ from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
     KinesisStreamRecordPayload,
 )
 
-from ..adapters.shapes import encode_base64
+from ..adapters.shapes import SECONDS, encode_base64
+from ..adapters.writing import as_number
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from .batch import Once, UserRecordFailed, done
@@ -48,6 +49,16 @@ __all__ = [
 
 class KinesisUserRecordPayload(KinesisStreamRecordPayload):
     """``record.kinesis`` of a user record: Powertools' fields, and those that only user records have."""
+
+    @property
+    def partition_key(self) -> str | None:  # type: ignore[override]
+        """The partition key; None where the stream distributes records AUTO."""
+        return self.get("partitionKey")
+
+    @property
+    def approximate_arrival_timestamp(self) -> float | None:  # type: ignore[override]
+        """Seconds since 1970; None where the event has no time that can be read."""
+        return self.get("approximateArrivalTimestamp")
 
     @property
     def sub_sequence_number(self) -> int:
@@ -76,13 +87,14 @@ class KinesisUserRecord(KinesisStreamRecord):
     @property
     def shard_id(self) -> str | None:
         """The shard, out of the event id."""
-        return str(self["eventID"]).rpartition(":")[0] or None
+        return str(self.get("eventID") or "").rpartition(":")[0] or None
 
 
 def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict[str, Any]:
     """``record`` in the shape of the Lambda record ``raw`` that it came in. ``data`` is base64 text."""
     kinesis = {
         **raw.get("kinesis", raw),  # a pipe's records have all in one level
+        "partitionKey": record.partition_key,
         "sequenceNumber": record.sequence_number,
         "data": encode_base64(record.data),
         "subSequenceNumber": record.sub_sequence_number,
@@ -91,14 +103,16 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
     }
     if record.schema_version_id is not None:
         kinesis["schemaVersionId"] = record.schema_version_id
-    if record.partition_key is not None:
-        kinesis["partitionKey"] = record.partition_key
+    # As it was read: it may have come in another unit, or unreadable.
+    kinesis.pop("approximateArrivalTimestamp", None)
+    if record.approximate_arrival_timestamp is not None:
+        kinesis["approximateArrivalTimestamp"] = as_number(record.approximate_arrival_timestamp, SECONDS)
     return {**raw, "kinesis": kinesis}
 
 
-def user_record_event(event: Mapping[str, Any]) -> dict[str, Any]:
-    """``event`` with its records deaggregated, for anything that reads Lambda's Kinesis events:
-    Powertools' ``KinesisStreamEvent``, ``KinesisDataStreamModel``, envelopes.
+def user_record_event(event: Any) -> dict[str, Any]:
+    """``event``, Lambda's or a pipe's list, with its records deaggregated, for anything that reads Lambda's
+    Kinesis events: Powertools' ``KinesisStreamEvent``, ``KinesisDataStreamModel``, envelopes.
 
     Raises DecodeError or CaptureError if any Kinesis record cannot be opened.
     """
@@ -107,7 +121,7 @@ def user_record_event(event: Mapping[str, Any]) -> dict[str, Any]:
         if unit.poison is not None:
             raise unit.poison.error
         rows += [user_record_dict(unit.event_record, record) for record in unit.user_records]
-    return {**event, "Records": rows}
+    return {**(event if isinstance(event, Mapping) else {}), "Records": rows}
 
 
 class _Poison(dict[str, Any]):
@@ -146,7 +160,7 @@ class UserRecordBatchProcessor(BatchProcessor):
         for unit in units({"Records": records}, **self._opening):
             if unit.poison is not None:
                 # Powertools asks for the sequence number here.
-                poison = _Poison({**unit.event_record, "kinesis": {"sequenceNumber": unit.sequence_number}})
+                poison = _Poison({**unit.event_record, "kinesis": {"sequenceNumber": unit.identifier}})
                 poison.error = unit.poison.error
                 yield poison
             yield from (user_record_dict(unit.event_record, record) for record in unit.user_records)

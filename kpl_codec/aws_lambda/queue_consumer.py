@@ -183,7 +183,8 @@ class QueueConsumer(ABC):
         self.counts.kinesis_records += len(records)
 
     def _opened(self, raw: Mapping[str, Any]) -> Unit:
-        return opened(queue_record(raw), raw, self._queue, self._opening)
+        record = queue_record(raw)
+        return opened(record, raw, self._queue, self._opening, record.record_id or "")
 
     def _is_last_chance(self, received: Received) -> bool:
         return self._on_poison is not None and received.receive_count >= self._poison_after

@@ -73,7 +73,7 @@ class ConsumerWatch:
         self._streams: dict[str, tuple[LastHour, Emf]] = {}
         self._events = 0
 
-    def see(self, event: Mapping[str, Any]) -> None:
+    def see(self, event: Any) -> None:
         """Check the Kinesis records of a Lambda event. Never raises."""
         # WCH-28: "A watch in a consumer MUST NOT change the function's answer, and MUST NOT fail it,
         # whatever the event holds."
@@ -82,11 +82,11 @@ class ConsumerWatch:
         except Exception:  # noqa: BLE001 - the consumer must go on
             LOG.exception("the watch could not look at an event")
 
-    def _see(self, event: Mapping[str, Any]) -> None:
+    def _see(self, event: Any) -> None:
         now = self._clock()
         self._events += 1
         by_shard: dict[tuple[str, str | None], list[KinesisRecord]] = {}
-        for raw in event["Records"]:
+        for raw in event if isinstance(event, list) else event["Records"]:
             item = read_record(raw, "Records")
             if not isinstance(item, CaptureError):
                 by_shard.setdefault((stream_of(raw), item.shard_id), []).append(item)

@@ -2,7 +2,8 @@
 
     PAR1                  Parquet with the column names of the Kinesis connectors
     gzip, bz2, zstd, lz4  one of the others, compressed
-    F3 89 9A C2           the data of one Kinesis record, as it was on the stream
+    F3 89 9A C2           the data of a Kinesis record, as it was on the stream, or of several, one behind
+                          the other, with or without line ends between
     anything else         JSON that `kpl_codec.adapters` reads: one value a line, many, or one over many lines
 
 No content of a file raises an error: what cannot be read becomes a row with its code and place, and reading
@@ -13,15 +14,28 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from math import isnan
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..adapters.shapes import standard_name
+from ..adapters.shapes import (
+    MILLISECONDS,
+    arrival,
+    optional_text,
+    standard_name,
+    sub_sequence_number,
+    time_error,
+)
 from ..errors import CaptureError
+from ..format.codec import is_aggregated
+from ..format.frame import sound_end
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from .files import Location, Piece
@@ -30,6 +44,9 @@ from .text import read_text
 
 #: Bytes of a file that is one Kinesis record: the largest that Kinesis takes are 10 MiB.
 MAX_RAW = 16 * 1024 * 1024
+#: Microseconds since 1970.
+_YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
+_LINE_ENDS: Final = re.compile(rb"[\r\n]*")
 #: Bytes of a batch of Parquet, about.
 _BATCH_BYTES = 4 * 1024 * 1024
 #: The first bytes of a compressed file; its name does not matter.
@@ -78,13 +95,49 @@ def _read(source: Any, piece: Piece, rows: Rows) -> Iterator[pa.RecordBatch]:
     if stream.head != MAGIC:
         yield from read_text(stream, piece, rows, packed=True)
         return
-    data = b""
-    while len(data) <= MAX_RAW and (block := stream.read(1 << 20)):
-        data += block
-    if len(data) > MAX_RAW:
-        rows.unreadable("file", f"begins as an aggregated record, but has more than {MAX_RAW} bytes", 0)
-    else:
-        rows.record(KinesisRecord(None, data), None, position=0, line=None, index=0)
+    yield from _read_frames(stream, rows)
+
+
+def _read_frames(stream: Any, rows: Rows) -> Iterator[pa.RecordBatch]:
+    """The sound aggregated records with which a file begins, and what is behind them: one that is changed or
+    cut, or something unreadable."""
+    # CAP-14: "Sound aggregated records one behind the other in one file, with or without line ends between,
+    # MUST each be read; what else follows them MUST be named with its place."
+    held, at, position = b"", 0, 0  # read and not used from `at` on, which is byte `position` of the file
+    error: OSError | None = None
+    ended = False
+    while True:
+        if not ended and len(held) - at <= MAX_RAW:
+            held, at = held[at:], 0
+            try:
+                while len(held) <= 2 * MAX_RAW and not ended:
+                    block = stream.read(1 << 22)
+                    held, ended = held + block, not block
+            except OSError as broken:
+                error, ended = broken, True
+        if position:
+            line_ends = len(_LINE_ENDS.match(held, at)[0])  # type: ignore[index]  # it matches everywhere
+            at, position = at + line_ends, position + line_ends
+        whole = position == 0 and ended and is_aggregated(held)
+        end = len(held) if whole else sound_end(held, at) or sound_end(held, at, whatever_follows=True)
+        if end is None:
+            break
+        rows.record(KinesisRecord(None, held[at:end]), None, position, None, 0)
+        at, position = end, position + end - at
+        if rows.full():
+            yield from rows.take()
+    left = len(held) - at
+    if error is not None:
+        # SPK-12, as above
+        rows.unreadable("file", first_line(error), position)
+    elif left > MAX_RAW:
+        text = f"begins as an aggregated record, but none ends within {MAX_RAW} bytes"
+        rows.unreadable("file", text, position)
+    elif held.startswith(MAGIC, at):
+        rows.record(KinesisRecord(None, held[at:]), None, position, None, 0)
+    elif left:
+        text = f"{left} bytes behind sound aggregated records that are none"
+        rows.unreadable("file", text, position)
 
 
 class _Unpacked:
@@ -141,7 +194,11 @@ def _read_parquet(piece: Piece, source: Any, rows: Rows) -> Iterator[pa.RecordBa
         read, wanted = 0, list(columns.values())
         try:
             for batch in file.iter_batches(_batch_rows(group), row_groups=[number], columns=wanted):
-                yield _captured(batch, columns, piece.path, first + read)
+                try:
+                    yield _captured(batch, columns, piece.path, first + read)
+                except pa.ArrowException:
+                    _one_by_one(batch, columns, rows, first + read)
+                    yield from rows.take()
                 read += batch.num_rows
         except (pa.ArrowException, OSError) as error:
             text = f"{count - read} rows of row group {number}: {first_line(error)}"
@@ -186,7 +243,71 @@ def _captured(batch: pa.RecordBatch, columns: dict[str, str], path: str, row: in
     for field in CAPTURE_SCHEMA:
         if field.name in columns:
             column, is_time = batch.column(columns[field.name]), pa.types.is_timestamp(field.type)
-            if is_time and pa.types.is_timestamp(column.type) and not column.type.tz:
-                column = column.cast(pa.timestamp("us"))
+            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            exact = not pa.types.is_floating(kind) or field.name == "subSequenceNumber"
+            if not exact or (is_time and not pa.types.is_timestamp(kind)):
+                raise pa.ArrowInvalid("not exact, or of an unknown unit")
+            if is_time and not kind.tz:
+                column = column.cast(pa.timestamp("us"), safe=False)
             made[field.name] = column.cast(field.type, safe=not is_time)
+            if is_time and not _within(made[field.name]):
+                raise pa.ArrowInvalid("a time outside of the years 1 to 9999")
     return capture_batch(made, count)
+
+
+def _within(times: pa.Array) -> bool:
+    """Whether all can be told as times."""
+    found = pc.min_max(times.cast(pa.int64()))
+    least, most = (found[name].as_py() or 0 for name in ("min", "max"))
+    return least >= _YEAR_1 and most < _YEAR_10000
+
+
+def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: Rows, row: int) -> None:
+    """The same of rows of which one at least has a value that its column of ours cannot hold."""
+    # CAP-1: "A record that cannot be read MUST come out as an error with its position, its field and a code;
+    # it MUST NOT hide the records before and after it."
+    held = (batch.column(name) for name in columns.values())
+    values = ((c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in held)
+    for at, fields in enumerate(zip(*values, strict=True), row):
+        given = dict(zip(columns, fields, strict=True))
+        try:
+            record, stream = _record_of(given)
+        except CaptureError as error:
+            rows.unreadable(error.code, str(error), at)
+            continue
+        rows.record(record, stream, at, None, 0)
+        lost = time_error(given) if record.approximate_arrival_timestamp is None else None
+        if lost is not None:
+            rows.unreadable(lost.code, str(lost), at)
+
+
+def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
+    """A row by this library's names of columns, and its stream. Its data may be None."""
+    texts = {name: _text_of(row, name) for name in _TEXTS}
+    sub = row.get("subSequenceNumber")
+    if isinstance(sub, float):  # as pandas has a column of numbers with gaps
+        row = {**row, "subSequenceNumber": None if isnan(sub) else int(sub) if sub.is_integer() else sub}
+    return KinesisRecord(
+        texts["partitionKey"],
+        row["data"],
+        texts["sequenceNumber"],
+        texts["shardId"],
+        arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
+        texts["explicitHashKey"],
+        sub_sequence_number(row, "subSequenceNumber"),
+    ), texts["streamName"]
+
+
+_TEXTS = ("partitionKey", "sequenceNumber", "shardId", "explicitHashKey", "streamName")
+
+
+def _text_of(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise CaptureError(code="utf-8", field=name, requirement="CAP-4") from None
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        return format(value, "f") if isinstance(value, Decimal) else str(value)
+    return optional_text(row, name)

@@ -72,7 +72,7 @@ class Rows:
             *(self._path, position, line, index),
             *(None, None),
         )
-        self._bytes += len(record.data)
+        self._bytes += len(record.data or b"")  # a row of Parquet may have none
 
     def unreadable(
         self, code: str, text: str, position: int, line: int | None = None, index: int | None = None

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from .. import adapters
 from ..adapters.json_stream import Defect, json_documents
+from ..adapters.reading import TEXT_IS_JSON, is_about_time
 from ..errors import CaptureError
 from .files import Piece
 from .rows import Rows, first_line
@@ -44,7 +45,8 @@ def read_text(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterato
                 # place; values before and after it count."
                 # SPK-13: "A JSON value of more than 32 MiB MUST be reported as too-large; of a list each item
                 # is a value by itself."
-                rows.unreadable(found.code, f"{found.reason} (byte {found.at})", position, line)
+                hint = f": {TEXT_IS_JSON}" if found.at == found.offset else ""
+                rows.unreadable(found.code, f"{found.reason} (byte {found.at}){hint}", position, line)
             else:
                 values.add(found.value, position, line)
             if rows.full():
@@ -127,9 +129,13 @@ class _Values:
             stream, shard_id = _name(envelope, "StreamName"), _name(envelope, "ShardId")
             records = envelope.get("Records")
             arns = [_stream_of(r) for r in records] if stream is None and isinstance(records, list) else []
-            for at, item in enumerate(adapters.captured(part, shard_id=shard_id)):
+            first = self._index
+            for item in adapters.captured(part, shard_id=shard_id):
+                if is_about_time(item):
+                    self._rows.unreadable("timestamp", str(item), position, line, self._index - 1)
+                    continue
                 if not isinstance(item, CaptureError):
-                    self._captures = True
+                    self._captures, at = True, self._index - first
                     name = stream or (arns[at] if at < len(arns) else _stream_of(envelope))
                     self._rows.record(item, name, position, line, self._index)
                 elif item.code == "unknown-shape" and not self._captures:

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..adapters.shapes import queue_record
 from ..deaggregation.policies import deaggregate
@@ -18,13 +18,16 @@ from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
 from ..format.records import KinesisRecord
-from ..pictures.labels import safe_lines, utc
+from ..pictures.labels import safe_json, safe_lines, utc
 from ..pictures.terminal import drop_output, json_line, note, write_on
 from ..shards.stream import stream_of
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import waiting
 from .source import Captured, Unreadable, UsageError, client_of, other_client, paths_or_stream
+
+if TYPE_CHECKING:
+    from ..aws.only import Gone, NotRead
 
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -35,7 +38,8 @@ Spark connectors, raw frames; compressed or not.
 Prints a JSON object for each user record: streamName, shardId, sequenceNumber (of a queue recordId alone),
 subSequenceNumber, partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is
 UTF-8, else dataBase64; defects if it has any; schemaVersionId with --unframe; with --decode payload instead
-of data. What is not known is left out. What cannot be read is named on standard error.
+of data. What is not known is left out; what has no time passes --since and --until. What cannot be read is
+named on standard error.
 
 --decode asks Glue (glue:GetSchemaVersion) for each schema version once; AWS_ENDPOINT_URL_GLUE is another
 Glue. Avro needs kpl-codec's extra avro.
@@ -111,10 +115,11 @@ def _user_records(
         if _wanted(args, record):
             codes, data = _codes(record), record.data
             payload = decode(record, codes) if decode is not None else None
-            told = facts(item.stream, record, codes)
+            told = facts(item, record, codes)
             if payload is not None:
                 told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
-                told["payload"], data = payload, json.dumps(payload, ensure_ascii=False).encode()
+                told["payload"] = payload
+                data = safe_json(json.dumps(payload, ensure_ascii=False)).encode()
             yield told, data
 
 
@@ -126,17 +131,12 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
         from .captured import captured
 
         return captured(args.paths)
-    from ..aws.only import Gone, read_only
+    from ..aws.only import read_only
     from ..aws.reading import POLL_INTERVAL, read_stream
 
     client = client_of(args)
     if args.only:
-        return (
-            Unreadable("gone", item.place.sequence_number, item.reason)
-            if isinstance(item, Gone)
-            else Captured(args.stream, item)
-            for item in read_only(client, args.stream, args.only)
-        )
+        return (_asked_for(args.stream, item) for item in read_only(client, args.stream, args.only))
     records = read_stream(
         client,
         args.stream,
@@ -146,6 +146,15 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
     return (Captured(args.stream, record) for record in records)
+
+
+def _asked_for(stream: str, item: KinesisRecord | Gone | NotRead) -> Captured | Unreadable:
+    if isinstance(item, KinesisRecord):
+        return Captured(stream, item)
+    line = getattr(item, "line", None)
+    if line is not None:
+        return Unreadable("only", f"--only, line {line}", item.reason)
+    return Unreadable("gone", str(getattr(item, "place", "")), item.reason)
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
@@ -208,8 +217,9 @@ def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
     return (
         (args.key is None or record.partition_key in args.key)
         and (args.shard_id is None or record.shard_id in args.shard_id)
-        and (since is None or (arrived is not None and utc(arrived) >= since))
-        and (args.until is None or (arrived is not None and utc(arrived) < args.until))
+        # (What has no time may be of any.)
+        and (since is None or arrived is None or utc(arrived) >= since)
+        and (args.until is None or arrived is None or utc(arrived) < args.until)
     )
 
 
@@ -235,15 +245,16 @@ def _write(args: argparse.Namespace, told: dict[str, Any], data: bytes) -> None:
     write_on(json_line(told))
 
 
-def facts(stream: str | None, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
-    """One user record as JSON; what is not known is left out."""
+def facts(source: Captured, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
+    """One user record of a Kinesis record as JSON; what is not known is left out."""
+    opened = record.aggregated or source.record.sub_sequence_number is not None
     arrived = record.approximate_arrival_timestamp
     values: dict[str, Any] = {
-        "streamName": stream,
+        "streamName": source.stream,
         "shardId": record.shard_id,
         "sequenceNumber": record.sequence_number,
         "recordId": record.record_id,
-        "subSequenceNumber": record.sub_sequence_number if record.aggregated else None,
+        "subSequenceNumber": record.sub_sequence_number if opened else None,
         "partitionKey": record.partition_key,
         "explicitHashKey": record.explicit_hash_key,
         "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,

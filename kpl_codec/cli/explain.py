@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import re
-from collections import ChainMap
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.resources import files
-from pathlib import Path
-from typing import Any, NamedTuple
+from inspect import cleandoc
+from typing import NamedTuple, get_args
 
-import kpl_codec
-
+from ..errors import KplError
 from ..findings import KINDS, Kind
-from ..pictures.terminal import line, show, show_json, table, width, wrapped
+from ..pictures.terminal import line, note, show, show_json, table, width, wrapped
 from .options import add, add_shared
 from .source import UsageError
 
-#: Modules with a class that may be an error.
-_ERROR_CLASS = re.compile(r"^class \w+\(\w*(Error|Full)\b", re.MULTILINE)
+#: The modules with classes of errors; and those that need an extra, and a second more.
+_MODULES = (
+    *(
+        "errors",
+        "aws_lambda.batch",
+        "cli.source",
+        "cli.validate",
+        "conformance.program",
+        "format.compression",
+    ),
+    *("producer.config", "producer.outcomes", "producer.pending", "schema_registry", "serving"),
+    *("shards.refresh", "shards.sequence_numbers", "shards.stream", "testing.local_kinesis", "watch.kept"),
+)
+_OF_EXTRAS = (
+    *("aws.one_lock", "aws.queues", "aws.s3", "aws.schema_registry", "aws.subscription"),
+    *("captures.files", "arrow.object_columns", "audit.running"),
+    *("validation.job", "validation.local", "validation.repair"),
+    *(
+        "spark.session",
+        "spark.source",
+        "spark.source.offsets",
+        "spark.source.positions",
+        "spark.source.write",
+    ),
+)
 
 
 class Requirement(NamedTuple):
@@ -38,6 +58,10 @@ class Error(NamedTuple):
     todo: str
     requirement: str | None
 
+    def answers(self, wanted: str) -> bool:
+        """Whether it is called so, or has such a code, in lower case."""
+        return wanted in (self.name.lower(), *map(str.lower, self.codes))
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "such as truncated, gap, naive-aggregator, FRM-3; without it all are listed"
@@ -46,14 +70,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    kinds, errors, found = list(KINDS.values()), list(error_classes()), requirements()
+    kinds, found = list(KINDS.values()), requirements()
     if args.code is None:
-        _list(kinds, errors, found, args.json)
+        _list(kinds, list(error_classes()), found, args.json)
         return 0
     wanted = args.code.lower()
     told = [kind for kind in kinds if wanted in (kind.name, kind.name.removeprefix("capture-"))]
-    raised = [error for error in errors if wanted in (error.name.lower(), *map(str.lower, error.codes))]
     required = found.get(args.code.upper())
+    errors = list(error_classes(_MODULES))
+    raised = [error for error in errors if error.answers(wanted)]
+    if required or not (told or raised):
+        errors = list(error_classes())
+        raised = [error for error in errors if error.answers(wanted)]
     if not told and not raised and required is None:
         names = [*KINDS, *found, *(code for error in errors for code in error.codes)]
         near = get_close_matches(args.code, names, 3) or get_close_matches(args.code.upper(), names, 3)
@@ -114,49 +142,35 @@ def requirements() -> dict[str, Requirement]:
     return found
 
 
-def error_classes() -> Iterator[Error]:
-    """Every class of errors, with its codes. Read from the source: to import it all takes seconds, and every
-    extra."""
-    classes: dict[str, dict[str, Any]] = {}
-    for path in Path(kpl_codec.__file__).parent.rglob("*.py"):
-        source = path.read_text(encoding="utf-8")
-        if _ERROR_CLASS.search(source):
-            body = ast.parse(source).body
-            aliases = dict(_assigned(body))
-            classes |= {node.name: _members(node, aliases) for node in body if isinstance(node, ast.ClassDef)}
-    for name, own in sorted(classes.items()):
-        values = _with_inherited(classes, name)
-        codes = tuple(dict.fromkeys([*own["code"], *own.get("codes", ())]))
-        if codes and "todo" in values:  # the others are no errors, or never raised
-            facts = values["concerns"], values["todo"], values["requirement"]
-            yield Error(name, codes, own["meaning"], *facts)
+def error_classes(modules: Iterable[str] = (*_MODULES, *_OF_EXTRAS)) -> Iterator[Error]:
+    """Every class of errors, with its codes, of those modules that can be imported here."""
+    for name in modules:
+        try:
+            import_module(f"kpl_codec.{name}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("kpl_codec"):
+                raise
+            note(f"without {error.name}, the errors of kpl_codec.{name} are left out")
+    for kind in sorted(set(_below(KplError)), key=lambda kind: kind.__name__):
+        codes = tuple(dict.fromkeys([*_own_codes(kind), *vars(kind).get("codes", ())]))
+        if codes and hasattr(kind, "todo") and kind.__module__.startswith("kpl_codec."):
+            doc = cleandoc(vars(kind).get("__doc__") or "").replace("`", "")
+            # One line for each paragraph or entry of a list.
+            meaning = "\n".join(" ".join(part.split()) for part in doc.split("\n\n"))
+            yield Error(kind.__name__, codes, meaning, kind.concerns, kind.todo, kind.requirement)
 
 
-def _members(node: ast.ClassDef, aliases: dict[str, ast.expr]) -> dict[str, Any]:
-    """The literals that a class assigns; ``code``: those that it assigns or its annotation lists."""
-    doc = (ast.get_docstring(node) or "").replace("`", "")
-    # One line for each paragraph or entry of a list.
-    meaning = "\n".join(" ".join(part.split()) for part in doc.split("\n\n"))
-    members: dict[str, Any] = {"bases": list(map(ast.unparse, node.bases)), "meaning": meaning, "code": ()}
-    for statement in node.body:
-        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "code":
-            kind = aliases.get(ast.unparse(statement.annotation), statement.annotation)
-            members["code"] = re.findall(r"'([^']+)'", ast.unparse(kind))
-    for name, value in _assigned(node.body):
-        with suppress(ValueError):  # not a literal
-            found = ast.literal_eval(value)
-            members[name] = (found,) if name == "code" else found
-    return members
+def _below(kind: type[KplError]) -> Iterator[type[KplError]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)
 
 
-def _assigned(body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
-    for statement in body:
-        if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-            yield ast.unparse(statement.target), statement.value
-        elif isinstance(statement, ast.Assign):
-            yield ast.unparse(statement.targets[0]), statement.value
-
-
-def _with_inherited(classes: dict[str, dict[str, Any]], name: str) -> ChainMap[str, Any]:
-    own = classes.get(name, {})
-    return ChainMap(own, *(_with_inherited(classes, base) for base in own.get("bases", ())))
+def _own_codes(kind: type[KplError]) -> tuple[str, ...]:
+    """The code that a class assigns, or those that its annotation lists."""
+    if "code" in vars(kind):
+        return (kind.code,)
+    annotation = vars(kind).get("__annotations__", {}).get("code")
+    if isinstance(annotation, str):
+        annotation = eval(annotation, vars(import_module(kind.__module__)))
+    return get_args(annotation)

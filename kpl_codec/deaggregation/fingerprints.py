@@ -176,6 +176,7 @@ def _canonical(seen: Tables) -> bool:
 _FIRST_KEY = (
     "aws_kinesis_agg", "aiokpl", "npm's aws-kinesis-agg", "kinesis-tailf", "ex_kpl", "substation",
     "hawknewton/kinesis-aggregation", "kinesis4cats", "fluent-bit's Go plugin",
+    "awslabs' Java RecordAggregator",
 )  # fmt: skip
 #: They give one key to all user records.
 _ONE_KEY = ("a8m/kinesis-producer", "Vector's fork", "kinesis-producer-go")

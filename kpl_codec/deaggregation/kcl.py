@@ -20,8 +20,8 @@ from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, Judge, ShardJudge
 from ..values import Value
 
-#: The fate of a user record: delivered, dropped, altered (delivered under another key than the bytes have),
-#: or raw (in a frame that is delivered unopened).
+#: The fate of a user record: delivered, dropped, altered (delivered with another key or other data than
+#: the bytes have), or raw (in a frame that is delivered unopened).
 Fate = Literal["delivered", "dropped", "altered", "raw"]
 #: Why user records are dropped.
 DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]

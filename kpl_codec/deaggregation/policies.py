@@ -162,7 +162,7 @@ class Opener:
         """The user records of one Kinesis record, opened without compiled code."""
         self._counts.kinesis_records += 1
         # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
-        if frame.looks_aggregated(record.data) and not record.sub_sequence_number:
+        if frame.looks_aggregated(record.data) and record.sub_sequence_number is None:
             return self._open(record)
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
         # policy and whatever its hash key."

@@ -168,7 +168,7 @@ def defective_rows(
         index, (begin, stop) = user_record.record_index, user_record.data or (0, 0)
         fate: Fate = "raw" if outcome.raw else "dropped"
         if not outcome.raw and index < outcome.delivered:
-            same = next(delivered, None) == (pk, data[begin:stop], ehk) and unreadable is None
+            same = next(delivered, None) == (pk, data[begin:stop], ehk)
             fate = "delivered" if same else "altered"
         keys_and_data = pk, data[begin:stop], ehk, user_record.tags
         yield _row(record, keys_and_data, index, True, placement, tuple(defects(user_record)), fate)

@@ -218,8 +218,8 @@ _CODES = {
     "base64": "Data that should be base64, and is not",
     "missing-field": "A record without a field it needs",
     "wrong-type": "A field of a type that it cannot have",
-    "timestamp": "An unreadable arrival time",
     "gone": "A record that the stream no longer gives",
+    "only": "A part of the list of records to read that cannot be read",
 }
 
 #: About the input: unreadable, captured twice, or empty.
@@ -236,6 +236,11 @@ duplicate: warning, LIN-2: The same user record captured twice
 Captures overlap, or a consumer wrote its output twice. It is one user record on the stream.
 Whom: Nobody who reads the stream. A job over the same captures counts the user record twice.
 Do: Drop duplicates on shard, sequence number and sub-sequence number together.
+
+capture-timestamp: warning, CAP-13: An arrival time that cannot be read
+The record was checked, without its time: it is missing in charts of times, and nothing says how old it is.
+Whom: Nobody who reads the stream. Consumers that order or choose by time, if they read it as it is written.
+Do: Have the capture written with seconds or milliseconds since 1970, or as ISO 8601 with an offset.
 
 capture-user-data: error, SPK-44: User data, not Kinesis records
 Firehose writes such JSON files to S3: it has taken the user records out of their aggregates, so there is

@@ -5,7 +5,8 @@
     zstd   28 B5 2F FD    RFC 8878; needs Python 3.14 or the extra zstd
 
 Nothing else marks compressed data. So that a reader can tell, a producer also compresses data that only
-starts like this. Knows bytes only. This is the one home of the codecs' names.
+starts like this. gzip and zstd may come in several parts, one after the other (RFC 1952, 2.2; RFC 8878, 3.1):
+their contents are one. Knows bytes only. This is the one home of the codecs' names.
 Specification: spec/05-producer.md, ZIP-1 to ZIP-4.
 """
 
@@ -127,7 +128,22 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
     # says which; it MUST NOT be shortened."
     if len(made) > max_size:
         raise DecompressionError(code="decompressed-too-large", compression=compression, max_size=max_size)
-    if not unpacker.eof or unpacker.unused_data:
+    if unpacker.eof and unpacker.unused_data and compression != "zlib":
+        # Again, by classes that know what may follow, in a time that grows with the size.
+        import gzip
+        import io
+
+        given = io.BytesIO(data)
+        file = zstd_module().ZstdFile(given) if compression == "zstd" else gzip.GzipFile(fileobj=given)
+        try:
+            made = file.read(max_size + 1)
+        except (errors, EOFError, OSError):
+            raise DecompressionError(code="compressed-damaged", compression=compression) from None
+        if len(made) > max_size:
+            raise DecompressionError(
+                code="decompressed-too-large", compression=compression, max_size=max_size
+            )
+    elif not unpacker.eof or unpacker.unused_data:
         raise DecompressionError(code="compressed-damaged", compression=compression)
     return made
 

@@ -94,7 +94,7 @@ class KinesisRecord(Value):
     ``partition_key`` is None where the service gives none (streams that distribute records AUTO).
     ``explicit_hash_key`` is known to producers only; no read call returns it.
     ``sub_sequence_number`` is known where the record was deaggregated before (by the KCL, by Firehose);
-    if it is above 0 this is a user record, whatever its data looks like.
+    then, also if it is 0, this is a user record, whatever its data looks like.
     ``record_id`` is what a queue gives: it names no shard and no sequence number.
     """
 

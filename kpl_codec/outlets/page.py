@@ -16,11 +16,11 @@ from ..findings.counters import Tally
 from ..report.build import build_report
 from ..report.model import About, Report
 from ..report.page import render_page
+from ..serving import ServerThread
 from ..watch import Watch
 from ..watch.kept import MINUTE
 from ..watch.measures import Measure
 from . import Outlet
-from .serving import ServerThread
 
 #: Seconds after which a browser reloads.
 RENEW: Final = 10

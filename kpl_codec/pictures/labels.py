@@ -9,8 +9,9 @@ from ..format.hash_keys import HashKeyRange
 
 #: The number of hash keys there are.
 KEY_SPACE = 2**128
-# Control characters, marks that turn the direction of writing, and lone surrogates.
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters, other ends of lines (0085, 2028, 2029), marks that turn the direction of writing, and
+# lone surrogates.
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def safe(text: object) -> str:

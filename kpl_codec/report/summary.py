@@ -195,8 +195,8 @@ def place_of(finding: Finding) -> str:
     """Where a finding is, and its detail, on one line."""
     said = []
     if finding.file:
-        line_number = f" line {finding.line}" if finding.line else ""
-        position = f" at {finding.position}" if finding.position and not finding.line else ""
+        line_number = f" line {finding.line}" if finding.line is not None else ""
+        position = "" if finding.position is None or line_number else f" at {finding.position}"
         said.append(f"{finding.file}{line_number}{position}")
     said += [finding.shard_id] if finding.shard_id else []
     if finding.sequence_number:

@@ -30,7 +30,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..outlets.serving import ServerThread
+from ..serving import ServerThread
 from ..values import Value
 
 __all__ = [

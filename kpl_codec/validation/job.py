@@ -39,7 +39,7 @@ from .stream import only_parts, shard_parts
 from .task import Job, discard, gather, make_folders, pack, sound_and_doubtful, work_folder
 
 if TYPE_CHECKING:
-    from ..aws.only import Place
+    from ..aws.only import NotRead, Place
     from ..aws.reading import Start
 
 #: Spark's output goes here if the output folder is local.
@@ -151,7 +151,7 @@ def validate_stream(
     *,
     engine: Engine,
     start: Start = "TRIM_HORIZON",
-    only: Sequence[Place] | None = None,
+    only: Sequence[Place | NotRead] | None = None,
     user_records: bool = True,
 ) -> Validation:
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
@@ -165,7 +165,7 @@ def validate_stream(
     parts = shard_parts(connection, stream, start)
     if only is not None:
         parts = only_parts(parts[0], only)
-    source = f"Kinesis stream {stream}" + ("" if only is None else f", {len(only)} records of it")
+    source = f"Kinesis stream {stream}" + ("" if only is None else ", just the records asked for")
     job = Job([[part] for part in parts], shard_map, Location(output), user_records=user_records)
 
     return _run(job, engine, [stream], connection, source=source)

@@ -16,7 +16,7 @@ from ..format.records import answered_record
 from ..shards.stream import stream_of
 
 if TYPE_CHECKING:
-    from ..aws.only import Place
+    from ..aws.only import NotRead, Place
     from ..aws.reading import Start
 
 
@@ -31,7 +31,7 @@ class ShardPart:
     start: Start
     until: datetime
     #: If given, just these records of it.
-    only: tuple[Place, ...] | None = None
+    only: tuple[Place | NotRead, ...] | None = None
     #: Nobody knows how many bytes it holds. One is read in this process, several in processes of their own.
     weight: ClassVar = 5 * 1024 * 1024
 
@@ -49,11 +49,11 @@ def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> lis
     return [ShardPart(connection, stream, shard_id, start, max(times)) for shard_id in lineage]
 
 
-def only_parts(of: ShardPart, places: Iterable[Place]) -> list[ShardPart]:
+def only_parts(of: ShardPart, places: Iterable[Place | NotRead]) -> list[ShardPart]:
     """A part with each shard's places of those. ``of``: any part of the stream."""
-    shards: defaultdict[str, list[Place]] = defaultdict(list)
+    shards: defaultdict[str, list[Place | NotRead]] = defaultdict(list)
     for place in places:
-        shards[place.shard_id or ""].append(place)
+        shards[getattr(place, "shard_id", None) or ""].append(place)
     return [replace(of, shard_id=shard_id, only=tuple(some)) for shard_id, some in shards.items()]
 
 
@@ -67,7 +67,7 @@ def _date_of(answer: Mapping[str, Any]) -> datetime:
 def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
     from ..aws.client import kinesis_client
     from ..aws.cursor import Pace, ShardCursor
-    from ..aws.only import Gone, read_only
+    from ..aws.only import Gone, NotRead, read_only
     from ..aws.reading import PATIENCE, POLL_INTERVAL, place_of
 
     rows, name = Rows(None), stream_of(part.stream).name
@@ -75,8 +75,10 @@ def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
     if part.only is not None:
         for index, item in enumerate(read_only(client, part.stream, part.only)):
             if isinstance(item, Gone):
-                where = f"{item.place.shard_id or 'no shard'}, sequence number {item.place.sequence_number}"
+                where = f"{item.place.shard_id or 'no shard'}, sequence number {item.place}"
                 rows.unreadable("gone", f"{where}: {item.reason}", index)
+            elif isinstance(item, NotRead):
+                rows.unreadable("only", f"--only: {item.reason}", index, item.line)
             else:
                 rows.record(item, name)
         yield from rows.take()
@@ -87,7 +89,11 @@ def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
     while not cursor.at_tip:
         answered = cursor.fetch().records
         # Times of arrival are only nearly in order: the first later one is not the end.
-        wanted = [fields for fields in answered if fields["ApproximateArrivalTimestamp"] <= part.until]
+        wanted = [
+            fields
+            for fields in answered
+            if (when := fields.get("ApproximateArrivalTimestamp")) is None or when <= part.until
+        ]
         for fields in wanted:
             rows.record(answered_record(fields, part.shard_id), name)
         if rows.full():

@@ -6,6 +6,7 @@ import base64
 import copy
 import json
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import botocore.session
@@ -344,16 +345,11 @@ def put(*path: str, value: Any) -> Any:
         (put("kinesis", "partitionKey", value=5), "wrong-type", "kinesis.partitionKey"),
         (put("kinesis", "partitionKey", value="\ud800"), "utf-8", "kinesis.partitionKey"),
         (put("eventID", value=5), "wrong-type", "eventID"),
-    ]
-    + [
-        (put("kinesis", ARRIVAL, value=value), "timestamp", f"kinesis.{ARRIVAL}")
-        for value in (
-            True, "yesterday", "2020-01-01T00:00:00", float("nan"), float("inf"), 1e300, 10**30, [],
-            datetime(2020, 1, 1),
-        )
+        (put("kinesis", "subSequenceNumber", value=2**63), "wrong-type", "kinesis.subSequenceNumber"),
+        (put("kinesis", "subSequenceNumber", value="9" * 19), "wrong-type", "kinesis.subSequenceNumber"),
     ],
-)  # fmt: skip
-@pytest.mark.requirement("CAP-1", "CAP-3", "CAP-4")
+)
+@pytest.mark.requirement("CAP-1", "CAP-4")
 def test_a_bad_record_is_named_and_hides_no_other(change: Any, code: str, field: str) -> None:
     event = broken(change)
     before, bad, after = captured(event)
@@ -365,6 +361,95 @@ def test_a_bad_record_is_named_and_hides_no_other(change: Any, code: str, field:
     with pytest.raises(kpl.CaptureError) as raised:
         list(kinesis_records(event))
     assert raised.value == bad
+
+
+ONE = KINESIS_RECORDS[0]
+NO_TIMES = [
+    True, "yesterday", "2020-01-01T00:00:00", float("nan"), float("-inf"), 1e300, -(10**400), [], {},
+    datetime(2020, 1, 1), datetime.min,
+]  # fmt: skip
+#: How a record of each shape is written with a time, and where that stands.
+TIMED: dict[str, Any] = {
+    "lambda": (
+        lambda t: {"Records": [put_in(to_lambda_row(), t, "kinesis")]},
+        f"Records[0].kinesis.{ARRIVAL}",
+    ),
+    "pipes": (lambda t: [put_in(to_pipes([ONE])[0], t)], f"[0].{ARRIVAL}"),
+    "firehose": (
+        lambda t: {"records": [put_in(firehose_row(), t, "kinesisRecordMetadata")]},
+        f"records[0].kinesisRecordMetadata.{ARRIVAL}",
+    ),
+    "failed": (lambda t: {"rawData": b64(ONE.data), "arrivalTimestamp": t}, "arrivalTimestamp"),
+    "daemon": (lambda t: daemon_message([ONE], t), f"records[0].{ARRIVAL}"),
+    "boto3": (
+        lambda t: {"Records": [{"SequenceNumber": "1", "Data": ONE.data, "ApproximateArrivalTimestamp": t}]},
+        "Records[0].ApproximateArrivalTimestamp",
+    ),
+    "queue": (
+        lambda t: {"QueueRecords": [{"RecordId": "1", "Data": ONE.data, "ApproximateArrivalTimestamp": t}]},
+        "QueueRecords[0].ApproximateArrivalTimestamp",
+    ),
+    "kcl": (lambda t: [SimpleNamespace(binary_data=ONE.data, sequence_number="1", timestamp_millis=t)],
+            "[0].timestamp_millis"),
+}  # fmt: skip
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def to_lambda_row() -> dict[str, Any]:
+    return dict(adapters.to_lambda([ONE], stream_arn=STREAM)["Records"][0])
+
+
+def firehose_row() -> dict[str, Any]:
+    row = dict(adapters.to_firehose([ONE], delivery_stream_arn=STREAM)["records"][0])
+    row.pop(ARRIVAL)
+    return row
+
+
+def put_in(record: dict[str, Any], when: Any, key: str | None = None) -> dict[str, Any]:
+    (record if key is None else record[key])[ARRIVAL] = when
+    return record
+
+
+def daemon_message(records: list[kpl.KinesisRecord], when: Any) -> dict[str, Any]:
+    """What the KCL's MultiLangDaemon writes to a consumer in another language."""
+    rows = [
+        {"action": "record", "data": b64(r.data), "partitionKey": r.partition_key, ARRIVAL: when,
+         "sequenceNumber": r.sequence_number, "subSequenceNumber": r.sub_sequence_number}
+        for r in records
+    ]  # fmt: skip
+    return {"action": "processRecords", "millisBehindLatest": 0, "records": rows}
+
+
+@pytest.mark.requirement("CAP-3")
+@pytest.mark.parametrize("shape", TIMED)
+@pytest.mark.parametrize("year", [2013, 2018, 2026, 2099])
+def test_a_number_shows_its_unit_in_every_shape(shape: str, year: int) -> None:
+    """Seconds where milliseconds are usual, and the other way round; microseconds, nanoseconds."""
+    when = datetime(year, 3, 5, 20, 2, 53, tzinfo=timezone.utc)
+    for unit in (1, 10**3, 10**6, 10**9):
+        for number in (int(when.timestamp()) * unit, float(when.timestamp() * unit)):
+            (found,) = kinesis_records(TIMED[shape][0](number))
+            assert found.approximate_arrival_timestamp == when
+
+
+@pytest.mark.requirement("CAP-13", "CAP-3")
+@pytest.mark.parametrize("shape", TIMED)
+@pytest.mark.parametrize("value", NO_TIMES, ids=repr)
+def test_a_time_that_cannot_be_read_costs_no_record(shape: str, value: Any) -> None:
+    make, field = TIMED[shape]
+    sound = adapters.to_lambda([KINESIS_RECORDS[1]], stream_arn=STREAM)
+    given_ = [make(value), sound] if shape != "pipes" else [*make(value), sound]
+    first, error, second = captured(given_)
+    assert isinstance(first, kpl.KinesisRecord)
+    assert (first.data, first.approximate_arrival_timestamp) == (ONE.data, None)
+    assert isinstance(error, CaptureError)
+    assert (error.code, error.requirement, error.position) == ("timestamp", "CAP-13", 0)
+    assert error.field.endswith(field.removeprefix("[0]").lstrip("."))
+    assert second == KINESIS_RECORDS[1]
+    assert [record.data for record in kinesis_records(given_)] == [ONE.data, KINESIS_RECORDS[1].data]
 
 
 def test_errors_carry_no_data() -> None:
@@ -477,3 +562,80 @@ def test_records_under_both_spellings_are_all_read() -> None:
     assert [item.data for item in adapters.kinesis_records(both)] == [b"0", b"1"]
     half = [*adapters.captured({**both, "Records": None})]
     assert [getattr(item, "code", None) for item in half] == ["wrong-type", None]
+
+
+# -- what is read, or called by its name -----------------------------------------------------------
+
+USERS = [kpl.UserRecord("a", b"one"), kpl.UserRecord("b", b"two")]
+PACKED = kpl.encode(USERS)
+BUFFER = {"type": "Buffer", "data": list(PACKED)}
+READ: dict[str, Any] = {
+    "Firehose's failed transformation": {"rawData": b64(PACKED), "errorCode": "Lambda.X", "attemptsMade": 1},
+    "Firehose's body for an HTTP endpoint": {"requestId": "r", "records": [{"data": b64(PACKED)}]},
+    "a failed asynchronous invocation": {"version": "1.0", "requestPayload": {"Records": [to_lambda_row()]}},
+    "Node's Buffer": {"Records": [{"SequenceNumber": "1", "Data": BUFFER}]},
+    "JavaScript's Uint8Array": {
+        "Records": [{"SequenceNumber": "1", "Data": {str(n): byte for n, byte in enumerate(PACKED)}}]
+    },
+    "a Buffer in Lambda's event": {
+        "Records": [{**to_lambda_row(), "kinesis": {"sequenceNumber": "1", "data": BUFFER}}]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.requirement("CAP-1", "CAP-6")
+@pytest.mark.parametrize("name", READ)
+def test_other_forms_of_records_are_read(name: str) -> None:
+    for source in (READ[name], json.dumps(READ[name])):
+        (record,) = kinesis_records(source)
+        assert record.data == (ONE.data if "asynchronous" in name else PACKED)
+        assert record.sub_sequence_number is None  # nobody has opened it
+
+
+@pytest.mark.requirement("DAG-8", "CAP-1")
+def test_messages_of_the_multi_language_daemon() -> None:
+    """Lines of what a consumer in another language gets: the KCL has opened what is in them."""
+    opened = [
+        kpl.KinesisRecord(user.partition_key, user.data, "7", None, None, None, sub)
+        for sub, user in enumerate([*USERS, kpl.UserRecord("c", PACKED)])
+    ]
+    lines = [
+        {"action": "initialize", "shardId": SHARD, "sequenceNumber": "TRIM_HORIZON", "subSequenceNumber": 0},
+        daemon_message(opened, None),
+        {"action": "shutdownRequested"},
+    ]
+    records = list(kinesis_records("\n".join(map(json.dumps, lines))))
+    assert records == opened
+    rows = list(kpl.deaggregate(records))
+    assert [(row.data, row.sub_sequence_number) for row in rows] == [(b"one", 0), (b"two", 1), (PACKED, 2)]
+
+
+@pytest.mark.requirement("CAP-6")
+@pytest.mark.parametrize(
+    "data",
+    [{"type": "Buffer"}, {"type": "Buffer", "data": "x"}, {"type": "Buffer", "data": [256]}, {}, {"0": "x"},
+     {"type": "Buffer", "data": [1.0]}, {"0": 1, "2": 3}, {"1": 1}, [1, 2]],
+)  # fmt: skip
+def test_what_is_no_buffer_is_refused(data: Any) -> None:
+    (error,) = captured({"Records": [{"SequenceNumber": "1", "Data": data}]})
+    assert isinstance(error, CaptureError)
+    assert (error.code, error.field) == ("wrong-type", "Records[0].Data")
+
+
+@pytest.mark.requirement("CAP-1")
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"action": "shutdown", "order": 1},
+        {"action": ["shutdown"]},
+        {"action": "record", "order": 1},
+        {"rawData": "x", "order": 1},
+        {"messageId": 1, "body": "x"},
+        {"requestPayload": 5},
+        {"payload": 5},
+    ],
+)
+def test_user_data_that_looks_a_little_like_a_record_is_not_passed_over(value: Any) -> None:
+    (error,) = captured(value)
+    assert isinstance(error, CaptureError)
+    assert (error.code, error.hint) == ("unknown-shape", None)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.aws.channels import Channel, Subscribers, channel_findings, subscribers_of
-from kpl_codec.aws.only import Gone, Place, read_only, sequence_numbers
+from kpl_codec.aws.only import Gone, NotRead, Place, read_only, sequence_numbers
 from kpl_codec.cli.main import main
 from kpl_codec.findings import KINDS
 from kpl_codec.testing.faults import Answer, Exchange, FaultProxy, error
@@ -207,3 +207,121 @@ def test_every_sequence_number_is_found_wherever_it_is(rows: list[Any], as_list:
 def test_a_lambda_event_names_its_shard() -> None:
     event = {"Records": [{"eventID": "shardId-000000000007:12", "kinesis": {"sequenceNumber": "12"}}]}
     assert sequence_numbers(json.dumps(event).encode()) == [Place("shardId-000000000007", "12")]
+
+
+def notice(*records: dict[str, Any]) -> dict[str, Any]:
+    """What Lambda puts into a queue where a batch failed for good."""
+    return {
+        "requestContext": {"condition": "RetryAttemptsExhausted"},
+        "KinesisBatchInfo": {
+            "shardId": records[0]["shardId"],
+            "startSequenceNumber": records[0]["sequenceNumber"],
+            "endSequenceNumber": records[-1]["sequenceNumber"],
+            "batchSize": len(records),
+        },
+    }
+
+
+#: Lists of records in every form in which somebody may have them.
+LISTS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
+    "objects": lambda records: "\n".join(map(json.dumps, records)),
+    "JSON numbers": lambda records: json.dumps(
+        [{**r, "sequenceNumber": int(r["sequenceNumber"])} for r in records]
+    ),
+    "numbers, one a line": lambda records: "\n".join(r["sequenceNumber"] for r in records),
+    "texts, one a line": lambda records: "\n".join(json.dumps(r["sequenceNumber"]) for r in records),
+    "a list of texts": lambda records: json.dumps([r["sequenceNumber"] for r in records]),
+    "a list of numbers": lambda records: json.dumps([int(r["sequenceNumber"]) for r in records]),
+    "event ids": lambda records: json.dumps(
+        [{"eventID": f"{r['shardId']}:{r['sequenceNumber']}"} for r in records]
+    ),
+    "a notice": lambda records: json.dumps(notice(*records)),
+    "a notice in SQS": lambda records: json.dumps(
+        {"Records": [{"messageId": "1", "body": json.dumps(notice(*records))}]}
+    ),
+    "notices that overlap": lambda records: "\n".join(
+        map(json.dumps, [notice(*records[:2]), notice(*records[1:]), notice(*records), *records])
+    ),
+}
+
+
+@pytest.mark.requirement("CHN-3")
+@pytest.mark.parametrize("form", LISTS)
+def test_every_form_of_a_list_gives_every_record_once(form: str, client: Any, stream: str) -> None:
+    made = [
+        client.put_record(StreamName=stream, PartitionKey="k", Data=b"x", ExplicitHashKey=str((1 << 128) - 1))
+        for _ in range(3)
+    ]
+    asked = [{"shardId": one["ShardId"], "sequenceNumber": one["SequenceNumber"]} for one in made]
+    places = sequence_numbers(LISTS[form](asked).encode())
+    items = list(read_only(client, stream, places))
+    assert sorted(item.sequence_number for item in items if isinstance(item, kpl.KinesisRecord)) == [
+        one["sequenceNumber"] for one in asked
+    ]
+    assert len(items) == 3
+
+
+@pytest.mark.requirement("CHN-3")
+def test_what_a_notice_names_and_the_stream_does_not_hold_is_told(client: Any, stream: str) -> None:
+    made = [
+        client.put_record(StreamName=stream, PartitionKey="k", Data=b"x", ExplicitHashKey="0")
+        for _ in range(2)
+    ]
+    first, last = (one["SequenceNumber"] for one in made)
+    shard_id = made[0]["ShardId"]
+    for place, held in (
+        (Place(shard_id, first, last, 5), 2),  # three have gone
+        (Place(shard_id, str(int(first) + 1), last), 1),
+        (Place(shard_id, first, str(int(last) + 1)), 2),
+        (Place(shard_id, str(int(last) + 1), str(int(last) + 2)), 0),
+    ):
+        *records, gone = read_only(client, stream, [place])
+        assert len(records) == held
+        assert isinstance(gone, Gone)
+        assert gone.place == place
+
+
+@pytest.mark.requirement("CHN-3")
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '{"shardId": "shardId-000000000001", "sequenceNumber": "495',
+        '{"sequenceNumber": 4.954511524349098e+55}',
+        '{"sequenceNumber": "4954.5"}',
+        '{"sequenceNumber": ""}',
+        '{"sequenceNumber": true}',
+        '"no number"',
+        "-5",
+        "no JSON",
+        '{"KinesisBatchInfo": {"startSequenceNumber": "9", "endSequenceNumber": "8"}}',
+        '{"KinesisBatchInfo": {"startSequenceNumber": "x", "endSequenceNumber": "8"}}',
+        '{"DDBStreamBatchInfo": {"startSequenceNumber": "7", "endSequenceNumber": "8"}}',
+    ],
+)
+def test_what_cannot_be_read_of_a_list_is_named_with_its_line(
+    bad: str, client: Any, stream: str, kinesis_local: Any, tmp_path: Path, capsys: Any
+) -> None:
+    good = json.dumps(put(client, stream)[0])
+    text = f"{good}\n{bad}\n{good}\n"
+    one, not_read, *rest = sequence_numbers(text.encode())
+    assert isinstance(one, Place)
+    assert isinstance(not_read, NotRead)
+    assert not_read.line == 2
+    assert all(isinstance(item, NotRead) for item in rest)
+    file = tmp_path / "asked.json"
+    file.write_text(text)
+    there = ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]
+    assert main(["cat", *there, "--only", str(file), "--data-only"]) == 1
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 4
+    assert "--only, line 2" in shown.err
+
+
+@pytest.mark.requirement("CHN-3")
+def test_validate_names_it_too(client: Any, stream: str, kinesis_local: Any, tmp_path: Path) -> None:
+    there = ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]
+    file, out = tmp_path / "asked.json", tmp_path / "out"
+    file.write_text(json.dumps(put(client, stream)[0]) + '\n{"sequenceNumber": 1e55}\n')
+    assert main(["validate", *there, "--only", str(file), "--output", str(out), "--quiet"]) == 1
+    (found,) = pq.read_table(out / "findings").to_pylist()
+    assert (found["kind"], found["line"]) == ("capture-only", 2)

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 import pytest
 
 from kpl_codec import UnknownShard
+from kpl_codec.aws import read_stream
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.sequence_numbers import sequence_hint
@@ -121,3 +122,10 @@ def test_latest_waits_for_what_comes(readers, client, stream):
     reader = readers.read_stream(client, stream, start="LATEST", follow=True, sleep=nap, poll_interval=0.01)
     assert next(reader).data == b"new"
     reader.close()
+
+
+@pytest.mark.parametrize("start", ["trim_horizon", "SHARD_END", "AT_TIMESTAMP", "", "-5", "49x"])
+def test_another_word_for_a_place_is_refused_with_those_there_are(start: str) -> None:
+    with pytest.raises(ValueError, match="TRIM_HORIZON, LATEST, a sequence number") as raised:
+        next(read_stream(None, "s", start=start))
+    assert ("SHARD_END" in str(raised.value)) == (start == "SHARD_END")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from datetime import datetime, timezone
@@ -12,6 +13,7 @@ from botocore.exceptions import EndpointConnectionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kpl_codec.aws.calls import finished
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.aws.subscription import EventError, StreamConsumers, SubscriptionCursor, shard_event
 from kpl_codec.shards.live_shard_map import StreamUnavailable
@@ -320,3 +322,48 @@ def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, strea
         with pytest.raises(StreamUnavailable) as caught:
             SubscriptionCursor(reading, arn, SHARD, TRIM_HORIZON).fetch()
         assert caught.value.code == "ConsumerNotFound"
+
+
+@pytest.mark.requirement("EFO-5", "EFO-3")
+@given(st.integers(0, 120), st.sampled_from([0, 0.3]), st.integers())
+@settings(max_examples=examples(20))
+def test_on_asyncio_it_waits_and_reads_as_it_does_in_a_thread(records: int, faults: float, seed: int) -> None:
+    """The same calls at the same times: a wait that nobody awaits would make them earlier."""
+    told: list[Any] = []
+    for on_loop in (False, True):
+        stream = FanOutKinesis(1, faults=faults, most=7, seed=seed)
+        stream.put(records)
+        cursor = subscriber(stream, TRIM_HORIZON, chance=lambda: 0.5)
+
+        async def sleep(seconds: float, stream: FanOutKinesis = stream) -> None:
+            stream.sleep(seconds)
+
+        async def read(cursor: SubscriptionCursor = cursor) -> list[str]:
+            found: list[str] = []
+            for _ in range(60):
+                found += [record["SequenceNumber"] for record in (await cursor.read(9)).records]
+            return found
+
+        if on_loop:
+            cursor._sleep = sleep
+            told.append((asyncio.run(read()), stream.called))
+        else:
+            told.append((finished(read()), stream.called))
+    assert told[0] == told[1]
+    assert len(told[0][0]) == records
+
+
+@pytest.mark.requirement("EFO-6")
+def test_on_asyncio_a_consumer_that_is_gone_is_named_too() -> None:
+    stream = FanOutKinesis(1)
+    stream.put(3)
+
+    async def sleep(seconds: float) -> None:
+        stream.sleep(seconds)
+
+    cursor = subscriber(stream, TRIM_HORIZON)
+    cursor._sleep = sleep
+    stream.consumers.clear()
+    with pytest.raises(StreamUnavailable) as caught:
+        asyncio.run(cursor.read())
+    assert caught.value.code == "ConsumerNotFound"

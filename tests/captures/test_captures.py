@@ -425,3 +425,177 @@ def test_small_files_share_tasks_and_large_ones_come_first() -> None:
     assert tasks[0] == [Piece("big", 0, 95, 95)]
     assert {len(task) for task in tasks[1:-1]} == {7}
     assert sorted(p.path for task in tasks for p in task) == sorted(p.path for p in pieces)
+
+
+FRAMES = [kpl.encode([kpl.UserRecord(f"k{n}", b"%d" % n) for n in range(count)]) for count in (1, 300, 2, 20)]
+
+
+@pytest.mark.requirement("CAP-14")
+@pytest.mark.parametrize("between", [b"", b"\n", b"\r\n", b"\n\n"])
+@pytest.mark.parametrize("pack_", [bytes, gzip.compress, bz2.compress])
+def test_frames_one_behind_the_other_are_each_a_record(tmp_path: Path, between: bytes, pack_: Any) -> None:
+    for end in (b"", between):
+        (tmp_path / "frames").write_bytes(pack_(between.join(FRAMES) + end))
+        rows = read(tmp_path / "frames")
+        assert [row["data"] for row in rows] == FRAMES
+        sizes = [0, *(len(frame) + len(between) for frame in FRAMES)]
+        assert [row["position"] for row in rows] == [sum(sizes[: at + 1]) for at in range(len(FRAMES))]
+
+
+@pytest.mark.requirement("CAP-14")
+@pytest.mark.parametrize(
+    "bad", [b"x", b"{}\n{}", FRAMES[1][:-1], FRAMES[1][:-1] + b"x", kpl.limits.MAGIC, b"\0" * 30]
+)
+def test_what_follows_frames_and_is_none_is_named(tmp_path: Path, bad: bytes) -> None:
+    for between in (b"", b"\n"):
+        sound = between.join(FRAMES[:2])
+        (tmp_path / "frames").write_bytes(sound + between + bad)
+        *rows, last = read(tmp_path / "frames")
+        assert [row["data"] for row in rows] == FRAMES[:2]
+        assert last["position"] == len(sound + between)
+        if bad.startswith(kpl.limits.MAGIC):
+            assert last["data"] == bad  # a record that is changed or cut
+        else:
+            assert (last["captureError"], last["data"]) == ("file", None)
+
+
+@pytest.mark.requirement("CAP-14", "FRM-3")
+def test_a_frame_that_holds_frames_is_one_record_and_a_longer_record_is_told_as_such(tmp_path: Path) -> None:
+    outer = kpl.encode([kpl.UserRecord("k", frame) for frame in FRAMES])
+    (tmp_path / "outer").write_bytes(outer + outer)
+    assert [row["data"] for row in read(tmp_path / "outer")] == [outer, outer]
+    for behind in (b"\n", FRAMES[0], b"\r\n" + FRAMES[2]):
+        with pytest.raises(kpl.ChecksumMismatch, match=f"first {len(outer)} bytes are a sound") as raised:
+            kpl.decode(outer + behind)
+        assert raised.value.sound == len(outer)
+    with pytest.raises(kpl.ChecksumMismatch) as raised:
+        kpl.decode(outer[:-1] + b"x")
+    assert raised.value.sound is None
+
+
+def test_base64_instead_of_json_is_called_so(tmp_path: Path) -> None:
+    lines = [base64.b64encode(frame).decode() for frame in FRAMES]
+    for name, content in {"frames": lines, "plain": [base64.b64encode(b"order 17").decode()] * 2}.items():
+        (tmp_path / name).write_text("\n".join(content))
+        rows = read(tmp_path / name)
+        assert rows
+        assert all(row["data"] is None for row in rows)
+        assert "base64" in rows[0]["captureText"]
+
+
+ARRIVAL = "approximateArrivalTimestamp"
+#: Values that some column cannot hold, or that no such field has.
+EXTREMES: list[Any] = [
+    0, -1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**40, 10**400, 1.5, 1e300, -1e300,
+    "", "0", "9" * 19, "9" * 5000, "x" * 70_000, "\ud800", "\x00", True, [], {}, [1],
+    {"type": "Buffer", "data": [256]}, {"type": "Buffer", "data": "x"}, {"0": 1, "2": 3}, "NaN",
+]  # fmt: skip
+MEMBERS = {
+    "lambda": ("kinesis", ["partitionKey", "sequenceNumber", "data", "approximateArrivalTimestamp",
+                           "subSequenceNumber", "explicitHashKey"]),
+    "boto3": (None, ["PartitionKey", "SequenceNumber", "Data", "ApproximateArrivalTimestamp"]),
+    "firehose": ("kinesisRecordMetadata", ["partitionKey", "sequenceNumber", "shardId", "subsequenceNumber",
+                                           "approximateArrivalTimestamp"]),
+    "failed": (None, ["rawData", "arrivalTimestamp"]),
+    "daemon": (None, ["data", "sequenceNumber", "subSequenceNumber", "partitionKey",
+                      "approximateArrivalTimestamp"]),
+    "queue": (None, ["Data", "RecordId", "PartitionKey", "ApproximateArrivalTimestamp"]),
+}  # fmt: skip
+
+
+def record_of(shape: str) -> dict[str, Any]:
+    data = base64.b64encode(b"x").decode()
+    keys = {"partitionKey": "k", "sequenceNumber": "7"}
+    return {
+        "lambda": {"eventID": "shardId-000000000000:7", "kinesis": {**keys, "data": data}},
+        "boto3": {"SequenceNumber": "7", "PartitionKey": "k", "Data": data},
+        "firehose": {"recordId": "1", "data": data, "kinesisRecordMetadata": dict(keys)},
+        "failed": {"rawData": data, "errorCode": "x"},
+        "daemon": {"action": "record", "data": data, **keys, "subSequenceNumber": 0},
+        "queue": {"RecordId": "r", "ReceiptHandle": "h", "Data": data},
+    }[shape]
+
+
+@pytest.mark.requirement("CAP-1", "CAP-4", "CAP-13")
+@pytest.mark.parametrize("shape", MEMBERS)
+def test_a_value_that_no_column_holds_costs_one_record_at_most(shape: str, tmp_path: Path) -> None:
+    """Every number and text of every shape, with every extreme: the file is read to its end, in batches."""
+    level, names = MEMBERS[shape]
+    made = []
+    for name in names:
+        for value in EXTREMES:
+            record = record_of(shape)
+            (record if level is None else record[level])[name] = value
+            made.append(record)
+    sound = [answer(b"sound %d" % at) for at in range(len(made))]
+    lines = [line for pair in zip(made, sound, strict=True) for line in pair]
+    (tmp_path / "captured.json").write_text("\n".join(map(json.dumps, lines)))
+    rows = read(tmp_path / "captured.json")
+    assert [row["data"] for row in rows if row["streamName"] == "orders"] == [
+        b"sound %d" % at for at in range(len(made))
+    ]
+    of_each: dict[int, list[Any]] = {}
+    for row in rows:
+        if row["streamName"] is None:
+            of_each.setdefault(row["line"], []).append(row)
+    assert set(of_each) == set(range(1, len(lines), 2))  # each is a record or a finding, or both
+    for found in of_each.values():
+        assert [row["data"] is None for row in found] in ([False], [True], [False, True])
+
+
+@pytest.mark.requirement("CAP-1", "CAP-13")
+@pytest.mark.parametrize(
+    ("column", "values", "held"),
+    [
+        (ARRIVAL, pa.array([1767323045, 1767323045_000, None]), "all"),
+        (ARRIVAL, pa.array([1767323045_000_000, 1767323045_000_000_000, None]), "all"),
+        (ARRIVAL, pa.array([1767323045.5, 1767323045500.0, None]), "all"),
+        (ARRIVAL, pa.array(["2026-01-02T03:04:05Z", "junk", None]), "all"),
+        (ARRIVAL, pa.array([1767323045_000, -(10**13), None], pa.timestamp("s")), "all"),
+        (ARRIVAL, pa.array([1767323045_123_456_789] * 3, pa.timestamp("ns")), "all"),
+        ("subSequenceNumber", pa.array([0, 2**63, 5], pa.uint64()), "without the second"),
+        ("subSequenceNumber", pa.array(["0", "x", "5"]), "without the second"),
+        ("subSequenceNumber", pa.array([0.0, 1.5, float("nan")]), "without the second"),
+        ("subSequenceNumber", pa.array([0.0, 1.0, None]), "all"),
+        ("partitionKey", pa.array([b"k", b"\xff", b"k"]), "without the second"),
+        ("partitionKey", pa.array([b"k", b"l", None]), "all"),
+        ("sequenceNumber", pa.array([1, 2, 3]), "all"),
+        ("sequenceNumber", pa.array([1e55, 2.0, 3.0]), "none"),
+    ],
+)  # fmt: skip
+def test_a_column_of_another_type_costs_the_rows_it_cannot_tell(
+    column: str, values: pa.Array, held: str, tmp_path: Path
+) -> None:
+    columns = {"sequenceNumber": ["1", "2", "3"], "data": [b"a", b"b", b"c"], column: values}
+    pq.write_table(pa.table(columns), tmp_path / "of.parquet")
+    rows = read(tmp_path / "of.parquet")
+    wanted = {"all": [b"a", b"b", b"c"], "without the second": [b"a", b"c"], "none": []}[held]
+    assert [row["data"] for row in rows if row["data"] is not None] == wanted
+    told = [row["position"] for row in rows if row["captureError"] is not None]
+    if held != "all":
+        assert told == [row for row in range(3) if b"abc"[row : row + 1] not in wanted]
+    for row in rows:
+        when = row["approximateArrivalTimestamp"]
+        assert when is None or when.year == 2026 or row["position"] in told
+
+
+def test_members_and_frames_of_compression_one_behind_the_other_are_one(tmp_path: Path) -> None:
+    """Of a file as of a user record (RFC 1952, 2.2; RFC 8878, 3.1); other bytes behind them are told."""
+    from kpl_codec.format.compression import decompress, zstd_module
+
+    packers: dict[str, Any] = {"gzip": gzip.compress}
+    if (zstd := zstd_module()) is not None:
+        packers["zstd"] = zstd.compress
+    parts = [json.dumps(answer(b"%d" % n)).encode() + b"\n" for n in range(3)]
+    for name, packer in packers.items():
+        data = b"".join(map(packer, parts))
+        assert decompress(data) == b"".join(parts), name
+        (tmp_path / name).write_bytes(data)
+        assert [row["data"] for row in read(tmp_path / name)] == [b"0", b"1", b"2"]
+        for bad in (data + b"junk", data[:-3]):
+            with pytest.raises(kpl.DecodeError):
+                decompress(bad)
+            (tmp_path / name).write_bytes(bad)
+            assert read(tmp_path / name)[-1]["captureError"] is not None
+        with pytest.raises(kpl.DecodeError, match="more than"):
+            decompress(data, len(parts[0]))

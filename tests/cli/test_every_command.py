@@ -271,7 +271,7 @@ def test_what_does_not_go_together_is_said_before_anything_is_asked(
 FIRST_ANSWERS = [
     ("--help", set(), 40),
     *((f"{name} --help", set(), 85) for name in COMMANDS),
-    ("explain gap", {"rich"}, 65),
+    ("explain gap", {"rich"}, 90),
     ("keys hash a", {"rich"}, 65),
     ("shards list --shards shards.json", {"rich"}, 65),
     ("cat capture.json", {"numpy", "pyarrow"}, 85),

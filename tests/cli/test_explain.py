@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import compileall
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import kpl_codec
-from kpl_codec.cli.explain import error_classes, requirements
+from kpl_codec.cli.explain import _MODULES, _OF_EXTRAS, error_classes, requirements
 from kpl_codec.cli.main import main
 from kpl_codec.errors import KplError
 from kpl_codec.findings import KINDS
@@ -45,6 +48,11 @@ def test_every_error_class_is_explained() -> None:
     ours = {kind.__name__: kind for kind in below(KplError) if kind.__module__.startswith("kpl_codec.")}
     found = list(error_classes())
     assert {error.name for error in found} == ours.keys() - BASES
+    modules = {kind.__module__.removeprefix("kpl_codec.") for kind in ours.values() if "todo" in dir(kind)}
+    assert modules <= {
+        *_MODULES,
+        *_OF_EXTRAS,
+    }  # else it is known here, where all is imported, and nowhere else
     for error in found:
         kind = ours[error.name]
         assert (error.concerns, error.todo, error.requirement) == (kind.concerns, kind.todo, kind.requirement)
@@ -92,8 +100,36 @@ def test_a_typo_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert "naive-aggregator, " in run(capsys, "naive-agregator", code=2)
 
 
-def test_nothing_is_imported_to_explain() -> None:
-    code = "import sys; from kpl_codec.cli.main import main; main(['explain', 'data-loss'])\n"
+def test_no_extra_is_imported_to_explain_a_finding() -> None:
+    code = "import sys; from kpl_codec.cli.main import main; main(['explain', 'truncated'])\n"
     code += "print(sorted({'pyspark', 'pyarrow', 'boto3', 'hypothesis'} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_without_extras_it_says_what_it_leaves_out() -> None:
+    code = "import sys; sys.modules.update(dict.fromkeys(('pyarrow', 'botocore', 'boto3', 'pyspark')))\n"
+    code += "from kpl_codec.cli.main import main; sys.exit(main(['explain', '--json']))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "checksum-mismatch" in run.stdout
+    assert "without pyarrow" in run.stderr
+
+
+def test_it_needs_no_sources(tmp_path: Path) -> None:
+    """Of a package that is installed as bytecode alone."""
+    compiled = shutil.copytree(
+        Path(kpl_codec.__file__).parent, tmp_path / "kpl_codec", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    compileall.compile_dir(compiled, quiet=2, legacy=True)
+    for source in compiled.rglob("*.py"):
+        source.unlink()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for name in ("no-data-source", "checksum-mismatch", "FRM-3"):
+        code = "import sys, kpl_codec; from kpl_codec.cli.main import main; "
+        code += f"print(kpl_codec.__file__); sys.exit(main(['explain', '{name}']))"
+        command = [sys.executable, "-c", code]
+        run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        assert run.stdout.startswith(str(tmp_path))
+        assert "What to do" in run.stdout

@@ -17,9 +17,10 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-#: Escape sequences (also as C1), a bell, a return, a text that runs backwards, and a bare delete.
-HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\r\u202ex\u2066\x7f"
-_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: Escape sequences (also as C1), a bell, a return, other ends of lines, a text that runs backwards, and a
+#: bare delete.
+HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\r\x85\u2028\u2029\u202ex\u2066\x7f"
+_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 #: HOSTILE stands for the text; the files have it in keys, names, sequence numbers and shard ids.
 COMMANDS = [
     "HOSTILE",

@@ -24,7 +24,7 @@ from kpl_codec.aws.reading import read_record, read_stream
 from kpl_codec.aws.shard_map import fetch_lineage, fetch_shard_map
 from kpl_codec.aws.watch import StreamWatcher
 from kpl_codec.cli.main import main
-from kpl_codec.outlets.serving import ServerThread
+from kpl_codec.serving import ServerThread
 from kpl_codec.shards.stream import Stream, StreamNameError, stream_of
 from kpl_codec.testing.local_kinesis import LocalKinesis
 

@@ -163,3 +163,18 @@ def test_nothing_stops_it(frame, outer_key):
 @given(st.binary(max_size=60))
 def test_no_message_stops_it(message):
     assert str(fingerprint(join_frame(message), "a"))
+
+
+@pytest.mark.requirement("FPR-2")
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["k0", "k1", "k2"]), st.integers(0, 2**128 - 1)), min_size=1, max_size=6
+    )
+)
+def test_a_writer_without_its_sign_is_among_the_unknown_ones(keys):
+    """awslabs' Java RecordAggregator writes an MD5 where no explicit hash key is given: its sign. Where all
+    are given, it writes what the KPL writes, under its first user record's key."""
+    data = kpl.encode([kpl.UserRecord(key, b"x", hash_key) for key, hash_key in keys])
+    seen = fingerprint(data, keys[0][0])
+    assert seen is not None
+    assert {"awslabs' Java RecordAggregator", "kinesis4cats"} <= {*seen.writers}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.adapters import kinesis_records, to_lambda
+from kpl_codec.adapters import kinesis_records, to_firehose, to_lambda
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table
 from kpl_codec.aws_lambda import aio, process_user_records, process_window, user_records
 from kpl_codec.compiled import speedups
@@ -25,6 +26,7 @@ from ..shards.test_shard_map import HALF, SPLIT
 
 MAP = kpl.ShardMap(SPLIT)
 SHARD = "shardId-000000000001"
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 MIXED = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(HALF))])
 FOREIGN = kpl.encode([kpl.UserRecord("a", b"out", str(HALF))] * 3)
 SOUND = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"too")])
@@ -264,3 +266,60 @@ def test_read_ahead_compiled_code_reads_an_iterable_as_often_as_a_list(
         read.clear()
         assert sum(1 for _ in kpl.deaggregate(given_, read_ahead=True)) == 6000
         assert len(read) <= most
+
+
+@pytest.mark.requirement("DAG-8", "SPK-2")
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("shape", ["records", "kclpy", "firehose", "lambda", "columns", "columns, marked"])
+def test_what_was_opened_before_stays_closed_whatever_its_number(policy: Any, shape: str) -> None:
+    """A sub-sequence number of 0 says as much as any other: named by it, and never opened."""
+    numbers = [0, 1, 2**31, 2**63 - 1]
+    given_ = [
+        kpl.KinesisRecord("a", data, "7", SHARD, sub_sequence_number=number)
+        for number in numbers
+        for data in (SOUND, BAD_INDEX, b"plain")
+    ]
+    wanted = [(row.data, row.sequence_number, row.sub_sequence_number, False, ()) for row in given_]
+    if shape.startswith("columns"):
+        columns_ = {
+            "data": [row.data for row in given_],
+            "sequenceNumber": ["7"] * len(given_),
+            "partitionKey": ["a"] * len(given_),
+            "subSequenceNumber": pa.array([row.sub_sequence_number for row in given_], pa.int64()),
+        }
+        if shape.endswith("marked"):
+            columns_["aggregated"] = [False] * len(given_)
+        table = deaggregate_table(pa.RecordBatch.from_pydict(columns_), policy).table
+        names = ("data", "sequenceNumber", "subSequenceNumber")
+        assert list(zip(*(table[name].to_pylist() for name in names), strict=True)) == [w[:3] for w in wanted]
+        return
+    if shape == "records":
+        read: list[kpl.KinesisRecord] = given_
+    elif shape == "kclpy":
+        read = list(kinesis_records([kclpy(row) for row in given_], shard_id=SHARD))
+    elif shape == "firehose":
+        event = to_firehose(given_, delivery_stream_arn=ARN, source_stream_arn=ARN)
+        read = list(kinesis_records(event))
+    else:  # as `powertools.user_record_event` and aws_kinesis_agg give it out
+        event = to_lambda([row.replace(sub_sequence_number=None) for row in given_], stream_arn=ARN)
+        for row, raw in zip(given_, event["Records"], strict=True):
+            raw["kinesis"]["subSequenceNumber"] = row.sub_sequence_number
+        read = list(kinesis_records(event))
+    for source_ in (read, iter(read)):
+        made = kpl.deaggregate(
+            source_, policy, shard_map=MAP, **({"on_drop": print} if policy == "kcl" else {})
+        )
+        assert [
+            (row.data, row.sequence_number, row.sub_sequence_number, row.aggregated, row.defects)
+            for row in made
+        ] == wanted
+
+
+def kclpy(record: kpl.KinesisRecord) -> Any:
+    """amazon_kclpy's object."""
+    return SimpleNamespace(
+        binary_data=record.data,
+        partition_key=record.partition_key,
+        sequence_number=record.sequence_number,
+        sub_sequence_number=record.sub_sequence_number,
+    )

@@ -77,7 +77,8 @@ def test_an_unused_entry_that_is_no_hash_key_changes_nothing(aggregate: kst.Aggr
     assert tuple(kpl.decode(data)) == aggregate.user_records
     warning, *rows = kpl.deaggregate([kpl.KinesisRecord("outer", data)], "report")
     assert [defect.code for defect in warning.defects] == ["unused-hash-key"]
-    assert tuple(row[:4] for row in rows) == tuple((r[0], r[1], *r[2:]) for r in aggregate.user_records)
+    given = [(row.partition_key, row.data, row.explicit_hash_key, row.tags) for row in rows]
+    assert given == [tuple(record) for record in aggregate.user_records]
     assert {(row.defects, row.kcl) for row in rows} == {((), "delivered")}
     assert not kpl.explain(data).defects
 
