@@ -21,6 +21,7 @@ from ..lazy import shown
 from ..limits import MAX_HASH_KEY
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
+from .stream import Stream, stream_of
 
 
 class Lineage(Mapping[str, Shard]):
@@ -28,9 +29,16 @@ class Lineage(Mapping[str, Shard]):
 
     A shard may be given twice: closed, it stays closed. Raises ShardMapError: duplicate (one id, two
     different ranges, parents or starts: another life of the stream, or another stream), cycle.
+    ``stream``: which one it is of, None if that is not known; it does not count for equality.
     """
 
-    def __init__(self, shards: Iterable[Shard], distribution: Distribution = "USER_PARTITION_KEY") -> None:
+    def __init__(
+        self,
+        shards: Iterable[Shard],
+        distribution: Distribution = "USER_PARTITION_KEY",
+        stream: Stream | str | None = None,
+    ) -> None:
+        self.stream = stream_of(stream) if isinstance(stream, str) else stream
         by_id: dict[str, Shard] = {}
         for shard in shards:
             known = by_id.get(shard.shard_id)

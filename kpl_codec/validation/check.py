@@ -18,6 +18,7 @@ from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..limits import MAGIC
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
+from ..shards.stream import Streams
 
 #: Of a batch of user records: what is done once for each batch takes a tenth of the time at 4 MiB.
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -57,10 +58,12 @@ def check(
     """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` with dictionaries out: every user record with
     its verdict, and for data that cannot be read a row with its error and without sub-sequence number.
     ``whole``: all columns, else those that findings and counts need."""
-    deaggregator = _deaggregator(shard_map=shard_map, dictionaries=True)
+    made = partial(
+        _deaggregator, shard_map=shard_map, dictionaries=True, streams=Streams(shard_map.stream, refuse=False)
+    )
+    deaggregator = made()
     if not whole:
-        needed = [name for name in deaggregator.schema.names if name not in _UNREAD]
-        deaggregator = _deaggregator(shard_map=shard_map, dictionaries=True, columns=needed)
+        deaggregator = made(columns=[name for name in deaggregator.schema.names if name not in _UNREAD])
     schema = deaggregator.schema
     schemas = _Schemas(schema)
 

@@ -33,6 +33,7 @@ from ..report.scan import findings_batch
 from ..report.summary import report_facts, summary_text
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
+from ..shards.stream import Stream
 from .repaired import read_copied
 from .repeats import repeated
 from .stream import only_parts, shard_parts
@@ -186,6 +187,13 @@ def _run(
     work = work_folder(output)
     try:
         engine.run(job)
+        if shard_map.stream is None and len(gather(work).streams) > 1:
+            # SPK-111: no verdict by another stream's map: this one is of none that a record names.
+            of_none = ShardMap(shard_map.values(), shard_map.distribution, Stream(""))
+            job = replace(job, shard_map=of_none)
+            discard(output)
+            make_folders(work)
+            engine.run(job)
         repaired = read_copied(work / "copies")
         # A copy may have come after its original, and that is dropped: say that it is repaired.
         if repaired and any(kcl == "dropped" for *_, kcl in gather(work).groups):
