@@ -15,13 +15,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
 from ..lazy import shown
 from ..limits import MAX_HASH_KEY
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
-from .stream import Stream, stream_of
+
+if TYPE_CHECKING:
+    from .stream import Stream
 
 
 class Lineage(Mapping[str, Shard]):
@@ -38,7 +41,11 @@ class Lineage(Mapping[str, Shard]):
         distribution: Distribution = "USER_PARTITION_KEY",
         stream: Stream | str | None = None,
     ) -> None:
-        self.stream = stream_of(stream) if isinstance(stream, str) else stream
+        if isinstance(stream, str):
+            from .stream import stream_of  # few name it: the import of a Lambda function stays short
+
+            stream = stream_of(stream)
+        self.stream = stream
         by_id: dict[str, Shard] = {}
         for shard in shards:
             known = by_id.get(shard.shard_id)

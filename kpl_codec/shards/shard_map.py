@@ -12,13 +12,15 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import HashKeyError, ShardMapError
 from ..limits import HASH_KEY_BITS, MAX_HASH_KEY
 from .lineage import Lineage, distinct_shards
 from .shard import Distribution, Shard, listed_shards
-from .stream import Stream, described, listed_stream
+
+if TYPE_CHECKING:
+    from .stream import Stream
 
 
 class ShardMap(Lineage):
@@ -71,6 +73,8 @@ class ShardMap(Lineage):
         ARN as ``stream``. Raises ShardMapError: malformed, incomplete (the last page announces another), and
         what the constructor raises.
         """
+        from .stream import listed_stream
+
         pages = [pages] if isinstance(pages, Mapping) else [*pages]
         shards, more = listed_shards(pages)
         # SHD-7: "A listing whose last page names a next one MUST be refused: it is not whole."
@@ -110,6 +114,8 @@ class ShardMap(Lineage):
         """As ``aws kinesis list-shards`` prints it, with the stream if it is known; `from_json` reads it
         back."""
         import json
+
+        from .stream import described
 
         stream = {} if self.stream is None else described(self.stream)
         return json.dumps({**stream, "Shards": [shard.to_aws() for shard in self.values()]}, indent=2)
