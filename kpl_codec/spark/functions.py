@@ -301,6 +301,8 @@ def handled_runs(df: DataFrame) -> DataFrame:
     ends = number(_LAST, F.col(_SUB)) if fold(_LAST) in types else F.col(_SUB)
     backwards = F.raise_error(F.lit(f"column {_LAST} is before {_SUB}"))
     runs = names.select(*place, _SUB, F.when(ends >= F.col(_SUB), ends).otherwise(backwards).alias(_LAST))
+    # SPK-113: "A function whose output has the form of its input MUST take its own output, and change nothing
+    # in it, or refuse it."
     # AUD-18: "A table of what was handled MUST say the same after it was made small."
     # A run goes on with the next sub-sequence number of its Kinesis record. A negative one, and a row that
     # names no Kinesis record, say nothing of a user record: they stay rows of their own.

@@ -89,15 +89,6 @@ _POLICY: Final = _word("strict, kcl, report or none", {word: word for word in (*
 _CONSUMER: Final = _word("polling (or GetRecords), efo (or SubscribeToShard)", _SUBSCRIBES)
 
 
-def _no_deregistration(text: str) -> bool:
-    # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark tells no source that its
-    # query has ended, batch or streaming."
-    if _FLAG(text):
-        todo = "aws kinesis deregister-stream-consumer --stream-arn ARN --consumer-name NAME"
-        raise Unfit(f"false: Spark tells no source that its query has ended; afterwards run {todo}")
-    return False
-
-
 def _stream(text: str) -> Stream:
     try:
         return stream_of(text)
@@ -172,7 +163,7 @@ class Options:
 OPTIONS: Final = (
     *(Option(f.name, *f.metadata["option"]) for m in (Connection, Options) for f in fields(m) if f.metadata),
     Option("subscribes", ("consumerType", "consumerMode"), None, _CONSUMER),
-    Option("deregister", ("requireConsumerDeregistration",), "false", _no_deregistration),
+    Option("deregister", ("requireConsumerDeregistration",), "false", _FLAG),
     Option("consumer_name", ("consumerName",), None, str),
     Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, str),
     Option("glue_consumer_arn", ("fanoutConsumerARN",), None, str),
@@ -214,6 +205,12 @@ def parse_options(options: Mapping[str, str]) -> Options:
     if values["policy"] == "none" and any(map(values.get, opening)):
         expected = "strict, kcl or report with placement, tags, maxDecompressedSize or unframe"
         raise OptionError(option="policy", value="none", expected=expected)
+    # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark tells no source that its
+    # query has ended, batch or streaming."
+    if values["deregister"]:
+        todo = "aws kinesis deregister-stream-consumer --stream-arn ARN --consumer-name NAME"
+        expected = f"false, as Spark tells no source that its query has ended; afterwards run {todo}"
+        raise OptionError(option="requireConsumerDeregistration", value="true", expected=expected)
     connection = Connection(**_fields(Connection, values))
     producer = _producer(_fields(ProducerConfig, values))
     return Options(connection, producer, _consumer(values, stream), **_fields(Options, values))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from kpl_codec.producer import ProducerConfig
 from kpl_codec.shards.place import (
@@ -231,7 +231,7 @@ def test_a_time_as_the_databricks_source_takes_it() -> None:
 @pytest.mark.requirement("SPK-64", "SPK-65", "EFO-8")
 def test_which_consumer_the_options_name(caplog: pytest.LogCaptureFixture) -> None:
     def consumer(**options: str) -> Any:
-        return parse_options({"stream": "s", **options}).consumer
+        return parse_options({"stream": "s"} | options).consumer
 
     arn = EXAMPLES["consumerArn"]
     assert consumer() is consumer(consumerType="GetRecords") is None
@@ -248,22 +248,31 @@ def test_which_consumer_the_options_name(caplog: pytest.LogCaptureFixture) -> No
         {"consumerType": "efo", "consumerName": "c", "consumerArn": arn},
         {"consumerType": "efo", "consumerName": "a b"},
         {"consumerType": "efo", "consumerArn": arn, "requireConsumerDeregistration": "true"},
+        {"consumerType": "efo", "consumerName": "c", "requireConsumerDeregistration": "true"},
+        {"requireConsumerDeregistration": "true"},
         {"consumerType": "efo", "consumerArn": arn.replace("stream/s", "stream/other")},
         {"consumerType": "efo", "consumerArn": "c"},
+        # Of another account, and of another region, than the stream.
+        {"consumerType": "efo", "consumerArn": arn.replace("1234", "9999"), "stream": EXAMPLES["streamARN"]},
+        {"consumerType": "efo", "consumerArn": arn, "region": "us-east-1"},
     ):
-        with pytest.raises(OptionError):
+        with pytest.raises(OptionError) as caught:
             consumer(**wrong)
+        if "requireConsumerDeregistration" in wrong:
+            assert "deregister-stream-consumer" in str(caught.value)
+    assert consumer(consumerType="efo", consumerName="c", requireConsumerDeregistration="false") == "c"
+    assert consumer(consumerType="efo", consumerArn=arn, stream=EXAMPLES["streamARN"]) == arn
 
 
-@pytest.mark.requirement("EFO-11", "SPK-64", "SPK-68")
+@pytest.mark.requirement("SPK-64", "SPK-68")
 def test_what_a_read_refuses_besides() -> None:
-    options = {"stream": "s", "consumerType": "efo", "consumerName": "c"}
-    source = KinesisDataSource({**options, "requireConsumerDeregistration": "true"})
-    with pytest.raises(OptionError) as caught:
-        source.reader(source.schema())
-    assert caught.value.option == "requireConsumerDeregistration"
+    source = KinesisDataSource({"stream": "s", "consumerType": "efo", "consumerName": "c"})
+    assert source.reader(source.schema())
     assert source.streamReader(source.schema())
-    assert KinesisDataSource(options).reader(source.schema())
+    # A null in a column that is NOT NULL ends in an error of Java's that names no column.
+    full = StructType([StructField("explicitHashKey", StringType(), nullable=False)])
+    with pytest.raises(OptionError, match="explicitHashKey string NOT NULL"):
+        source.reader(full)
     twice = StructType([StructField("data", BinaryType()), StructField("DATA", BinaryType())])
     with pytest.raises(OptionError, match="each once"):
         source.streamReader(twice)
@@ -287,6 +296,7 @@ EXAMPLES = {
     "registeredConsumerId": "arn:aws:kinesis:eu-west-1:123456789012:stream/s/consumer/c:1",
     "fanoutConsumerARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/s/consumer/c:1",
     "consumerArn": "arn:aws:kinesis:eu-west-1:123456789012:stream/s/consumer/c:1",
+    "requireConsumerDeregistration": "false",
     "sink.recordTtl": "1000",
 }
 #: What an option needs beside it.
@@ -295,7 +305,6 @@ NEEDED: dict[str, dict[str, str]] = {
     "consumerName": _EFO,
     "consumerArn": _EFO,
     "registeredConsumerId": _EFO,
-    "requireConsumerDeregistration": {**_EFO, "consumerName": "c"},
 }
 #: Options with another unit than the one they are accepted as, or other words.
 OTHER_VALUES = ("consumerMode", "streamARN")
