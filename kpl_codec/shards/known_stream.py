@@ -67,7 +67,9 @@ class KnownShards:
     @cached_property
     def shard_map(self) -> ShardMap | None:
         """Of the last sound listing; None before the first."""
-        return ShardMap(self.listed.values(), self.distribution, self.stream) if self.listed else None
+        if not self.listed:
+            return None
+        return ShardMap(self.listed.values(), self.distribution, stream=self.stream)
 
 
 class MapChanged(NamedTuple):

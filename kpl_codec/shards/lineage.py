@@ -39,6 +39,7 @@ class Lineage(Mapping[str, Shard]):
         self,
         shards: Iterable[Shard],
         distribution: Distribution = "USER_PARTITION_KEY",
+        *,
         stream: Stream | str | None = None,
     ) -> None:
         if isinstance(stream, str):

@@ -37,11 +37,12 @@ class ShardMap(Lineage):
         self,
         shards: Iterable[Shard],
         distribution: Distribution = "USER_PARTITION_KEY",
+        *,
         stream: Stream | str | None = None,
     ) -> None:
         if distribution not in ("USER_PARTITION_KEY", "AUTO"):
             raise ShardMapError(code="malformed", reason=f"distribution {distribution!r}", shard_ids=())
-        super().__init__(distinct_shards(shards).values(), distribution, stream)
+        super().__init__(distinct_shards(shards).values(), distribution, stream=stream)
         unknown = {
             shard.shard_id: missing
             for shard in self._by_id.values()
@@ -80,7 +81,7 @@ class ShardMap(Lineage):
         # SHD-7: "A listing whose last page names a next one MUST be refused: it is not whole."
         if more:
             raise ShardMapError(code="incomplete", reason="the last page names a next one", shard_ids=())
-        return cls(shards, distribution, stream or listed_stream(pages))
+        return cls(shards, distribution, stream=stream or listed_stream(pages))
 
     @classmethod
     def from_json(

@@ -119,9 +119,10 @@ def _deaggregated(
         if shard_map is None and "streamName" not in columns:
             used -= {"streamName"}
         df = df.select(*[f"`{name}`" for name in df.columns if name in used])
-    # (With what a worker process has seen of its streams.)
-    known = shared(df.sparkSession, (shard_map, Streams(None if shard_map is None else shard_map.stream)))
-    work = _task(policy, known, max_decompressed_size, find_shards, columns=columns, **kinds)
+    known = shared(df.sparkSession, shard_map)
+    # A worker process keeps what it has seen.
+    streams = shared(df.sparkSession, Streams(None if shard_map is None else shard_map.stream))
+    work = _task(policy, known, max_decompressed_size, find_shards, streams, columns=columns, **kinds)
     return df.mapInArrow(work, schema)
 
 
@@ -171,7 +172,7 @@ def register_table_function(
 
     data = StructType([StructField("data", BinaryType())])
     schema = output_schema(data, result_with(policy, unframe=unframe))
-    work = _task(policy, lambda: (None, None), max_decompressed_size, columns=schema.names, unframe=unframe)
+    work = _task(policy, lambda: None, max_decompressed_size, columns=schema.names, unframe=unframe)
     fold = folding(spark)
     standard = {fold(known): known for known in schema.names}
 
@@ -191,9 +192,10 @@ def register_table_function(
 
 def _task(
     policy: Policy,
-    known: Callable[[], tuple[ShardMap | None, Streams | None]],
+    known: Callable[[], ShardMap | None],
     max_decompressed_size: int | None = None,
     find_shards: bool = False,
+    streams: Callable[[], Streams | None] = lambda: None,
     **options: Any,
 ) -> _Task:
     """``options``: of `Deaggregator`."""
@@ -206,10 +208,10 @@ def _task(
         from ..captures.rows import with_shards
 
         _keep_modules()
-        shard_map, streams = known()
+        shard_map = known()
         if find_shards:
             batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
-        rows = opened(batches, policy, shard_map=shard_map, streams=streams, **options)
+        rows = opened(batches, policy, shard_map=shard_map, streams=streams(), **options)
         yield from coalesce(rows, DEFAULT_BATCH_BYTES)
 
     return run

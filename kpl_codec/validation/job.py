@@ -189,7 +189,7 @@ def _run(
         engine.run(job)
         if shard_map.stream is None and len(gather(work).streams) > 1:
             # SPK-111: no verdict by another stream's map: this one is of none that a record names.
-            of_none = ShardMap(shard_map.values(), shard_map.distribution, Stream(""))
+            of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
             job = replace(job, shard_map=of_none)
             discard(output)
             make_folders(work)

@@ -228,6 +228,25 @@ def test_a_time_as_the_databricks_source_takes_it() -> None:
     assert found.starting_position == at_time(1593105825000)
 
 
+@pytest.mark.requirement("SPK-115")
+@pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
+@pytest.mark.parametrize(
+    "form", ["{}", "AT_TIMESTAMP {}", '{{"at_timestamp": "{}"}}', '{{"shardId-0": "{}"}}']
+)
+def test_a_time_that_kinesis_cannot_have_is_refused_with_its_unit(option: str, form: str) -> None:
+    for time in ("1795627088", "0", "1356998399999", "253402300800000"):
+        with pytest.raises(OptionError, match=r"2013.*ms since 1970") as caught:
+            parse_options({"stream": "s", option: form.format(time)})
+        assert caught.value.option == option
+    with pytest.raises(OptionError, match="1795627088 ms is 1970-01-21"):
+        parse_options({"stream": "s", option: form.format("1795627088")})
+    for time in ("1970-01-01T00:00:00Z", "2012-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"):
+        with pytest.raises(OptionError, match="2013"):
+            parse_options({"stream": "s", option: form.format(time)})
+    for time in ("1356998400000", "1795627088000", "2026-11-25T17:18:08Z", "9999-12-31T23:59:59Z"):
+        parse_options({"stream": "s", option: form.format(time)})
+
+
 @pytest.mark.requirement("SPK-64", "SPK-65", "EFO-8")
 def test_which_consumer_the_options_name(caplog: pytest.LogCaptureFixture) -> None:
     def consumer(**options: str) -> Any:

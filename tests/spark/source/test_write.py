@@ -13,8 +13,9 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 import kpl_codec as kpl
 from kpl_codec.aws import read_stream
 from kpl_codec.errors import EncodeError
+from kpl_codec.producer.config import ProducerConfig
 from kpl_codec.spark.source.positions import OptionError
-from kpl_codec.spark.source.write import KinesisWriter, check_write
+from kpl_codec.spark.source.write import KinesisWriter, _checked, check_write
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -75,3 +76,31 @@ def test_columns_are_known_in_any_case(make_stream: Any) -> None:
     assert sorted((user.partition_key, user.data) for user in records) == sorted(
         [(f"k{n}", b"%d" % n) for n in range(5)] * 2
     )
+
+
+@pytest.mark.requirement("SPK-68", "SPK-73")
+def test_tags_are_an_array_of_two_texts() -> None:
+    """Another type is refused when the write is planned, a tag that is null before its task puts anything."""
+
+    def schema(tags: str) -> StructType:
+        return StructType.fromDDL(f"data binary, tags {tags}")
+
+    check_write(schema("array<struct<key:string,value:string>>"), overwrite=False)
+    for kind in (
+        "array<struct<name:string,value:string>>",
+        "array<struct<key:string,value:binary>>",
+        "array<string>",
+        "map<string,string>",
+        "string",
+    ):
+        with pytest.raises(OptionError, match="array<struct<key:string,value:string>>"):
+            check_write(schema(kind), overwrite=False)
+    for tags in ([None], [{"key": None, "value": "x"}]):
+        with pytest.raises(EncodeError):
+            _checked_all([{"partitionKey": "k", "data": b"x", "tags": tags}])
+    assert _checked_all([{"partitionKey": "k", "data": b"x", "tags": [{"key": "a", "value": None}]}]) == 1
+
+
+def _checked_all(rows: list[dict[str, Any]]) -> int:
+    with _checked([Row(**row) for row in rows], ProducerConfig()) as checked:
+        return len(list(checked))
