@@ -104,6 +104,7 @@ class BatchEnd:
 
     @property
     def must_exist(self) -> bool:
+        """Whether reading goes on from a record, which must be there then."""
         return self.place.names_record and not self.drained
 
     def to_json(self) -> dict[str, Any]:

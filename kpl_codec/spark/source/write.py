@@ -63,11 +63,13 @@ def check_write(schema: StructType, overwrite: bool) -> None:
     kinds = {"partitionKey": "string", "explicitHashKey": "string", "data": "binary or string", "tags": _TAGS}
     seen: set[str] = set()
     for column in schema.fields:
-        name, kind = _STANDARD.get(column.name.lower()), column.dataType.simpleString()
+        name, kind = _STANDARD.get(column.name.lower()), column.dataType.typeName()
         if name is None or name in seen:
             expected = f"only {', '.join(_COLUMNS)}, each once in any case"
             raise OptionError(option="schema", value=column.name, expected=expected)
         seen.add(name)
+        if name == "tags":
+            kind = column.dataType.simpleString()
         if kind not in (expected := kinds[name]).split(" or "):
             raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=expected)
     if "data" not in seen:

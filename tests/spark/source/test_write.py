@@ -8,7 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 import kpl_codec as kpl
 from kpl_codec.aws import read_stream
@@ -82,19 +90,26 @@ def test_columns_are_known_in_any_case(make_stream: Any) -> None:
 def test_tags_are_an_array_of_two_texts() -> None:
     """Another type is refused when the write is planned, a tag that is null before its task puts anything."""
 
-    def schema(tags: str) -> StructType:
-        return StructType.fromDDL(f"data binary, tags {tags}")
+    def pair(**kinds: DataType) -> ArrayType:
+        return ArrayType(StructType([StructField(name, kind) for name, kind in kinds.items()]))
 
-    check_write(schema("array<struct<key:string,value:string>>"), overwrite=False)
-    for kind in (
-        "array<struct<name:string,value:string>>",
-        "array<struct<key:string,value:binary>>",
-        "array<string>",
-        "map<string,string>",
-        "string",
-    ):
+    def check(tags: DataType) -> None:
+        check_write(
+            StructType([StructField("data", BinaryType()), StructField("tags", tags)]), overwrite=False
+        )
+
+    text, binary = StringType(), BinaryType()
+    check(pair(key=text, value=text))
+    wrong = (
+        pair(name=text, value=text),
+        pair(key=text, value=binary),
+        ArrayType(text),
+        MapType(text, text),
+        text,
+    )
+    for kind in wrong:
         with pytest.raises(OptionError, match="array<struct<key:string,value:string>>"):
-            check_write(schema(kind), overwrite=False)
+            check(kind)
     for tags in ([None], [{"key": None, "value": "x"}]):
         with pytest.raises(EncodeError):
             _checked_all([{"partitionKey": "k", "data": b"x", "tags": tags}])
