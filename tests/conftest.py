@@ -48,6 +48,8 @@ TOGETHER = {
         "tests/spark/source/test_datasource.py",
         "tests/spark/test_functions.py",
         "tests/spark/test_handled.py",
+        "tests/spark/test_own_output.py",
+        "tests/spark/test_streams.py",
         "tests/spark/validation/",
     ),
     "bare": ("tests/aws_lambda/test_runtime.py",),

@@ -93,7 +93,8 @@ def imports_of(path: Path) -> set[str]:
         if id(node) in typing_only:
             continue
         if isinstance(node, ast.Call) and name_called(node) in {"import_module", "__import__"}:
-            module = str(getattr(node.args[0], "value", "")) if node.args else ""
+            argument = node.args[0] if node.args else None
+            module = str(argument.value) if isinstance(argument, ast.Constant) else ""
             first, _, rest = module.partition(".")
             if first:  # else it is relative, or a name of `lazy_names`
                 found |= {first} if first != "kpl_codec" else {"kpl_codec:" + rest.partition(".")[0]}

@@ -31,6 +31,7 @@ from ..lazy import needing_extras
 from ..schema_registry import Unframe
 from ..shards.placement import Judge
 from ..shards.shard_map import ShardMap
+from ..shards.stream import Streams
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -38,12 +39,13 @@ if TYPE_CHECKING:
 with needing_extras("kpl_codec.arrow"):
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 from .compiled_columns import compiled_columns
 from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
-from .layout import Layout, Source, parts
+from .layout import Layout, Numbers, Source, parts
 from .object_columns import NEEDED, ObjectColumns, undone
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
@@ -57,6 +59,8 @@ _LEAST_PART_BYTES = 1024 * 1024
 _CHUNK_BYTES = 64 * 1024 * 1024
 # How a row is processed.
 _COMPILED, _OBJECTS, _KEPT = range(3)
+#: What is added for a row of another stream than the shard map's.
+_OTHER = 3
 
 
 def output_schema(
@@ -112,12 +116,15 @@ class Deaggregator:
 
     ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
     `kpl_codec.deaggregate`; ``unframe`` adds the column ``schemaVersionId``, and rows that have one stay.
+    Rows whose ``streamName`` is another stream than the map's come as without a map. ``streams``: what
+    several that share a map share, too, to refuse rows of several streams by one map.
     ``.counts``: what was opened so far.
     ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
     ``columns``: the names of the columns that are wanted, None for all; others are not made.
     ``dictionaries``: whether text that is the same in many rows comes as dictionary arrays: all but keys and
     errors; None: ``schemaVersionId`` only. A batch stays within its limit if they are written out.
-    Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`.
+    Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`; SeveralStreams
+    for rows of several streams by a map that does not say which one it is of.
     """
 
     def __init__(
@@ -134,6 +141,7 @@ class Deaggregator:
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         dictionaries: bool | None = None,
+        streams: Streams | None = None,
         _counts: Counts | None = None,
     ) -> None:
         check_policy(policy)
@@ -158,9 +166,15 @@ class Deaggregator:
             needed=NEEDED if self._undo.beginnings else (),
             unframe=unframe is not False,
         )
-        self._judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
-        opener = Opener(policy, self._judge, self.counts, on_drop)
-        self._objects = ObjectColumns(self._layout, policy, opener, self._judge, self.counts)
+        judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
+        self._streams = streams or Streams(None if shard_map is None else shard_map.stream)
+        #: By whether a row is of another stream than the map: such a row is not judged.
+        self._judges = judge, None
+        self._objects = [self._objects_by(judge) for judge in self._judges]
+
+    def _objects_by(self, judge: Judge | None) -> ObjectColumns:
+        opener = Opener(self.policy, judge, self.counts, self._on_drop)
+        return ObjectColumns(self._layout, self.policy, opener, judge, self.counts)
 
     @property
     def schema(self) -> pa.Schema:
@@ -188,30 +202,54 @@ class Deaggregator:
     def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
         if not source.rows:
             return
-        compiled = compiled_columns(source, self._layout, self._judge, self.policy, self._peels)
+        others = self._others(source)
+        compiled = [
+            columns
+            for judge in self._judges[: 1 if others is None else 2]
+            if (columns := compiled_columns(source, self._layout, judge, self.policy, self._peels))
+            is not None
+        ]
         ways = np.full(source.rows, _OBJECTS, np.int8)
-        if compiled is not None:
-            ways[compiled.certain] = _COMPILED
+        if compiled:
+            ways[compiled[0].certain] = _COMPILED
         if source.opened is not None:
             ways[source.opened] = _KEPT
+        if others is not None:
+            ways += _OTHER * others
         limit = self.max_batch_bytes
         start = 0
         for end in [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]:
-            way = ways[start]
+            other, way = divmod(int(ways[start]), _OTHER)
+            objects = self._objects[other]
             if way == _KEPT:
-                yield from self._undone(self._objects.kept(source, start, end, limit))
+                yield from self._undone(objects.kept(source, start, end, limit))
             elif way == _OBJECTS:
-                yield from self._undone(self._objects.opened(source, start, end, limit))
-            elif compiled is not None:
-                self._objects.forget()
-                for drop in compiled.drops(start, end):
+                yield from self._undone(objects.opened(source, start, end, limit))
+            else:
+                objects.forget()
+                columns = compiled[other]
+                for drop in columns.drops(start, end):
                     self.counts.dropped[drop.reason] += drop.user_records
                     if self._on_drop is not None:
                         self._on_drop(drop)
-                made = compiled.batches(start, end, self.counts, limit)
-                done = self._peels and not compiled.packed
+                made = columns.batches(start, end, self.counts, limit)
+                done = self._peels and not columns.packed
                 yield from made if done else self._undone(made)
             start = end
+
+    def _others(self, source: Source) -> Numbers | None:
+        """1 for each row of another stream than the shard map is of, else 0; None where there is none. Raises
+        SeveralStreams."""
+        # SPK-110: "A shard map that says which stream it is of MUST judge the records of that stream only:
+        # one that names another stream comes as without a map."
+        column = source.columns["streamName"]
+        if self._judges[0] is None or self._judges[0].shard_map is None or column.null_count == source.rows:
+            return None
+        others = self._streams.others(pc.unique(column).to_pylist())
+        if not others:
+            return None
+        found = pc.is_in(column.cast(pa.string()), value_set=pa.array(others, pa.string()))
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.int8)
 
 
 class Batches(Iterator[pa.RecordBatch]):
@@ -286,7 +324,11 @@ def deaggregate_table(
     names = options.get("columns")
     if names is not None:
         options["columns"] = list(names)
-    make = partial(Deaggregator, first.schema, policy, max_batch_bytes=_CHUNK_BYTES, **options)
+    shard_map = options.get("shard_map")
+    streams = Streams(None if shard_map is None else shard_map.stream)
+    make = partial(
+        Deaggregator, first.schema, policy, max_batch_bytes=_CHUNK_BYTES, streams=streams, **options
+    )
     deaggregator = make()
     shares = _shares([first, *source], deaggregator, threads)
     batches: list[pa.RecordBatch] = []

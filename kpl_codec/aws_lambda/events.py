@@ -46,7 +46,8 @@ def user_records(
 ) -> Deaggregation:
     """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: what was opened.
 
-    ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``on_drop``,
+    ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``shard_map``: judges
+    the records of the stream that it is of, others come without a placement. ``on_drop``,
     ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`.
     Raises DecodeError or CaptureError at the first Kinesis record that cannot be opened. To report only that
     record to Lambda, use `process_user_records`.
@@ -54,12 +55,25 @@ def user_records(
     return deaggregate(
         kinesis_records(event),
         policy,
-        shard_map=shard_map,
+        shard_map=None if shard_map is None else _judging(event, shard_map),
         on_drop=on_drop,
         max_decompressed_size=max_decompressed_size,
         unframe=unframe,
         read_ahead=isinstance(event, Mapping) and "Records" in event,
     )
+
+
+def _judging(event: Any, shard_map: ShardMap) -> ShardMap | None:
+    """``shard_map``, if the records of ``event`` are of its stream, or do not say; None if they are of
+    another one. Raises SeveralStreams for an event of several: Lambda makes none."""
+    from ..shards.stream import Streams  # few give a map: the import of a function stays short
+
+    records = event.get("Records") if isinstance(event, Mapping) else event
+    given = [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
+    names = dict.fromkeys(filter(None, map(stream_of, given)))
+    Streams(None).others(names)
+    # LMB-21: "A shard map that says which stream it is of MUST NOT judge the records of an event of another."
+    return None if Streams(shard_map.stream).others(names) else shard_map
 
 
 _OTHER_EVENTS = {
@@ -98,6 +112,9 @@ def units(
     # LMB-12: "Under the kcl policy what the KCL drops MUST be told to the caller."
     if policy == "kcl" and on_drop is None:
         raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
+    known: Any = shard_map
+    if shard_map is not None and not hasattr(shard_map, "shard_map"):
+        known = _judging(event, shard_map)
     piped = isinstance(event, list) and bool(event)
     for position, raw in enumerate(event if piped else event_records(event, "Records")):
         item = read_record(raw, f"{'' if piped else 'Records'}[{position}]")
@@ -112,10 +129,8 @@ def units(
         if isinstance(item, CaptureError):
             yield Unit(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue
-        known: Any = shard_map
-        if hasattr(known, "shard_map"):
-            known = known.shard_map(stream_arn, item.shard_id)
-        opening = partial(deaggregate, policy=policy, shard_map=known, on_drop=on_drop, **undoing)
+        judging = known.shard_map(stream_arn, item.shard_id) if hasattr(known, "shard_map") else known
+        opening = partial(deaggregate, policy=policy, shard_map=judging, on_drop=on_drop, **undoing)
         yield opened(item, raw, stream_arn, opening, identifier)
 
 

@@ -176,5 +176,8 @@ def _name(envelope: dict[str, Any], key: str) -> str | None:
 
 
 def _stream_of(record: Any) -> str | None:
-    arn = record.get("eventSourceARN") if isinstance(record, dict) else None
-    return arn.rpartition("/")[2] if isinstance(arn, str) and ":kinesis:" in arn else None
+    given = record if isinstance(record, dict) else {}
+    arn = given.get("eventSourceARN", given.get("sourceKinesisStreamArn"))
+    if not isinstance(arn, str) or ":kinesis:" not in arn:
+        return None
+    return arn.partition("/consumer/")[0].rpartition("/")[2]  # by enhanced fan-out it names the consumer, too

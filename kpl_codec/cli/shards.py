@@ -12,6 +12,7 @@ from ..pictures.terminal import line, show, show_json, table, width, write
 from ..shards.lineage import Lineage
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
+from ..shards.stream import described
 from .options import add, add_action, add_shards, add_shared
 from .source import client_of, hash_key_of, hashed_keys, load_shard_map
 
@@ -55,7 +56,8 @@ def _list(args: argparse.Namespace) -> int:
         (s for s in shard_map.values() if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
     )
     if args.json:
-        show_json({"distribution": shard_map.distribution, "shards": list(map(_facts, shards)), **hanging})
+        about = {**_stream(shard_map), "distribution": shard_map.distribution}
+        show_json({**about, "shards": list(map(_facts, shards)), **hanging})
         return 0
     _show_shards(shards)
     write("\n" + key_space(shards, width()) + "\n")
@@ -140,6 +142,11 @@ def _history(args: argparse.Namespace) -> int:
     return 0
 
 
+def _stream(shard_map: ShardMap) -> dict[str, Any]:
+    known = {} if shard_map.stream is None else described(shard_map.stream)
+    return {name[:1].lower() + name[1:]: value for name, value in known.items()}
+
+
 def _whole(shard_map: ShardMap) -> dict[str, Any]:
     lives = {span.shard.shard_id: span for span in spans(shard_map)}
     shards = [
@@ -151,7 +158,7 @@ def _whole(shard_map: ShardMap) -> dict[str, Any]:
         }
         for shard_id, shard in shard_map.items()
     ]
-    return {"shards": shards, "unknownParents": dict(shard_map.unknown_parents)}
+    return {**_stream(shard_map), "shards": shards, "unknownParents": dict(shard_map.unknown_parents)}
 
 
 def _iso(moment: datetime | None) -> str | None:

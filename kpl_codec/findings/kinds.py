@@ -76,6 +76,14 @@ the capture does not say the shard: records from a queue have none.
 Whom: {_ONLY_THE_CHECK}
 Do: Validate with a listing of this stream, taken while the shard was still listed.
 
+other-stream: warning, SPK-110: Records of a stream whose shard map was not given
+A shard map says where the records of one stream belong. Records that name another stream were opened and
+counted, and not judged: nobody knows whether the KCL drops them. Where the map does not say which stream it
+is of, as the answers of ListShards, and records name several, none of them was judged.
+Whom: {_ONLY_THE_CHECK}
+Do: Validate each stream by itself, with its own map. `kpl-codec shards list --stream NAME --closed --json`
+prints one that says which stream it is of: then only its records are judged.
+
 explicit-hash-key-implied: info, PLC-2: Plain records put with an explicit hash key
 Their partition keys do not hash into the shard they lie on, so they were put with an explicit hash key, which
 no read call returns. Every consumer gets them.

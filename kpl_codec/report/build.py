@@ -201,8 +201,8 @@ _SHARD_VERDICTS = {*get_args(Verdict)} - {"expected", "stray", "distribution-aut
 
 
 def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[Finding]:
-    """A naive aggregator, verdicts on shards, skew, empty input. `build_report` adds them; call this only to
-    write findings elsewhere, too."""
+    """A naive aggregator, verdicts on shards, skew, other streams, empty input. `build_report` adds them;
+    call this only to write findings elsewhere, too."""
     loads = _Loads(tally)
     if not tally.records["kinesis"]:
         yield Finding("no-records", detail="there is not one Kinesis record in the input")
@@ -230,6 +230,15 @@ def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> It
             yield Finding(verdict, shard_id, number, user_records=count, detail=detail)
     if shard_map is None:
         return
+    names = sorted(tally.streams)
+    if shard_map.stream is not None:
+        for name in names:
+            if not shard_map.stream.has(name):
+                detail = f"records of {name}; the shard map is of {shard_map.stream.name}"
+                yield Finding("other-stream", detail=detail)
+    elif len(names) > 1:
+        detail = f"records of {', '.join(names)}; the shard map does not say which of them it is of"
+        yield Finding("other-stream", detail=detail)
     if shard_map.distribution == "AUTO":
         dropped = loads.dropped.total()
         detail = f"a KCL consumer drops {dropped} user records"

@@ -66,6 +66,8 @@ def outcome(report: Report) -> tuple[str, str]:
         return "Records are lost" if lost > caught else "Records may be lost", said
     serious = sum(count.findings for count in report.kinds if count.kind.severity in ("critical", "error"))
     unknown = sum(count.user_records for count in report.kinds if count.kind.name == "unknown-shard")
+    if any(count.kind.name == "other-stream" for count in report.kinds):
+        unknown += totals.verdicts.get("not-judged", 0)
     repaired = totals.kcl.get("repaired", 0)
     if serious:
         said = f"{plural(serious, 'thing')} cannot be read as written."

@@ -23,6 +23,7 @@ from .refresh import Listing, StreamSummary
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
 from .shard_map import NO_ROUTES, Routes, ShardMap, first_hole, undisputed
+from .stream import Stream
 
 #: After so many contradicting listings in a row, they are believed.
 _CONTRADICTIONS: Final = 4
@@ -35,15 +36,20 @@ _NUMBERED: Final = re.compile(r"shardId-([0-9]{1,20})\Z")
 
 class KnownShards:
     """The shards known after a listing. Never changes. ``all``: every shard of this life that is not
-    forgotten, by id. ``listed``: those of the last sound listing. What takes long (50 ms for 10,000 shards)
-    is made when it is first read: the producer never does."""
+    forgotten, by id. ``listed``: those of the last sound listing. ``stream``: whose they are. What takes long
+    (50 ms for 10,000 shards) is made when it is first read: the producer never does."""
 
     def __init__(
-        self, all: Mapping[str, Shard], listed: Mapping[str, Shard], distribution: Distribution
+        self,
+        all: Mapping[str, Shard],
+        listed: Mapping[str, Shard],
+        distribution: Distribution,
+        stream: Stream | None = None,
     ) -> None:
         self.all = all
         self.listed = listed
         self.distribution: Distribution = distribution
+        self.stream = stream
         # Threads share it, and cached_property asks for its __dict__. On CPython 3.11 two threads that are
         # the first to do so can get two, which corrupts memory.
         vars(self)
@@ -56,12 +62,14 @@ class KnownShards:
     @cached_property
     def lineage(self) -> Lineage:
         """Every known shard."""
-        return Lineage(self.all.values())
+        return Lineage(self.all.values(), stream=self.stream)
 
     @cached_property
     def shard_map(self) -> ShardMap | None:
         """Of the last sound listing; None before the first."""
-        return ShardMap(self.listed.values(), self.distribution) if self.listed else None
+        if not self.listed:
+            return None
+        return ShardMap(self.listed.values(), self.distribution, stream=self.stream)
 
 
 class MapChanged(NamedTuple):
@@ -113,7 +121,9 @@ def learn(known: Known, listing: Listing, now: float) -> Known | Refused:
         changed = [shard for shard in listed.values() if known.shards.all.get(shard.shard_id) is not shard]
         if not _begins_life(known, listed, changed, listing.summary):
             return _learn(known, listed, changed, listing, now)
-        new_life = Known(KnownShards({}, {}, known.shards.distribution), generation=known.generation + 1)
+        stream = known.shards.stream and known.shards.stream._replace(created=None)
+        none = KnownShards({}, {}, known.shards.distribution, stream)
+        new_life = Known(none, generation=known.generation + 1)
         outcome = _learn(new_life, listed, list(listed.values()), listing, now)
         return outcome if isinstance(outcome, Known) else Refused(outcome.error, known)
     except ShardMapError as error:
@@ -180,6 +190,10 @@ def _learn(
     ShardMapError for a listing that contradicts itself or what is known."""
     last, summary = life.shards, listing.summary
     distribution = summary.distribution if summary else last.distribution
+    stream = last.stream
+    if stream is not None and summary is not None:
+        named = summary.stream or stream
+        stream = Stream(stream.name, stream.arn or named.arn, named.region, summary.created or stream.created)
     dated = life._replace(listed_at=listing.begun, contradictions=0)
     if summary is not None:
         dated = dated._replace(
@@ -187,7 +201,7 @@ def _learn(
         )
     same_shards = not changed and listed.keys() == last.listed.keys()
     keep = _CLOSED_TTL if listing.has_closed else dated.retention
-    if same_shards and life.whole and distribution == last.distribution:
+    if same_shards and life.whole and (distribution, stream) == (last.distribution, last.stream):
         return _without_expired(dated, listed, now, keep)
     # MAP-12: "A shard listed as open together with a child of it MUST be taken for closed."
     superseded = {shard_id for shard_id in _parents(listed) if shard_id in listed and listed[shard_id].open}
@@ -201,13 +215,13 @@ def _learn(
         predicted, disputed = undisputed(opened)
         # Nothing is learnt of shards that may be wrong.
         sound = [shard for shard in changed if shard.shard_id not in disputed]
-        shards = KnownShards(_everything(life, sound), last.listed, distribution)
+        shards = KnownShards(_everything(life, sound), last.listed, distribution, stream)
         partly = _noted(life, sound, (), now)
         return Refused(hole, partly._replace(shards=shards, routes=Routes(predicted), whole=False), disputed)
     no_longer_open = superseded | (last.open_ids - {shard.shard_id for shard in opened})
     shown = {shard_id: shard for shard_id, shard in listed.items() if shard_id not in superseded}
     whole = _noted(dated, changed, no_longer_open, now)._replace(
-        shards=KnownShards(everything, shown, distribution),
+        shards=KnownShards(everything, shown, distribution, stream),
         routes=Routes(opened),
         whole=True,
     )
@@ -223,8 +237,9 @@ def _without_expired(known: Known, listed: Mapping[str, Shard], now: float, keep
     if not expired:
         return known
     everything = {i: shard for i, shard in known.shards.all.items() if i not in expired}
+    last = known.shards
     return known._replace(
-        shards=KnownShards(everything, known.shards.listed, known.shards.distribution),
+        shards=KnownShards(everything, last.listed, last.distribution, last.stream),
         closed={i: noticed for i, noticed in known.closed.items() if i not in expired},
     )
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
 from ..lazy import shown
@@ -22,15 +23,30 @@ from ..limits import MAX_HASH_KEY
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
 
+if TYPE_CHECKING:
+    from .stream import Stream
+
 
 class Lineage(Mapping[str, Shard]):
     """All known shards of one life of a stream by their ids, parents before children. Immutable.
 
     A shard may be given twice: closed, it stays closed. Raises ShardMapError: duplicate (one id, two
     different ranges, parents or starts: another life of the stream, or another stream), cycle.
+    ``stream``: which one it is of, None if that is not known; it does not count for equality.
     """
 
-    def __init__(self, shards: Iterable[Shard], distribution: Distribution = "USER_PARTITION_KEY") -> None:
+    def __init__(
+        self,
+        shards: Iterable[Shard],
+        distribution: Distribution = "USER_PARTITION_KEY",
+        *,
+        stream: Stream | str | None = None,
+    ) -> None:
+        if isinstance(stream, str):
+            from .stream import stream_of  # few name it: the import of a Lambda function stays short
+
+            stream = stream_of(stream)
+        self.stream = stream
         by_id: dict[str, Shard] = {}
         for shard in shards:
             known = by_id.get(shard.shard_id)

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from ..aws_errors import Backoff, is_permanent
 from ..errors import ShardMapError
-from .known_stream import Known, MapChanged, Refused, learn, shard_of_record
+from .known_stream import Known, KnownShards, MapChanged, Refused, learn, shard_of_record
 from .lineage import Lineage
 from .refresh import Failure, Listing, Refresh, RefreshFailed, Request, ShardFilterType, StreamUnavailable
 from .shard import Shard
@@ -69,13 +69,14 @@ class LiveShardMap:
     ) -> None:
         self.stream = stream
         self._chance = chance
-        self._argument = stream_of(stream).argument
+        named = stream_of(stream)
+        self._argument = named.argument
         self._shard_filter = shard_filter
         self._interval = refresh_interval
         self._describe = describe
         self._trust = Trust(_BACKOFF)
         #: Trusted or not. Replaced as a whole.
-        self.known = Known()
+        self.known = Known(KnownShards({}, {}, "USER_PARTITION_KEY", named))
         #: Those of the known stream without the shards that are in doubt: what `predict` asks. Replaced as a
         #: whole: other threads predict.
         self.routes = NO_ROUTES

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ..aws_errors import what_to_check
 from ..errors import KplError, ShardMapError
 from .shard import Distribution, Shard, listed_shards
+from .stream import Stream, listed_stream
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
 #: More shards than any stream has. A listing with more pages never ends.
@@ -74,11 +75,12 @@ class RefreshFailed(NamedTuple):
 
 class StreamSummary(NamedTuple):
     """What the map needs of DescribeStreamSummary. ``created``: when this life of the stream began.
-    ``retention``: seconds for which records are kept."""
+    ``retention``: seconds for which records are kept. ``stream``: as the answer names it."""
 
     created: datetime | None
     distribution: Distribution
     retention: float | None
+    stream: Stream | None = None
 
 
 class Listing(NamedTuple):
@@ -146,6 +148,7 @@ class Refresh:
             created if isinstance(created, datetime) else None,
             "AUTO" if auto else "USER_PARTITION_KEY",
             hours * 3600.0 if type(hours) is int and hours > 0 else None,
+            listed_stream([summary]),
         )
 
     def listed(self, answer: Any, known: Mapping[str, Shard]) -> Listing | None:

@@ -12,12 +12,15 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import HashKeyError, ShardMapError
 from ..limits import HASH_KEY_BITS, MAX_HASH_KEY
 from .lineage import Lineage, distinct_shards
 from .shard import Distribution, Shard, listed_shards
+
+if TYPE_CHECKING:
+    from .stream import Stream
 
 
 class ShardMap(Lineage):
@@ -26,13 +29,20 @@ class ShardMap(Lineage):
     A mapping of ids to shards, parents before children. Immutable.
     ``distribution`` "AUTO": the service ignores keys on this stream (RecordDistributionStrategy), so
     no shard can be predicted.
+    ``stream``: the name or ARN of the stream that it is of. Then it judges no record that names another one.
     Raises ShardMapError: empty, duplicate, cycle, gap, overlap.
     """
 
-    def __init__(self, shards: Iterable[Shard], distribution: Distribution = "USER_PARTITION_KEY") -> None:
+    def __init__(
+        self,
+        shards: Iterable[Shard],
+        distribution: Distribution = "USER_PARTITION_KEY",
+        *,
+        stream: Stream | str | None = None,
+    ) -> None:
         if distribution not in ("USER_PARTITION_KEY", "AUTO"):
             raise ShardMapError(code="malformed", reason=f"distribution {distribution!r}", shard_ids=())
-        super().__init__(distinct_shards(shards).values(), distribution)
+        super().__init__(distinct_shards(shards).values(), distribution, stream=stream)
         unknown = {
             shard.shard_id: missing
             for shard in self._by_id.values()
@@ -55,19 +65,23 @@ class ShardMap(Lineage):
         cls,
         pages: Iterable[Mapping[str, Any]] | Mapping[str, Any],
         distribution: Distribution = "USER_PARTITION_KEY",
+        *,
+        stream: Stream | str | None = None,
     ) -> ShardMap:
         """From all pages of a ListShards answer, in order, or from a single page.
 
-        DescribeStream answers work, too. Raises ShardMapError: malformed, incomplete (the last page announces
-        another), and what the constructor raises.
+        DescribeStream answers work, too; they say which stream it is, ListShards does not: give its name or
+        ARN as ``stream``. Raises ShardMapError: malformed, incomplete (the last page announces another), and
+        what the constructor raises.
         """
-        if isinstance(pages, Mapping):
-            pages = [pages]
+        from .stream import listed_stream
+
+        pages = [pages] if isinstance(pages, Mapping) else [*pages]
         shards, more = listed_shards(pages)
         # SHD-7: "A listing whose last page names a next one MUST be refused: it is not whole."
         if more:
             raise ShardMapError(code="incomplete", reason="the last page names a next one", shard_ids=())
-        return cls(shards, distribution)
+        return cls(shards, distribution, stream=stream or listed_stream(pages))
 
     @classmethod
     def from_json(
@@ -75,13 +89,15 @@ class ShardMap(Lineage):
         text: str | bytes,
         distribution: Distribution = "USER_PARTITION_KEY",
         *,
+        stream: Stream | str | None = None,
         source: str | None = None,
     ) -> ShardMap:
         """From what ``aws kinesis list-shards`` prints, a list of pages, or one page a line.
 
-        Raises ShardMapError as `from_list_shards` does, and malformed for a text that is not JSON; TypeError
-        if it is not a text. Names may begin with small letters, as `kpl-codec shards list --json` does.
-        bytes are UTF-8, UTF-16 or UTF-32. ``source``: what errors call the text.
+        ``stream``: as of `from_list_shards`. ``source``: what errors call the text. Raises ShardMapError as
+        `from_list_shards` does, and malformed for a text that is not JSON; TypeError if it is not a text.
+        Names may begin with small letters, as `kpl-codec shards list --json` does. bytes are UTF-8, UTF-16 or
+        UTF-32.
         """
         if not isinstance(text, (str, bytes)):
             raise TypeError(
@@ -89,17 +105,21 @@ class ShardMap(Lineage):
                 "answers of ListShards use ShardMap.from_list_shards([answer])"
             )
         try:
-            return cls.from_list_shards(_pages(text), distribution)
+            return cls.from_list_shards(_pages(text), distribution, stream=stream)
         except ShardMapError as error:
             if source is None:
                 raise
             raise error.at(source=source) from None
 
     def to_json(self) -> str:
-        """As ``aws kinesis list-shards`` prints it; `from_json` reads it back."""
+        """As ``aws kinesis list-shards`` prints it, with the stream if it is known; `from_json` reads it
+        back."""
         import json
 
-        return json.dumps({"Shards": [shard.to_aws() for shard in self.values()]}, indent=2)
+        from .stream import described
+
+        stream = {} if self.stream is None else described(self.stream)
+        return json.dumps({**stream, "Shards": [shard.to_aws() for shard in self.values()]}, indent=2)
 
     def shard_for(self, hash_key: int) -> Shard:
         """The open shard that takes ``hash_key`` now. O(log n). Raises HashKeyError outside the space."""

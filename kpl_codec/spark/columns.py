@@ -65,7 +65,7 @@ def matched(df: DataFrame, schema_of: SchemaOf) -> DataFrame:
 
 def folding(spark: SparkSession) -> Callable[[str], str]:
     """A function that gives equal texts for names that the session takes for the same."""
-    exact = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+    exact = (spark.conf.get("spark.sql.caseSensitive") or "false").lower() == "true"  # Spark takes TRUE
     return str if exact else str.lower
 
 

@@ -21,6 +21,7 @@ from ..deaggregation.policies import Policy
 from ..deaggregation.undoing import known_versions
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
+from ..shards.stream import Streams
 from .columns import folding, matched, output_schema, result_with, with_shard_column
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def deaggregate(
 
     ``strict`` fails the job at the first defect (its place is in the error text); ``kcl`` gives what the
     KCL delivers and logs what it drops, per task; ``report`` gives everything, and ``kcl`` as a column.
+    A ``shard_map`` that says which stream it is of (as `kpl_codec.aws.fetch_shard_map` gives it) judges the
+    rows of that stream; others come as without a map. By one that does not say it rows of one stream can be
+    judged: a worker process that sees a second ``streamName`` fails the job (SeveralStreams).
     Rows that were opened before stay unchanged. ``max_decompressed_size``: as in `kpl_codec.deaggregate`; of
     rows that were opened before, too. ``unframe``: takes the Schema Registry's frames off, as there, and adds
     ``schemaVersionId``; rows that have one stay.
@@ -118,11 +122,22 @@ def _deaggregated(
     if columns is not None:
         columns = list(columns)
         # Columns that are only copied stay out, but the two of `with_shard_column`.
-        used = TYPES.keys() - {"streamName", "approximateArrivalTimestamp"} | {"shardIdFrom", *columns}
+        used = TYPES.keys() - {"approximateArrivalTimestamp"} | {"shardIdFrom", *columns}
+        if shard_map is None and "streamName" not in columns:
+            used -= {"streamName"}
         df = df.select(*[f"`{name}`" for name in df.columns if name in used])
     known = shared(df.sparkSession, shard_map)
+    # A worker process keeps what it has seen.
+    streams = shared(df.sparkSession, Streams(None if shard_map is None else shard_map.stream))
     work = _task(
-        policy, known, max_decompressed_size, find_shards, columns=columns, tags=tags, unframe=unframe
+        policy,
+        known,
+        max_decompressed_size,
+        find_shards,
+        streams,
+        columns=columns,
+        tags=tags,
+        unframe=unframe,
     )
     return df.mapInArrow(work, schema)
 
@@ -196,6 +211,7 @@ def _task(
     known: Callable[[], ShardMap | None],
     max_decompressed_size: int | None = None,
     find_shards: bool = False,
+    streams: Callable[[], Streams | None] = lambda: None,
     **options: Any,
 ) -> _Task:
     """``options``: of `Deaggregator`."""
@@ -211,7 +227,7 @@ def _task(
         shard_map = known()
         if find_shards:
             batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
-        rows = opened(batches, policy, shard_map=shard_map, **options)
+        rows = opened(batches, policy, shard_map=shard_map, streams=streams(), **options)
         yield from coalesce(rows, DEFAULT_BATCH_BYTES)
 
     return run
@@ -260,28 +276,63 @@ def opened(batches: Iterator[pa.RecordBatch], policy: Policy, **options: Any) ->
 
 _PLACE = ["shardId", "sequenceNumber"]
 _SUB, _LAST = "subSequenceNumber", "lastSubSequenceNumber"
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def handled_runs(df: DataFrame) -> DataFrame:
-    """The names in ``df`` (``shardId``, ``sequenceNumber``, ``subSequenceNumber``; others are left out)
-    as runs, ``subSequenceNumber`` to ``lastSubSequenceNumber``. What is there twice stays twice.
+    """The names in ``df`` (``shardId``, ``sequenceNumber``, ``subSequenceNumber``; with ``streamName`` where
+    it has that) as runs, ``subSequenceNumber`` to ``lastSubSequenceNumber``; other columns are left out. What
+    is there twice stays twice. A sub-sequence number that is null is 0: a record that is no aggregate.
 
-    A Kinesis record of which all user records from the first to the last are there once is one row. So the
-    result is about as large as the ledgers of the producers.
+    Rows of ``df`` may be runs already, with ``lastSubSequenceNumber``: those of several days can be put
+    together and made small again. A Kinesis record of which all user records are there once is one row, so
+    the result is about as large as the ledgers of the producers.
+
+    Raises TypeError for a column of a type that cannot hold its values, before a job starts. A text that is
+    no number fails the job (USER_RAISED_EXCEPTION names the column), and so does a run that ends before it
+    begins.
     """
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    names = df.select(*_PLACE, F.coalesce(F.col(_SUB).cast("long"), F.lit(0)).alias(_SUB))
-    sums = [F.count(_SUB).alias("n"), F.count_distinct(_SUB).alias("distinct")]
-    ends = [F.min(_SUB).alias("first"), F.max(_SUB).alias("last")]
-    records = names.groupBy(*_PLACE).agg(*sums, *ends)
+    fold = folding(df.sparkSession)
+    types = {fold(field.name): field.dataType.simpleString() for field in df.schema.fields}
+    place = [*(["streamName"] if fold("streamName") in types else ()), *_PLACE]
+    for name in (*place, _SUB, _LAST):
+        kind = types.get(fold(name), "string")
+        # A double has lost the digits of a sequence number.
+        if kind != "string" and not (name in (_SUB, _LAST) and kind in _INTEGERS):
+            expected = "string" if name in place else "an integer"
+            raise TypeError(f"column {name} is {kind}, not {expected}")
+
+    def number(name: str, of_null: Column) -> Column:
+        given = F.col(name)
+        if types.get(fold(name)) != "string":
+            return F.coalesce(given.cast("long"), of_null)
+        # SPK-114: "A value that cannot be read as what its column holds MUST be refused with the column's
+        # name, whatever the session makes of such a cast; null alone is null."
+        refused = F.raise_error(F.concat(F.lit(f"column {name} is no number: "), F.substring(given, 1, 40)))
+        whole = F.when(given.isNull(), of_null).when(given.rlike("^-?[0-9]{1,18}$"), given.cast("long"))
+        return whole.otherwise(refused)
+
+    names = df.select(*place, number(_SUB, F.lit(0)).alias(_SUB), *([_LAST] if fold(_LAST) in types else ()))
+    ends = number(_LAST, F.col(_SUB)) if fold(_LAST) in types else F.col(_SUB)
+    backwards = F.raise_error(F.lit(f"column {_LAST} is before {_SUB}"))
+    runs = names.select(*place, _SUB, F.when(ends >= F.col(_SUB), ends).otherwise(backwards).alias(_LAST))
+    # SPK-113: "A function whose output has the form of its input MUST take its own output, and change nothing
+    # in it, or refuse it."
     # AUD-18: "A table of what was handled MUST say the same after it was made small."
-    gapless = (F.col("n") == F.col("distinct")) & (F.col("n") == F.col("last") - F.col("first") + 1)
-    whole = records.where(gapless).select(*_PLACE, F.col("first").alias(_SUB), F.col("last").alias(_LAST))
-    broken = records.where(~gapless).select([F.col(name).alias(f"_{name}") for name in _PLACE])
-    same = reduce(and_, [names[name].eqNullSafe(broken[f"_{name}"]) for name in _PLACE])
-    others = names.join(broken, same, "left_semi")
-    return whole.unionByName(others.withColumn(_LAST, F.col(_SUB)))
+    # A run goes on with the next sub-sequence number of its Kinesis record. A negative one, and a row that
+    # names no Kinesis record, say nothing of a user record: they stay rows of their own.
+    before = F.lag(_LAST).over(Window.partitionBy(*place).orderBy(_SUB, _LAST))
+    named = reduce(and_, [F.col(name).isNotNull() for name in _PLACE])
+    goes_on = F.coalesce(named & (before >= 0) & (F.col(_SUB) == before + 1), F.lit(False))
+    begins = runs.withColumn("_run", F.when(goes_on, 0).otherwise(1))
+    # (Of equal rows the one that goes on comes first.)
+    so_far = Window.partitionBy(*place).orderBy(_SUB, _LAST, "_run").rowsBetween(Window.unboundedPreceding, 0)
+    numbered = begins.withColumn("_run", F.sum("_run").over(so_far))
+    made = numbered.groupBy(*place, "_run").agg(F.min(_SUB).alias(_SUB), F.max(_LAST).alias(_LAST))
+    return made.drop("_run")
 
 
 __all__ = ["deaggregate", "handled_runs", "is_aggregated", "register_table_function", "verify"]

@@ -21,6 +21,7 @@ from ..format.nested import described, layers_around
 from ..limits import MAGIC
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
+from ..shards.stream import Streams
 
 #: Of a batch of user records: what is done once for each batch takes a tenth of the time at 4 MiB.
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -64,11 +65,13 @@ def check(
     its verdict, and for data that cannot be read a row with its error and without sub-sequence number.
     ``whole``: all columns, else those that findings and counts need, and keys if ``keys``.
     ``versions``: schema versions known to stand in sound frames."""
-    deaggregator = _deaggregator(shard_map=shard_map, dictionaries=True)
+    made = partial(
+        _deaggregator, shard_map=shard_map, dictionaries=True, streams=Streams(shard_map.stream, refuse=False)
+    )
+    deaggregator = made()
     if not whole:
         unread = _UNREAD if keys else _UNREAD + _KEYS
-        needed = [name for name in deaggregator.schema.names if name not in unread]
-        deaggregator = _deaggregator(shard_map=shard_map, dictionaries=True, columns=needed)
+        deaggregator = made(columns=[name for name in deaggregator.schema.names if name not in unread])
     schema = deaggregator.schema
     schemas = _Schemas(schema, versions)
 

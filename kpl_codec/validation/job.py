@@ -33,6 +33,7 @@ from ..report.scan import findings_batch
 from ..report.summary import report_facts, summary_text
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
+from ..shards.stream import Stream
 from .repaired import read_copied
 from .repeats import repeated
 from .stream import only_parts, shard_parts
@@ -186,6 +187,11 @@ def _run(
     work = work_folder(output)
     try:
         engine.run(job)
+        if shard_map.stream is None and len(gather(work).streams) > 1:
+            # SPK-111: no verdict by another stream's map: this one is of none that a record names.
+            of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
+            job = replace(job, shard_map=of_none)
+            _again(job, engine)
         # A sound frame may have come after a damaged one of its schema version, or in another task.
         if versions := sound_and_doubtful(work):
             job = replace(job, versions=versions)

@@ -12,7 +12,7 @@ without a log entry; the next run puts them again.
 
     out/repair/plan/      Parquet, with the user records themselves, one file for some shards
     out/repair/log/       JSON Lines: one per user record put, or given up with its error
-    out/repair/record.json   the stream
+    out/repair/record.json   the stream: its name, ARN, and when it was created
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ..format.hash_keys import explicit_hash_key_value
 from ..format.records import Tag
 from ..producer import DeliveryError, ProducerConfig
 from ..shards.lineage import Lineage
-from ..shards.stream import stream_of
+from ..shards.stream import Stream, described, listed_stream, stream_of
 from . import repaired
 from .job import read_shard_map
-from .repair_plan import planned, streams_of, write_plan
+from .repair_plan import LOST, planned, streams_of, write_plan
 
 if TYPE_CHECKING:
     from ..aws.delivery_future import DeliveryFuture
@@ -83,7 +83,7 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
     # SPK-46: "User records MUST NOT be put to another stream than the results are of, by its name or its
     # shards, unless that is asked for."
     name = stream_of(stream).name
-    named = {stream_of(other).name for other in streams_of(output)}
+    named = {stream_of(other).name for other in streams_of(output, LOST)}
     shards = read_shard_map((output / "shards.json").path)
     known = any(
         (other := lineage.get(shard_id)) is not None
@@ -91,6 +91,9 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
         and shard.starting_sequence_number in (None, other.starting_sequence_number)
         for shard_id, shard in shards.items()
     )
+    mine, put_to = shards.stream, lineage.stream
+    if mine is not None and put_to is not None:
+        known = known and not (mine.is_another(put_to) or mine.is_another_life(put_to))
     if named - {name} or not known:
         raise RepairError(code="another-stream", path=output.path)
 
@@ -100,7 +103,10 @@ def plan_repair(output: str | Location) -> dict[str, int]:
     decision. Raises RepairError (no-results, planned, several-streams)."""
     folder = Location(output)
     check_results(folder, planned=False)
-    if len(streams_of(folder)) > 1:
+    stream = read_shard_map((folder / "shards.json").path).stream
+    # Of several streams none was judged by a map that does not say whose it is.
+    names = streams_of(folder, LOST if stream is not None else None)
+    if len(names) > 1 or (stream is not None and not all(map(stream.has, names))):
         raise RepairError(code="several-streams", path=folder.path)
     return write_plan(folder)
 
@@ -111,10 +117,11 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. If
     ``output`` is a local folder, two runs at once take turns; elsewhere only one run is allowed. Raises
-    RepairError (no-plan, other-stream).
+    RepairError (no-plan, other-stream), StreamUnavailable.
     """
     from ..aws.client import kinesis_client
     from ..aws.producer import Producer
+    from ..aws.shard_map import fetch_lineage
 
     folder = Location(output)
     check_results(folder, planned=True)
@@ -122,18 +129,33 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
     # becomes of it."
     files = [file for file in (folder / "repair/plan").files() if file.name.endswith(".parquet")]
     (folder / "repair/log").make_folder()
-    record, told = folder / "repair/record.json", json.dumps({"stream": stream}).encode()
-    if record.kind() is not None and record.read() != told:
-        raise RepairError(code="other-stream", path=folder.path)
-    record.write(told)
+    client = kinesis_client(**connection)
+    record, put_to = folder / "repair/record.json", fetch_lineage(client, stream).stream
+    assert put_to is not None
+    if record.kind() is not None:
+        before = _recorded(record)
+        if before is None or before.is_another(put_to) or before.is_another_life(put_to):
+            raise RepairError(code="other-stream", path=folder.path)
+    record.write(json.dumps(described(put_to)).encode())
     rows = (row for file in files for row in planned(file))
     with ExitStack() as stack:
         if folder.is_local:  # the lock ends with the process that holds it
             lock = stack.enter_context(open((folder / "repair/log/lock").path, "ab"))
             fcntl.flock(lock, fcntl.LOCK_EX)
-        client = kinesis_client(**connection)
         producer = stack.enter_context(Producer(stream, config=CONFIG, client=client))
         return dict(put_rows(rows, repaired.Log(folder / "repair/log"), producer))
+
+
+def _recorded(record: Location) -> Stream | None:
+    """The stream that a plan was applied to; None where that cannot be read."""
+    try:
+        members = json.loads(record.read())
+    except ValueError:
+        return None
+    # Earlier versions wrote {"stream": NAME OR ARN}.
+    if isinstance(members, dict) and isinstance(members.get("stream"), str):
+        return stream_of(members["stream"])
+    return listed_stream([members])
 
 
 def put_rows(rows: Iterable[dict[str, Any]], log: repaired.Log, producer: Producer) -> Counter[str]:

@@ -70,11 +70,11 @@ class _Row(NamedTuple):
         return len(number), number, self.sub_sequence_number
 
 
-def streams_of(output: Location) -> set[str]:
-    """The names of the streams that lost user records are of, as far as they are known."""
+def streams_of(output: Location, which: ds.Expression | None) -> set[str]:
+    """The names of the streams of ``which`` user records (None: all), as far as they are known."""
     names = {
         name
-        for batch in (output / "user-records").rows(["streamName"], LOST)
+        for batch in (output / "user-records").rows(["streamName"], which)
         for name in pc.unique(batch["streamName"]).to_pylist()
     }
     return names - {None}

@@ -19,6 +19,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ..errors import KplError
+from ..shards.shard_map import ShardMap
+from ..shards.stream import Stream, described, listed_stream
 
 _VERSION: Final = 3
 #: What is kept of a minute besides its losses: its first fields.
@@ -112,13 +114,31 @@ class KeptShard(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """All that is kept. ``at``: seconds since 1970. ``ended``: closed shards that were read to their end."""
+    """All that is kept. ``at``: seconds since 1970. ``ended``: closed shards that were read to their end.
+    ``stream``: whose state it is, None where an earlier version did not keep that."""
 
     at: float
     shards: Mapping[str, KeptShard]
     ended: frozenset[str]
     minutes: Mapping[str | None, Mapping[int, Minute]]
     findings: Mapping[FindingKey, OpenFinding]
+    stream: Stream | None = None
+
+    def is_of_another_stream(self, shard_map: ShardMap) -> bool:
+        """Whether ``shard_map`` is of another stream of this name, or of another life of it."""
+        # WCH-41: "A kept state MUST say which stream it is of, where that is known; what another stream of
+        # its name has left, or what the present one cannot have, MUST NOT be gone on with."
+        mine, other = self.stream, shard_map.stream
+        if mine is not None and other is not None and (mine.is_another(other) or mine.is_another_life(other)):
+            return True
+        for shard_id, shard in shard_map.items():
+            known = self.shards.get(shard_id)
+            if known is not None and known.starting_sequence_number != shard.starting_sequence_number:
+                return True
+            # A listing may be old: then the children of a shard that has ended may be listed before its end.
+            if shard_id in self.ended and shard.open and not shard_map.children(shard_id):
+                return True
+        return False
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON object, without record data."""
@@ -141,6 +161,8 @@ class Kept(NamedTuple):
                 [shard_id, wrong, astuple(found)] for (shard_id, wrong), found in self.findings.items()
             ],
         }
+        if self.stream is not None:
+            state["stream"] = described(self.stream)
         return {**state, "seal": _seal(state)}
 
     @classmethod
@@ -162,6 +184,7 @@ class Kept(NamedTuple):
             frozenset(body["ended"]),
             minutes,
             {(shard_id, Wrong(*wrong)): OpenFinding(*row) for shard_id, wrong, row in body["findings"]},
+            listed_stream([body.get("stream")]),
         )
 
 

@@ -87,7 +87,7 @@ class Watch:
         self._ended: set[str] = set()
         self._listed: set[str] = set()
         #: Where an earlier run left off, until the first map is there.
-        self._kept: Mapping[str, KeptShard] = {}
+        self._kept: Kept | None = None
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before = 0.0
         self._numbers = self._stream_failures = self._begun_anew = 0
@@ -123,11 +123,9 @@ class Watch:
     def use(self, shard_map: ShardMap, now: float, *, recreated: bool = False) -> list[WatchFinding]:
         """The stream has these shards now (closed ones too, for lineage). ``recreated``: it is a new one."""
         self.map_is_old = False
-        kept, self._kept = self._kept, {}
-        recreated = recreated or any(
-            shard_id in kept and kept[shard_id].starting_sequence_number != shard.starting_sequence_number
-            for shard_id, shard in shard_map.items()
-        )
+        before, self._kept = self._kept, None
+        recreated = recreated or (before is not None and before.is_of_another_stream(shard_map))
+        kept: Mapping[str, KeptShard] = {} if before is None else before.shards
         findings = self.last_hour.use(shard_map, now, recreated=recreated)
         first = not self.shards and not kept and not recreated
         if recreated:
@@ -191,13 +189,14 @@ class Watch:
         kept = {one: self.shards[one].keep(shard) for one, shard in listed if one in self.shards}
         shards = {shard_id: shard for shard_id, shard in kept.items() if shard is not None}
         known = self.last_hour.by_shard, self.last_hour.open_findings
-        return Kept(now, shards, frozenset(self._ended), *known)
+        stream = None if self.last_hour.shard_map is None else self.last_hour.shard_map.stream
+        return Kept(now, shards, frozenset(self._ended), *known, stream)
 
     def resume(self, kept: Kept) -> None:
         """Go on where ``kept`` left off. Call it before the first `use`."""
         # WCH-29: "A watch that resumes MUST go on where the one before left off: no period is looked at
         # twice, with a share of 1 no record is left out or read twice, and no finding is told anew."
-        self._kept, self._ended = kept.shards, set(kept.ended)
+        self._kept, self._ended = kept, set(kept.ended)
         self.last_hour.resume(kept)
 
     def _behind(self, now: float) -> list[Sampled | Whole]:

@@ -56,3 +56,93 @@ def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
     assert said[0] == said[1]
     assert said[0][0]
     assert said[0][2]
+
+
+COLUMNS = ("shardId", "sequenceNumber", "subSequenceNumber", "lastSubSequenceNumber")
+NAMES = "shardId string, sequenceNumber string, subSequenceNumber long"
+
+
+def runs_in(df: Any) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row) for row in df.collect())
+
+
+@pytest.mark.requirement("AUD-18", "SPK-113")
+def test_runs_of_runs_are_the_same_runs(spark: Any) -> None:
+    """Also of tables put together: what two days handled is what was handled in both."""
+    chance = random.Random(2)
+    names = [
+        (f"shardId-{n % 2:012d}", str(10**55 + n), sub)
+        for n in range(60)
+        for sub in range(-chance.randint(0, 1), chance.randint(1, 12))
+        for _ in range(chance.choice([1, 1, 1, 1, 2, 3]))
+        if chance.random() < 0.9
+    ]
+    names += [(None, None, 0), (None, None, 1), ("shardId-000000000000", None, 0)]
+    chance.shuffle(names)
+    whole = handled_runs(spark.createDataFrame(names, NAMES)).cache()
+    once = runs_in(whole)
+    assert runs_in(handled_runs(whole)) == once
+
+    def handled(runs: Counter[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+        return Counter(
+            (shard, number, sub)
+            for (shard, number, first, last), times in runs.items()
+            for sub in range(first, last + 1)
+            for _ in range(times)
+        )
+
+    assert handled(once) == Counter(names)
+    days = [handled_runs(spark.createDataFrame(names[at::3], NAMES)) for at in range(3)]
+    together = days[0].unionByName(days[1]).unionByName(days[2])
+    assert handled(runs_in(together)) == Counter(names)
+    again = runs_in(handled_runs(together))
+    assert handled(again) == Counter(names)
+    # What names no user record is never part of a run.
+    assert all(first == last for shard, number, first, last in again if number is None or first < 0)
+
+
+@pytest.mark.requirement("SPK-113")
+def test_records_of_two_streams_are_not_one(spark: Any) -> None:
+    rows = [(stream, "s", "7", sub) for stream, sub in (("a", 0), ("b", 1), ("b", 2))]
+    made = handled_runs(spark.createDataFrame(rows, f"streamName string, {NAMES}"))
+    assert runs_in(made) == Counter([("a", "s", "7", 0, 0), ("b", "s", "7", 1, 2)])
+    assert runs_in(handled_runs(made)) == runs_in(made)
+
+
+@pytest.mark.requirement("SPK-114")
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_text_that_is_no_number_is_refused_with_its_column(spark: Any, ansi: str) -> None:
+    """Whatever the session makes of a cast that fails. Null is a record that is no aggregate."""
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        schema = (
+            "shardId string, sequenceNumber string, subSequenceNumber string, lastSubSequenceNumber string"
+        )
+
+        def runs(*subs: tuple[str | None, str | None]) -> Counter[tuple[Any, ...]]:
+            return runs_in(handled_runs(spark.createDataFrame([("s", "1", *sub) for sub in subs], schema)))
+
+        assert runs((None, None), ("1", None), ("2", "4")) == Counter([("s", "1", 0, 4)])
+        wrong = [("null", None), ("", None), ("1.0", "2"), ("0", "x"), ("9" * 30, None), ("3", "1")]
+        for first, last in wrong:
+            with pytest.raises(Exception, match="ubSequenceNumber"):
+                runs(("0", "1"), (first, last))
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+
+
+@pytest.mark.requirement("SPK-114")
+@pytest.mark.parametrize(
+    ("schema", "column"),
+    [
+        # As inferred of a CSV: the digits are lost.
+        ("shardId string, sequenceNumber double, subSequenceNumber int", "sequenceNumber"),
+        ("shardId string, sequenceNumber string, subSequenceNumber double", "subSequenceNumber"),
+        ("shardId int, sequenceNumber string, subSequenceNumber int", "shardId"),
+        (f"{NAMES}, LASTsubSequenceNumber boolean", "lastSubSequenceNumber"),
+        ("streamName binary, " + NAMES, "streamName"),
+    ],
+)
+def test_a_type_that_cannot_hold_the_values_is_refused(spark: Any, schema: str, column: str) -> None:
+    with pytest.raises(TypeError, match=column):
+        handled_runs(spark.createDataFrame([], schema))

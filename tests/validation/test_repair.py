@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,21 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.adapters import to_get_records
 from kpl_codec.aws import Producer, fetch_shard_map, read_stream
+from kpl_codec.captures import Location
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validation.repair import apply_repair
+from kpl_codec.shards.stream import described, stream_of
+from kpl_codec.validation.repair import _recorded, apply_repair
 from tests.captures.test_captures import answer
 
 from .test_stream import Stream, stream
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 __all__ = ["stream"]
+NOON = datetime(2026, 11, 25, 12, tzinfo=timezone.utc)
+ORDERS = stream_of("arn:aws:kinesis:eu-west-1:123456789012:stream/orders")._replace(created=NOON)
 
 
 def at_the_kcl(source: Stream) -> Counter[bytes]:
@@ -71,7 +76,7 @@ def test_a_naive_stream_is_made_whole(stream: Stream, tmp_path: Path, capsys: An
     ]
     assert len(log) == len(plan)
     assert {entry["outcome"] for entry in log} == {"put"}
-    assert json.loads((out / "repair" / "record.json").read_text()) == {"stream": stream.name}
+    assert json.loads((out / "repair" / "record.json").read_text())["StreamName"] == stream.name
     # Again: it is all written down, so nothing is put; nor on another stream.
     assert repair(stream, out, "--apply") == 0
     stream.server.create_stream("another")
@@ -188,6 +193,29 @@ def test_captures_of_two_streams_are_not_put_to_one(tmp_path: Path, capsys: Any)
     assert not (tmp_path / "out" / "repair").exists()
 
 
+@pytest.mark.requirement("SPK-32", "SPK-46")
+@pytest.mark.parametrize(
+    ("before", "now", "another"),
+    [
+        ({"stream": "orders"}, stream_of("orders"), False),  # as earlier versions wrote it
+        ({"stream": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"}, ORDERS, False),
+        ({"stream": "arn:aws:kinesis:us-east-1:123456789012:stream/orders"}, ORDERS, True),
+        (described(ORDERS), ORDERS, False),
+        (described(ORDERS), ORDERS._replace(created=NOON + timedelta(days=1)), True),
+        (described(stream_of("payments")), stream_of("orders"), True),
+        ({}, ORDERS, True),
+        ([], ORDERS, True),
+    ],
+)
+def test_a_plan_goes_on_with_the_stream_that_it_was_applied_to(
+    before: Any, now: Any, another: bool, tmp_path: Path
+) -> None:
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps(before))
+    known = _recorded(Location(str(record)))
+    assert (known is None or known.is_another(now) or known.is_another_life(now)) == another
+
+
 @pytest.mark.requirement("SPK-33", "SPK-34")
 def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any) -> None:
     """User records captured from a stream that takes large ones, put to one that does not: one of 2 MiB, and
@@ -197,7 +225,8 @@ def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any
     users += [kpl.UserRecord(f"other-{number}", b"%d" % number) for number in range(20)]
     capture, out = tmp_path / "capture.jsonl", tmp_path / "out"
     shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
-    (tmp_path / "shards.json").write_text(shard_map.to_json())
+    # The capture names another stream: so the map is one that names none, as list-shards prints it.
+    (tmp_path / "shards.json").write_text(ShardMap(shard_map.values()).to_json())
     capture.write_text(json.dumps(answer(kpl.encode(users), shard=shard_map.open_shards[0].shard_id)))
     given = [str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
     assert main(["validate", "--quiet", *given]) == 1

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kpl_codec.shards import Lineage
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.watch import Kept, KeptStateError, LastHour, Limits, Watch, WatchFinding
 from kpl_codec.watch.judging import Judge
 from kpl_codec.watch.reading import Whole
@@ -171,3 +174,49 @@ def test_a_finding_that_was_told_is_over_in_a_later_run():
 def test_what_is_no_state_is_refused(state):
     with pytest.raises(KeptStateError):
         Kept.from_json(state)
+
+
+HERE = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+THERE = HERE.replace("us-east-1", "eu-west-1")
+
+
+@pytest.mark.requirement("WCH-41")
+@pytest.mark.parametrize(
+    ("before", "now", "another"),
+    [
+        (HERE, HERE, False),
+        (HERE, THERE, True),
+        ("orders", HERE, False),
+        (None, HERE, False),
+        (HERE, None, False),
+    ],
+)
+def test_the_state_of_another_stream_is_not_gone_on_with(before, now, another):
+    """Also of one in another region, of the same name and with equal shards."""
+
+    def named(stream):
+        return ShardMap(open_map(2).values(), stream=stream)
+
+    first = Watch(LastHour("orders"), share=1.0)
+    first.use(named(before), START)
+    state = json.loads(json.dumps(first.keep(START + 1).to_json()))
+    if before is None:
+        assert "stream" not in state  # as an earlier version kept it
+    second = Watch(LastHour("orders"), share=1.0)
+    second.resume(Kept.from_json(state))
+    told = [finding.kind for finding in second.use(named(now), START + 60)]
+    assert ("stream-recreated" in told) == another
+
+
+@pytest.mark.requirement("WCH-41")
+@pytest.mark.parametrize("children", [False, True])
+def test_a_shard_that_was_read_to_its_end_is_not_open(children):
+    """Listed as open it is another stream's, unless the listing is just old: then its children are there."""
+    (shard,) = open_map(1).values()
+    kept = Kept(START, {}, frozenset({shard.shard_id}), {}, {})
+    halves = [
+        Shard(f"shardId-{n:012d}", held, shard.shard_id, starting_sequence_number=str(10**56 + n))
+        for n, held in enumerate(shard.hash_key_range.split(2), 1)
+    ]
+    listed = Lineage([shard, *(halves if children else ())])
+    assert kept.is_of_another_stream(listed) == (not children)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime, timezone
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -87,6 +88,16 @@ class Access:
         if self.options.fail_on_data_loss:
             raise loss
         _log.warning("%s", loss)
+
+
+def dated(error: StreamUnavailable, place: Place) -> StreamUnavailable:
+    """``error`` of a call that reads from ``place``, with the time that it asks for."""
+    if place.kind != "AT_TIMESTAMP" or error.code != "InvalidArgumentException":
+        return error
+    when = datetime.fromtimestamp(place.time_ms / 1000, timezone.utc)
+    ahead = f"it reads from {when:%Y-%m-%dT%H:%M:%SZ}: is this machine's clock ahead of that of Kinesis?"
+    reason = f"{error.reason} ({ahead})"
+    return StreamUnavailable(**{**error.fields, "reason": reason})
 
 
 def read_piece(access: Access, consumer: str | None, piece: Piece) -> Iterator[list[dict[str, Any]]]:

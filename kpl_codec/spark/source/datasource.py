@@ -198,7 +198,9 @@ class _Reader:
 
 
 class KinesisBatchReader(_Reader, DataSourceReader):
-    """A read between two positions, planned when the query runs: LATEST is the stream's end at that time."""
+    """A read between two positions. It is planned when the first query of a DataFrame, or of a view of it,
+    runs: LATEST is the stream's end at that time. Spark keeps that plan: later queries of it read the same
+    records, however many were put since. A new ``load()`` is planned anew."""
 
     def partitions(self) -> list[KinesisPartition]:
         # SPK-62: "A batch read MUST give every record from its starting position to its ending position,
@@ -303,6 +305,8 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         stream = self.options.stream.name
         before = StreamOffset.from_json(start, stream)
+        if self._known is None:  # a batch that an earlier process has planned
+            self.planner.lineage_of(before)
         if end == self._unjudged:
             self.planner.refuse_unread(before)
         self._known = end
@@ -311,10 +315,6 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         if any(partition.consumer for partition in partitions):
             self._wait(REFUSED_FOR)  # tasks that subscribe sooner would only wait themselves
         return partitions
-
-    def stop(self) -> None:
-        if self.options.deregister and self._consumer is not None:
-            StreamConsumers(self.options.client(), patience=60.0).deregister(self._consumer)
 
 
 class KinesisDataSource(DataSource):
@@ -333,25 +333,22 @@ class KinesisDataSource(DataSource):
         return from_arrow_schema(arrow_schema(self._checked))
 
     def _fitting(self, schema: StructType) -> StructType:
-        """A schema given by the user: some of our columns, each once, in any order and case."""
+        """A schema given by the user: some of our columns, each once, in any order and case, none of them NOT
+        NULL: a null would end in an error of Java's that names no column."""
         ours = self.schema()
         types = {field.name.lower(): field.dataType for field in ours.fields}
         for field in schema.fields:
             # Each is taken once: two columns of one name, in any case, are refused, as in a write.
-            if types.pop(field.name.lower(), None) != field.dataType:
+            if types.pop(field.name.lower(), None) != field.dataType or not field.nullable:
+                kind = field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
                 raise OptionError(
                     option="schema",
-                    value=f"{field.name} {field.dataType.simpleString()}",
-                    expected=f"columns of {ours}, each once in any case",
+                    value=f"{field.name} {kind}",
+                    expected=f"columns of {ours}, each once in any case, none NOT NULL",
                 )
         return schema
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
-        # EFO-11: "A batch read MUST refuse to deregister its consumer: Spark tells no source that a batch
-        # read has ended."
-        if self._checked.consumer is not None and self._checked.deregister:
-            expected = "false in a batch read, whose end Spark does not tell: read with Trigger.AvailableNow"
-            raise OptionError(option="requireConsumerDeregistration", value=True, expected=expected)
         return KinesisBatchReader(self._checked, self._fitting(schema))
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:

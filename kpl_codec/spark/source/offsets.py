@@ -1,13 +1,14 @@
 """Offsets of the stream source: a query's place on every shard, as JSON in Spark's checkpoint.
 
-    {"stream": "orders", "version": 1, "listed": 1763719200000, "shards": {
+    {"stream": "orders", "arn": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
+     "created": 1763000000000, "version": 1, "listed": 1763719200000, "shards": {
         "shardId-000000000000": {"after": "4957...", "drained": true},
         "shardId-000000000001": {"before": "4958...", "first": "4957..."},
         "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000, "began": "4959..."}}}
 
 The first is drained: its children may start. The last waits for its parent. An offset names records, whose
 order never changes, so a repeated batch reads the same. Specification: spec/07-spark-source.md, SPK-50 to
-SPK-55, SPK-71.
+SPK-55, SPK-71, SPK-112.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ class BatchEnd:
 
     ``place``: the next batch begins there. ``drained``: the shard is closed and nothing follows the place.
     ``since``: every record after the place arrived at this time or later (ms since 1970). ``began``: the
-    starting sequence number of the shard, where the place names no record: it tells the lives of a stream
-    apart.
+    starting sequence number of the shard, where the place names no record, or none is read any more: it tells
+    streams, and the lives of a stream, apart.
 
     About the batch that ends here: ``first``: its first record, if its start names none; ``start_gone``: the
     record of its start is past retention, use ``first``; ``initial``: the first record of the query's first
@@ -100,6 +101,11 @@ class BatchEnd:
     initial: str | None = None
     records: int | None = None
     behind: int | None = None
+
+    @property
+    def must_exist(self) -> bool:
+        """Whether reading goes on from a record, which must be there then."""
+        return self.place.names_record and not self.drained
 
     def to_json(self) -> dict[str, Any]:
         kind, value = self.place
@@ -141,19 +147,23 @@ def is_sequence_number(value: object) -> bool:
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """A query's place on every shard. ``shards`` has drained ones, too, while they are listed. ``listed``:
-    when (ms since 1970). All records of a shard that is not among them arrived later."""
+    when (ms since 1970). All records of a shard that is not among them arrived later. ``arn`` and ``created``
+    (ms since 1970) of the stream: None where the service did not tell."""
 
     stream: str
     shards: Mapping[str, BatchEnd]
     listed: int | None = None
+    arn: str | None = None
+    created: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Always the same text for the same offset: Spark compares offsets as text."""
         # SPK-51: "Equal offsets MUST be the same text: keys sorted, numbers of 128 bits and more as
         # strings."
         shards = {shard_id: self.shards[shard_id].to_json() for shard_id in sorted(self.shards)}
-        listed = {} if self.listed is None else {"listed": self.listed}
-        return {**listed, "shards": shards, "stream": self.stream, "version": _VERSION}
+        about = {"arn": self.arn, "created": self.created, "listed": self.listed}
+        known = {name: value for name, value in about.items() if value is not None}
+        return {**known, "shards": shards, "stream": self.stream, "version": _VERSION}
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any], stream: str) -> StreamOffset:
@@ -168,12 +178,14 @@ class StreamOffset:
             raise OffsetError(reason=f"version {members.get('version')!r}, known is {_VERSION}")
         if members.get("stream") != stream:
             raise OffsetError(reason=f"it is of stream {members.get('stream')!r}, the query reads {stream!r}")
-        shards, listed = members.get("shards"), members.get("listed")
+        shards, about = members.get("shards"), {"listed": int, "arn": str, "created": int}
         if not isinstance(shards, Mapping) or not all(isinstance(one, Mapping) for one in shards.values()):
             raise OffsetError(reason="its shards are not objects")
-        if listed is not None and type(listed) is not int:
-            raise OffsetError(reason=f"listed is {listed!r}")
-        return cls(stream, {key: BatchEnd.from_json(value) for key, value in shards.items()}, listed)
+        for name, kind in about.items():
+            if type(members.get(name)) not in (kind, type(None)):
+                raise OffsetError(reason=f"{name} is {members[name]!r}")
+        places = {key: BatchEnd.from_json(value) for key, value in shards.items()}
+        return cls(stream, places, *map(members.get, about))
 
 
 def piece_of(shard_id: str, start: Place | None, end: BatchEnd) -> Piece | None:
@@ -215,7 +227,8 @@ def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:
 
 def with_listed(offset: StreamOffset, lineage: Lineage, listed: int | None = None) -> StreamOffset:
     """The offset without the notes of its batch, with new shards of the listing, and without drained ones
-    that are no longer listed. ``listed``: when the listing was requested, in ms since 1970."""
+    that are no longer listed. ``listed``: when the listing was requested, in ms since 1970. It says which
+    stream it is of as the listing does, else as before."""
     # A drained shard is removed only when it can no longer be mistaken for a new one.
     shards = {
         key: BatchEnd(ends.place, drained=ends.drained, since=ends.since, began=ends.began)
@@ -227,12 +240,56 @@ def with_listed(offset: StreamOffset, lineage: Lineage, listed: int | None = Non
         # record."
         ends = shards.get(shard_id, BatchEnd(TRIM_HORIZON, since=offset.listed))
         shards[shard_id] = with_beginning(ends, shard)
-    return StreamOffset(offset.stream, shards, listed)
+    arn, created = identity_of(lineage)
+    return StreamOffset(offset.stream, shards, listed, arn or offset.arn, created or offset.created)
+
+
+def identity_of(lineage: Lineage) -> tuple[str | None, int | None]:
+    """The ARN of a listed stream, and when it was created (ms since 1970)."""
+    stream = lineage.stream
+    if stream is None:
+        return None, None
+    return stream.arn, None if stream.created is None else round(stream.created.timestamp() * 1000)
+
+
+def created_again(offset: StreamOffset, lineage: Lineage) -> bool:
+    """Whether the stream says that it was created after what the offset knows."""
+    created = identity_of(lineage)[1]
+    return None not in (offset.created, created) and (created or 0) > (offset.created or 0)
+
+
+def check_identity(offset: StreamOffset, lineage: Lineage) -> None:
+    """Raises OffsetError where the service says that a listing is not of the offset's stream."""
+    # SPK-112: "An offset MUST say which stream it is of, by its ARN and when it was created, where the
+    # service tells it; another stream, and one whose shards the offset's stream cannot have, MUST be refused,
+    # whatever failOnDataLoss says."
+    arn, created = identity_of(lineage)
+    if None not in (offset.arn, arn) and offset.arn != arn:
+        raise OffsetError(reason=f"it is of {offset.arn}, the query reads {arn}")
+    if None not in (offset.created, created) and (created or 0) < (offset.created or 0):
+        raise OffsetError(reason="the query reads a stream that is older than the checkpoint's of that name")
+
+
+def impossible(offset: StreamOffset, lineage: Lineage) -> str | None:
+    """Why the offset's stream cannot have these shards, though the service does not say that it is another
+    one; None if it can. A listing may also be older than what the query has read."""
+    if created_again(offset, lineage):
+        return None
+    for shard_id, ends in offset.shards.items():
+        shard = lineage.get(shard_id)
+        if shard is None or of_another_life(ends, shard):
+            continue
+        if ends.drained and shard.open and not lineage.children(shard_id):
+            return f"{shard_id} was read to its end, and the stream lists it as open"
+        start = shard.starting_sequence_number
+        if ends.began is not None and is_sequence_number(start) and int(start or 0) < int(ends.began):
+            return f"{shard_id} began at {ends.began}, and the stream lists it with {start}"
+    return None
 
 
 def with_beginning(ends: BatchEnd, shard: Shard) -> BatchEnd:
-    """``ends`` with the shard's starting sequence number, where it names no record."""
-    if ends.place.names_record or ends.began or not is_sequence_number(shard.starting_sequence_number):
+    """``ends`` with the shard's starting sequence number, where it names no record, or is drained."""
+    if ends.must_exist or ends.began or not is_sequence_number(shard.starting_sequence_number):
         return ends
     return replace(ends, began=shard.starting_sequence_number)
 

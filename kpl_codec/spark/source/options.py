@@ -26,7 +26,7 @@ from .positions import OptionError, Position, Unfit, end_position, start_positio
 _log = logging.getLogger("kpl_codec.spark")
 
 _ARN: Final = re.compile(
-    r"arn:aws[a-z-]*:kinesis:[a-z0-9-]*:\d*:stream/([a-zA-Z0-9_.-]+)/consumer/[^:/]+:\d+"
+    r"(arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d+:stream/[a-zA-Z0-9_.-]{1,128})/consumer/[^:/]+:\d+"
 )
 #: Options that Spark adds.
 _SPARKS_OWN: Final = {"path", "checkpointlocation", "queryname", "outputmode"}
@@ -127,8 +127,7 @@ def _client(_process: int, connection: Connection) -> Any:
 @dataclass(frozen=True, slots=True)
 class Options:
     """All options, checked. Times are seconds; a limit of 0 is none.
-    ``consumer``: name or ARN of the one that subscribes, None to poll; ``deregister`` it when the query ends.
-    """
+    ``consumer``: name or ARN of the one that subscribes, None to poll."""
 
     connection: Connection
     producer: ProducerConfig
@@ -142,7 +141,6 @@ class Options:
     max_decompressed_size: int | None = _option("maxDecompressedSize", None, _number(1))
     unframe: bool = _option("unframe", "false", _FLAG)
     fail_on_data_loss: bool = _option("failOnDataLoss", "true", _FLAG)
-    deregister: bool = _option("requireConsumerDeregistration", "false", _FLAG)
     max_records: int = _option("maxFetchRecordsPerShard", "0", _number(0))
     max_span: float = _option("maxSecondsPerShard", "600", _number(0, float))
     max_partitions: int = _option("maxPartitions", "0", _number(0))
@@ -165,6 +163,7 @@ class Options:
 OPTIONS: Final = (
     *(Option(f.name, *f.metadata["option"]) for m in (Connection, Options) for f in fields(m) if f.metadata),
     Option("subscribes", ("consumerType", "consumerMode"), None, _CONSUMER),
+    Option("deregister", ("requireConsumerDeregistration",), "false", _FLAG),
     Option("consumer_name", ("consumerName",), None, str),
     Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, str),
     Option("glue_consumer_arn", ("fanoutConsumerARN",), None, str),
@@ -206,9 +205,15 @@ def parse_options(options: Mapping[str, str]) -> Options:
     if values["policy"] == "none" and any(map(values.get, opening)):
         expected = "strict, kcl or report with placement, tags, maxDecompressedSize or unframe"
         raise OptionError(option="policy", value="none", expected=expected)
+    # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark tells no source that its
+    # query has ended, batch or streaming."
+    if values["deregister"]:
+        todo = "aws kinesis deregister-stream-consumer --stream-arn ARN --consumer-name NAME"
+        expected = f"false, as Spark tells no source that its query has ended; afterwards run {todo}"
+        raise OptionError(option="requireConsumerDeregistration", value="true", expected=expected)
     connection = Connection(**_fields(Connection, values))
     producer = _producer(_fields(ProducerConfig, values))
-    return Options(connection, producer, _consumer(values, stream.name), **_fields(Options, values))
+    return Options(connection, producer, _consumer(values, stream), **_fields(Options, values))
 
 
 def _fields(made: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,7 +269,7 @@ def _producer(settings: dict[str, Any]) -> ProducerConfig:
         raise OptionError(option=names[error.setting], value=value, expected=expected) from None
 
 
-def _consumer(values: Mapping[str, Any], stream_name: str) -> str | None:
+def _consumer(values: Mapping[str, Any], stream: Stream) -> str | None:
     """The consumer that the options name, None to poll. Raises OptionError."""
     glue, subscribes, name = values["glue_consumer_arn"], values["subscribes"], values["consumer_name"]
     arn = values["consumer_arn"] or glue
@@ -274,16 +279,13 @@ def _consumer(values: Mapping[str, Any], stream_name: str) -> str | None:
         return None
     if (name is None) == (arn is None):
         raise OptionError(option="consumerName", value=name, expected="consumerName or consumerArn with efo")
-    # EFO-8: "A consumer MUST be deregistered only where the options ask for it, and never one that was given
-    # by its ARN."
-    if name is None and values["deregister"]:
-        expected = "false: a consumer that is given by consumerArn is not the query's"
-        raise OptionError(option="requireConsumerDeregistration", value=True, expected=expected)
     if arn is not None:
         match = _ARN.fullmatch(arn)
-        if match is None or match[1] != stream_name:
-            expected = f"arn:aws:kinesis:REGION:ACCOUNT:stream/{stream_name}/consumer/NAME:TIME"
-            raise OptionError(option="consumerArn", value=arn, expected=expected)
+        of = None if match is None else stream_of(match[1])
+        if of is None or stream.is_another(of) or of.region != (values["region"] or of.region):
+            region = values["region"] or "REGION"
+            whose = stream.arn or f"arn:aws:kinesis:{region}:ACCOUNT:stream/{stream.name}"
+            raise OptionError(option="consumerArn", value=arn, expected=f"{whose}/consumer/NAME:TIME")
         return str(arn)
     if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", name):
         raise OptionError(option="consumerName", value=name, expected="1 to 128 of a-z A-Z 0-9 _ . -")

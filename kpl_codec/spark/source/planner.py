@@ -14,9 +14,23 @@ from ...aws.cursor import Tip
 from ...shards.lineage import Lineage
 from ...shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
 from .access import Access
-from .offsets import BatchEnd, Piece, StreamOffset, of_another_life, ready, with_beginning, with_listed
+from .looks import Look, Records, size_of
+from .offsets import (
+    BatchEnd,
+    OffsetError,
+    Piece,
+    StreamOffset,
+    check_identity,
+    created_again,
+    identity_of,
+    impossible,
+    of_another_life,
+    ready,
+    with_beginning,
+    with_listed,
+)
 from .positions import Position, check_position
-from .shard_planner import Caps, Look, Records, ShardPlanner, size_of
+from .shard_planner import Caps, ShardPlanner
 
 _Result = TypeVar("_Result")
 #: Bytes of records that the partitions of a batch carry together.
@@ -24,6 +38,8 @@ _MOST_CARRIED: Final = 8 * 1024 * 1024
 #: Milliseconds after which an offset is written only to renew its times: six hours, a quarter of the shortest
 #: retention.
 _RENEW_AFTER: Final = 6 * 3600 * 1000
+#: Seconds before each further listing, where one may be older than what the query has read.
+_LISTED_AGAIN: Final = (1, 2, 4, 8)
 
 
 class Planner:
@@ -81,7 +97,7 @@ class Planner:
             key: with_beginning(replace(begin(named.get(key, others)), drained=key in above), shard)
             for key, shard in lineage.items()
         }
-        offset = StreamOffset(self._stream, shards, self._listed)
+        offset = StreamOffset(self._stream, shards, self._listed, *identity_of(lineage))
         waiting = [
             shard_id
             for shard_id, ends in shards.items()
@@ -110,7 +126,8 @@ class Planner:
             )
             return with_beginning(tip, lineage[shard_id])
 
-        return StreamOffset(self._stream, self.each(tip_of, lineage), self._listed)
+        tips = self.each(tip_of, lineage)
+        return StreamOffset(self._stream, tips, self._listed, *identity_of(lineage))
 
     def stop_at_tip(self) -> None:
         """From now on `advance` stops at the present end of the stream (Trigger.AvailableNow)."""
@@ -123,19 +140,36 @@ class Planner:
 
     def refuse_unread(self, start: StreamOffset) -> None:
         """Raise DataLoss, unless loss is allowed, for shards of an earlier life of the stream, and for those
-        that were unread for too long."""
-        anew = self._begun_anew(start, self.lineage(fresh=True))
+        that were unread for too long. Raises OffsetError as `lineage_of` does."""
+        self._lineage = None
+        anew = self._begun_anew(start, self.lineage_of(start))
         for shard_id, ends in start.shards.items():
             if shard_id not in anew and not ends.place.names_record and not ends.drained:
                 self.shard(shard_id).judge_unread(ends)
 
+    def lineage_of(self, offset: StreamOffset) -> Lineage:
+        """The shards of the stream. Raises OffsetError unless it is the one that ``offset`` is of."""
+        lineage = self.lineage()
+        check_identity(offset, lineage)
+        for seconds in _LISTED_AGAIN:
+            if impossible(offset, lineage) is None:
+                return lineage
+            self._access.sleep(seconds)
+            lineage = self.lineage(fresh=True)
+            check_identity(offset, lineage)
+        if (reason := impossible(offset, lineage)) is not None:
+            raise OffsetError(reason=f"it is of another stream of this name: {reason}")
+        return lineage
+
     def advance(self, start: StreamOffset, caps: Caps) -> StreamOffset:
         """Where the batch after ``start`` ends: the same places if there is nothing to read. Raises DataLoss,
-        StreamUnavailable."""
+        OffsetError, StreamUnavailable."""
         self._begin(start)
-        lineage = self.lineage()
+        lineage = self.lineage_of(start)
         anew = self._begun_anew(start, lineage)
-        listed = with_listed(replace(start, shards={**start.shards, **anew}), lineage, self._listed)
+        created = None if anew else start.created  # of the earlier life
+        before = replace(start, shards={**start.shards, **anew}, created=created)
+        listed = with_listed(before, lineage, self._listed)
         if self._tips is not None:
             # A later shard has nothing for this run, and must not prolong it.
             mine = self._tips.keys() | start.shards.keys()
@@ -217,7 +251,9 @@ class Planner:
         if all(ends.first is None for ends in moved.values()):
             return False
         lineage = self.lineage(fresh=True)
-        return any(key in lineage and of_another_life(listed.shards[key], lineage[key]) for key in moved)
+        return created_again(listed, lineage) or any(
+            key in lineage and of_another_life(listed.shards[key], lineage[key]) for key in moved
+        )
 
     def _begun_anew(self, start: StreamOffset, lineage: Lineage) -> dict[str, BatchEnd]:
         """The shards of an earlier life of the stream, at the beginning of the present one. Raises DataLoss,
@@ -226,9 +262,10 @@ class Planner:
         # life is lost: this MUST be an error, or be logged and each shard read from its first record with
         # failOnDataLoss false."
         anew: dict[str, BatchEnd] = {}
+        every = created_again(start, lineage)
         for shard_id, ends in start.shards.items():
             shard = lineage.get(shard_id)
-            if shard is not None and of_another_life(ends, shard):
+            if shard is not None and (every or of_another_life(ends, shard)):
                 reason = "the stream was deleted and created again"
                 self.shard(shard_id).report(ends.place, "another-life", reason)
                 self.shard(shard_id).forget()
@@ -272,7 +309,9 @@ def moves(before: StreamOffset, after: StreamOffset) -> bool:
     dates = [(before.listed, after.listed)]
     for shard_id, ends in after.shards.items():
         known = before.shards[shard_id]
-        if (known.place, known.drained, known.began) != (ends.place, ends.drained, ends.began):
+        if (known.place, known.drained) != (ends.place, ends.drained):
+            return True
+        if known.began != ends.began and not ends.place.names_record:
             return True
         dates.append((known.since or before.listed, ends.since))
     return any(new is not None and new - (old or 0) > _RENEW_AFTER for old, new in dates)

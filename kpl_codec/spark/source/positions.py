@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any, Final
 
@@ -18,7 +18,8 @@ Position = Place | Mapping[str, Place]
 
 #: In ms. Clocks may differ by so much.
 _CLOCK_SKEW: Final = 60_000
-#: The end of the year 9999, in ms since 1970.
+#: The beginning of 2013, before which there was no Kinesis, and the end of the year 9999, in ms since 1970.
+_FIRST_TIME: Final = 1_356_998_400_000
 _LAST_TIME: Final = 253_402_300_799_999
 
 
@@ -115,8 +116,12 @@ def _place(text: str) -> Place:
     except ValueError:
         expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
         raise Unfit(expected, when) from None
-    if not 0 <= milliseconds <= _LAST_TIME:
-        raise Unfit("a time from 1970 on", when)
+    # SPK-115: "A position at a time before 2013, when there was no Kinesis, or after the year 9999 MUST be
+    # refused, with what it is in the unit that is expected: seconds are no milliseconds."
+    if not _FIRST_TIME <= milliseconds <= _LAST_TIME:
+        known = datetime(1970, 1, 1) + timedelta(milliseconds=max(0, min(milliseconds, _LAST_TIME)))
+        unit = f", in ms since 1970 ({when} ms is {known:%Y-%m-%d}; seconds take three more digits)"
+        raise Unfit(f"a time from 2013 to 9999{unit if when.isdigit() else ''}", when)
     return at_time(milliseconds)
 
 

@@ -14,26 +14,23 @@ records the driver reads all of the batch. Specification: spec/07-spark-source.m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from ...aws.cursor import MOST_RECORDS, Answer, ShardCursor, Tip
 from ...aws_errors import Backoff
 from ...shards.live_shard_map import StreamUnavailable
 from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
-from .access import GONE, SHORTEST_RETENTION, Access
-from .offsets import BatchEnd, Piece, piece_of
-
-Records = list[dict[str, Any]]
+from .access import GONE, SHORTEST_RETENTION, Access, dated
+from .looks import OVERHEAD, Arrival, Kept, Look, Records, size_of
+from .offsets import BatchEnd, OffsetError, Piece, piece_of
 
 #: Bytes of a shard's records that the partitions of a batch carry.
 _CARRIED: Final = 512 * 1024
-#: What a record takes besides its data, about: its key, number and time.
-_OVERHEAD: Final = 256
 #: How far before its goal a jump starts, in ms; each time it finds nothing, eight times as far.
 _FIRST_LAG: Final = 250
 _WALK_CALLS: Final = 4
@@ -71,72 +68,6 @@ def _beyond(tip: Tip | None) -> str | None:
         if GONE.get(error.code) != "shard-gone":
             raise
         return None
-
-
-class Arrival(NamedTuple):
-    """The sequence number of a record, and when it arrived (ms since 1970)."""
-
-    sequence_number: str
-    time: int
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Arrival:
-        return cls(record["SequenceNumber"], round(record["ApproximateArrivalTimestamp"].timestamp() * 1000))
-
-    def after(self, other: Arrival) -> bool:
-        return int(self.sequence_number) > int(other.sequence_number)
-
-
-def size_of(records: Records) -> int:
-    """Bytes that records take, about."""
-    return sum([len(record["Data"]) for record in records]) + _OVERHEAD * len(records)
-
-
-@dataclass(slots=True)
-class Look:
-    """The ``count`` first records after a place; ``cursor`` is after them. ``arrivals``: of the first and the
-    last; ``records``: as boto3 gives them, while they are wanted. ``now``: the shard's tip in ms since 1970,
-    by the service's clock; ``asked_at``: the time of the call, by this machine's. ``at_tip``: none follows.
-    ``start_gone``: the record of the place is past retention; ``lost``: records after it may be, too."""
-
-    records: Records
-    now: int
-    asked_at: int
-    at_tip: bool
-    cursor: ShardCursor
-    start_gone: bool = False
-    lost: bool = False
-    count: int = field(init=False)
-    arrivals: list[Arrival] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.skip(0)
-
-    def skip(self, count: int) -> None:
-        """Leave out the first ``count`` records."""
-        self.records = self.records[count:]
-        self.count = len(self.records)
-        self.arrivals = [Arrival.of(self.records[at]) for at in (0, -1)] if self.records else []
-
-    def extend(self, more: Look) -> None:
-        self.now = more.now if more.records else self.now
-        self.asked_at, self.at_tip = more.asked_at, more.at_tip
-        self.records = self.records + more.records
-        self.skip(0)
-
-
-class Kept(NamedTuple):
-    """A cursor that stands at ``place``, where a batch ends. ``last``: the record right before it;
-    ``at_tip``: nothing lay behind it at ``seen`` (ms since 1970). ``used``: when, by the clock that paces.
-    ``empty``: looks in a row that found nothing."""
-
-    place: Place
-    cursor: ShardCursor
-    last: Arrival | None
-    at_tip: bool
-    seen: int
-    used: float
-    empty: int = 0
 
 
 class ShardPlanner:
@@ -329,7 +260,7 @@ class ShardPlanner:
             asked_at = self._access.now_ms()
             answer = cursor.fetch(limit)
             if answer.records:
-                self.size = max(1, size_of(answer.records) // len(answer.records) - _OVERHEAD)
+                self.size = max(1, size_of(answer.records) // len(answer.records) - OVERHEAD)
             if answer.records or answer.at_tip(limit):
                 now = Arrival.of(answer.records[-1]).time + answer.behind if answer.records else asked_at
                 return Look(answer.records, now, asked_at, answer.at_tip(limit), cursor)
@@ -340,8 +271,8 @@ class ShardPlanner:
             return self._read(self.cursor(start.place), limit)
         except StreamUnavailable as error:
             if error.code != "ResourceNotFoundException":
-                raise
-            return self._lost(start.place, "shard-gone", error.reason, limit)
+                raise dated(error, start.place) from None
+            return self._lost(start.place, error.reason, limit)
 
     def judge_unread(self, start: BatchEnd) -> None:
         """Raise or log DataLoss if records after a place that names no record may be past retention."""
@@ -376,24 +307,38 @@ class ShardPlanner:
                 if error.code not in GONE:
                     raise
                 code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
-        if code == "trimmed" and start.since is not None and self._kept_since(start.since):
-            # The record is gone, but nothing followed it at a time whose records all exist.
-            return self._left(place, limit)
-        return self._lost(place, code, reason, limit)
+        if code != "trimmed":
+            return self._lost(place, reason, limit)
+        left = self._left(place, limit)
+        # Where nothing followed the record at a time whose records all exist, none is lost.
+        if start.since is None or not self._kept_since(start.since):
+            self.report(place, code, reason)
+            left.lost = True
+        return left
 
-    def _lost(self, place: Place, code: str, reason: str, limit: int) -> Look:
-        self.report(place, code, reason)
-        look = self._left(place, limit, gone=code == "shard-gone")
-        look.lost = True
+    def _lost(self, place: Place, reason: str, limit: int) -> Look:
+        self.report(place, "shard-gone", reason)
+        cursor = self.cursor(TRIM_HORIZON)
+        cursor.ended = True
+        look = self._read(cursor, limit)
+        look.start_gone = look.lost = True
         return look
 
-    def _left(self, place: Place, limit: int, *, gone: bool = False) -> Look:
-        """What is left after ``place``, at most ``limit`` records, never records before it."""
+    def _left(self, place: Place, limit: int) -> Look:
+        """What is left after a record that is gone, at most ``limit`` records, never records before it.
+        Raises OffsetError where an older record is there."""
         cursor = self.cursor(TRIM_HORIZON)
-        cursor.ended = gone
+        known = int(place.sequence_number)
+        last = known  # of the records up to the place
         while True:
             look = self._read(cursor, limit)
-            look.skip(sum(int(record["SequenceNumber"]) < place.lowest for record in look.records))
+            numbers = [int(record["SequenceNumber"]) for record in look.records]
+            last = max((number for number in numbers if number <= known), default=last)
+            look.skip(sum(number < place.lowest for number in numbers))
             if look.arrivals or look.at_tip:
-                look.start_gone = True
-                return look
+                break
+        # SPK-112: records leave a stream in their order, so this one is another.
+        if last != known:
+            raise OffsetError(reason=f"{self.shard_id} has older records than {known}, which is not there")
+        look.start_gone = True
+        return look

@@ -32,6 +32,7 @@ _Arguments = tuple[str | None, bytes, str | None, tuple[Tag, ...]]
 _MOST_IN_MEMORY: Final = 64 * 1024 * 1024
 _COLUMNS = ("partitionKey", "data", "explicitHashKey", "tags")
 _STANDARD: Final = {name.lower(): name for name in _COLUMNS}
+_TAGS: Final = "array<struct<key:string,value:string>>"
 
 
 class RowsNotWritten(KplError):
@@ -51,14 +52,15 @@ class RowsNotWritten(KplError):
 
 
 def check_write(schema: StructType, overwrite: bool) -> None:
-    """``data`` (binary or string) and, if there, ``partitionKey``, ``explicitHashKey``, ``tags``; no other
-    columns: only the caller can know that a column may be dropped. Case does not matter: a data source is not
-    told how the session matches names, so of two that differ in case both are refused. Raises OptionError."""
+    """``data`` (binary or string) and, if there, ``partitionKey``, ``explicitHashKey`` and ``tags`` (an array
+    of structs of the texts key and value); no other columns: only the caller can know that a column may be
+    dropped. Case does not matter: a data source is not told how the session matches names, so of two that
+    differ in case both are refused. Raises OptionError."""
     # SPK-69: "A write that would have to remove records MUST be refused: a stream is only appended to."
     if overwrite:
         raise OptionError(option="mode", value="overwrite", expected="append")
     # SPK-68: "A column that would not be written MUST be refused, not dropped."
-    kinds = {"partitionKey": "string", "explicitHashKey": "string", "data": "binary or string"}
+    kinds = {"partitionKey": "string", "explicitHashKey": "string", "data": "binary or string", "tags": _TAGS}
     seen: set[str] = set()
     for column in schema.fields:
         name, kind = _STANDARD.get(column.name.lower()), column.dataType.typeName()
@@ -66,7 +68,9 @@ def check_write(schema: StructType, overwrite: bool) -> None:
             expected = f"only {', '.join(_COLUMNS)}, each once in any case"
             raise OptionError(option="schema", value=column.name, expected=expected)
         seen.add(name)
-        if kind not in (expected := kinds.get(name, kind)).split(" or "):
+        if name == "tags":
+            kind = column.dataType.simpleString()
+        if kind not in (expected := kinds[name]).split(" or "):
             raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=expected)
     if "data" not in seen:
         raise OptionError(option="schema", value=schema.names, expected="a column data")
@@ -122,12 +126,15 @@ def _rows(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _arguments(row: dict[str, Any]) -> _Arguments:
-    """A row as `Producer.put` takes it. Raises EncodeError for a row without data."""
+    """A row as `Producer.put` takes it. Raises EncodeError for a row without data, or with a tag that is
+    null."""
     data = row["data"]
     if data is None:
         raise EncodeError(code="null", field="data")
     data = data.encode() if isinstance(data, str) else bytes(data)
-    tags = tuple(Tag(tag["key"], tag["value"]) for tag in row.get("tags") or ())
+    if None in (given := row.get("tags") or ()):
+        raise EncodeError(code="null", field="tags")
+    tags = tuple(Tag(tag["key"], tag["value"]) for tag in given)
     return row.get("partitionKey"), data, row.get("explicitHashKey"), tags
 
 

@@ -59,6 +59,9 @@ class ModelKinesis:
         seed: int = 0,
     ) -> None:
         self.now = 1_700_000_000.0
+        #: What DescribeStreamSummary says of it besides; None: the role may not ask.
+        self.arn: str | None = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+        self.created = datetime(2023, 1, 1, tzinfo=timezone.utc)
         self.retention, self.silent, self.limits = retention, silent, limits
         self._latest: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque([0.0] * 5, 5))
         self._given: dict[str, tuple[float, float]] = {}  # bytes that count at a time
@@ -126,6 +129,7 @@ class ModelKinesis:
         self.shards = {}
         self.now += seconds
         self.born = self.now
+        self.created = datetime.fromtimestamp(self.now, timezone.utc)
         for hash_key_range in ALL_HASH_KEYS.split(shards):
             self._open(hash_key_range)
 
@@ -181,11 +185,15 @@ class ModelKinesis:
 
     def describe_stream_summary(self, **_: Any) -> dict[str, Any]:
         self.calls["describe_stream_summary"] += 1
+        if self.arn is None:
+            raise refusal("AccessDeniedException", "DescribeStreamSummary")
         return {
             "StreamDescriptionSummary": {
+                "StreamName": "s",
+                "StreamARN": self.arn,
                 "StreamStatus": "ACTIVE",
                 "RetentionPeriodHours": int(self.retention // HOUR),
-                "StreamCreationTimestamp": datetime(2023, 1, 1, tzinfo=timezone.utc),
+                "StreamCreationTimestamp": self.created,
             }
         }
 

@@ -43,14 +43,18 @@ ENDS = st.builds(
 @given(
     st.dictionaries(st.text("abc-0123456789", min_size=1), ENDS, max_size=4),
     st.none() | st.integers(1, 2**50),
+    st.none() | st.just("arn:aws:kinesis:eu-west-1:123456789012:stream/orders"),
+    st.none() | st.integers(1, 2**50),
 )
-def test_an_offset_is_its_text(shards: dict[str, BatchEnd], listed: int | None) -> None:
-    offset = StreamOffset("orders", shards, listed)
+def test_an_offset_is_its_text(
+    shards: dict[str, BatchEnd], listed: int | None, arn: str | None, created: int | None
+) -> None:
+    offset = StreamOffset("orders", shards, listed, arn, created)
     text = json.dumps(offset.to_json())
     again = StreamOffset.from_json(json.loads(text), "orders")
     assert again == offset
     assert json.dumps(again.to_json()) == text
-    backwards = StreamOffset("orders", dict(reversed(shards.items())), listed)
+    backwards = StreamOffset("orders", dict(reversed(shards.items())), listed, arn, created)
     assert json.dumps(backwards.to_json()) == text
 
 

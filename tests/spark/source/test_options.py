@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from kpl_codec.producer import ProducerConfig
 from kpl_codec.shards.place import (
@@ -228,10 +228,29 @@ def test_a_time_as_the_databricks_source_takes_it() -> None:
     assert found.starting_position == at_time(1593105825000)
 
 
+@pytest.mark.requirement("SPK-115")
+@pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
+@pytest.mark.parametrize(
+    "form", ["{}", "AT_TIMESTAMP {}", '{{"at_timestamp": "{}"}}', '{{"shardId-0": "{}"}}']
+)
+def test_a_time_that_kinesis_cannot_have_is_refused_with_its_unit(option: str, form: str) -> None:
+    for time in ("1795627088", "0", "1356998399999", "253402300800000"):
+        with pytest.raises(OptionError, match=r"2013.*ms since 1970") as caught:
+            parse_options({"stream": "s", option: form.format(time)})
+        assert caught.value.option == option
+    with pytest.raises(OptionError, match="1795627088 ms is 1970-01-21"):
+        parse_options({"stream": "s", option: form.format("1795627088")})
+    for time in ("1970-01-01T00:00:00Z", "2012-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"):
+        with pytest.raises(OptionError, match="2013"):
+            parse_options({"stream": "s", option: form.format(time)})
+    for time in ("1356998400000", "1795627088000", "2026-11-25T17:18:08Z", "9999-12-31T23:59:59Z"):
+        parse_options({"stream": "s", option: form.format(time)})
+
+
 @pytest.mark.requirement("SPK-64", "SPK-65", "EFO-8")
 def test_which_consumer_the_options_name(caplog: pytest.LogCaptureFixture) -> None:
     def consumer(**options: str) -> Any:
-        return parse_options({"stream": "s", **options}).consumer
+        return parse_options({"stream": "s"} | options).consumer
 
     arn = EXAMPLES["consumerArn"]
     assert consumer() is consumer(consumerType="GetRecords") is None
@@ -248,22 +267,31 @@ def test_which_consumer_the_options_name(caplog: pytest.LogCaptureFixture) -> No
         {"consumerType": "efo", "consumerName": "c", "consumerArn": arn},
         {"consumerType": "efo", "consumerName": "a b"},
         {"consumerType": "efo", "consumerArn": arn, "requireConsumerDeregistration": "true"},
+        {"consumerType": "efo", "consumerName": "c", "requireConsumerDeregistration": "true"},
+        {"requireConsumerDeregistration": "true"},
         {"consumerType": "efo", "consumerArn": arn.replace("stream/s", "stream/other")},
         {"consumerType": "efo", "consumerArn": "c"},
+        # Of another account, and of another region, than the stream.
+        {"consumerType": "efo", "consumerArn": arn.replace("1234", "9999"), "stream": EXAMPLES["streamARN"]},
+        {"consumerType": "efo", "consumerArn": arn, "region": "us-east-1"},
     ):
-        with pytest.raises(OptionError):
+        with pytest.raises(OptionError) as caught:
             consumer(**wrong)
+        if "requireConsumerDeregistration" in wrong:
+            assert "deregister-stream-consumer" in str(caught.value)
+    assert consumer(consumerType="efo", consumerName="c", requireConsumerDeregistration="false") == "c"
+    assert consumer(consumerType="efo", consumerArn=arn, stream=EXAMPLES["streamARN"]) == arn
 
 
-@pytest.mark.requirement("EFO-11", "SPK-64", "SPK-68")
+@pytest.mark.requirement("SPK-64", "SPK-68")
 def test_what_a_read_refuses_besides() -> None:
-    options = {"stream": "s", "consumerType": "efo", "consumerName": "c"}
-    source = KinesisDataSource({**options, "requireConsumerDeregistration": "true"})
-    with pytest.raises(OptionError) as caught:
-        source.reader(source.schema())
-    assert caught.value.option == "requireConsumerDeregistration"
+    source = KinesisDataSource({"stream": "s", "consumerType": "efo", "consumerName": "c"})
+    assert source.reader(source.schema())
     assert source.streamReader(source.schema())
-    assert KinesisDataSource(options).reader(source.schema())
+    # A null in a column that is NOT NULL ends in an error of Java's that names no column.
+    full = StructType([StructField("explicitHashKey", StringType(), nullable=False)])
+    with pytest.raises(OptionError, match="explicitHashKey string NOT NULL"):
+        source.reader(full)
     twice = StructType([StructField("data", BinaryType()), StructField("DATA", BinaryType())])
     with pytest.raises(OptionError, match="each once"):
         source.streamReader(twice)
@@ -287,6 +315,7 @@ EXAMPLES = {
     "registeredConsumerId": "arn:aws:kinesis:eu-west-1:123456789012:stream/s/consumer/c:1",
     "fanoutConsumerARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/s/consumer/c:1",
     "consumerArn": "arn:aws:kinesis:eu-west-1:123456789012:stream/s/consumer/c:1",
+    "requireConsumerDeregistration": "false",
     "sink.recordTtl": "1000",
 }
 #: What an option needs beside it.
@@ -295,7 +324,6 @@ NEEDED: dict[str, dict[str, str]] = {
     "consumerName": _EFO,
     "consumerArn": _EFO,
     "registeredConsumerId": _EFO,
-    "requireConsumerDeregistration": {**_EFO, "consumerName": "c"},
 }
 #: Options with another unit than the one they are accepted as, or other words.
 OTHER_VALUES = ("consumerMode", "streamARN")

@@ -8,13 +8,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 import kpl_codec as kpl
 from kpl_codec.aws import read_stream
 from kpl_codec.errors import EncodeError
+from kpl_codec.producer.config import ProducerConfig
 from kpl_codec.spark.source.positions import OptionError
-from kpl_codec.spark.source.write import KinesisWriter, check_write
+from kpl_codec.spark.source.write import KinesisWriter, _checked, check_write
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -75,3 +84,38 @@ def test_columns_are_known_in_any_case(make_stream: Any) -> None:
     assert sorted((user.partition_key, user.data) for user in records) == sorted(
         [(f"k{n}", b"%d" % n) for n in range(5)] * 2
     )
+
+
+@pytest.mark.requirement("SPK-68", "SPK-73")
+def test_tags_are_an_array_of_two_texts() -> None:
+    """Another type is refused when the write is planned, a tag that is null before its task puts anything."""
+
+    def pair(**kinds: DataType) -> ArrayType:
+        return ArrayType(StructType([StructField(name, kind) for name, kind in kinds.items()]))
+
+    def check(tags: DataType) -> None:
+        check_write(
+            StructType([StructField("data", BinaryType()), StructField("tags", tags)]), overwrite=False
+        )
+
+    text, binary = StringType(), BinaryType()
+    check(pair(key=text, value=text))
+    wrong = (
+        pair(name=text, value=text),
+        pair(key=text, value=binary),
+        ArrayType(text),
+        MapType(text, text),
+        text,
+    )
+    for kind in wrong:
+        with pytest.raises(OptionError, match="array<struct<key:string,value:string>>"):
+            check(kind)
+    for tags in ([None], [{"key": None, "value": "x"}]):
+        with pytest.raises(EncodeError):
+            _checked_all([{"partitionKey": "k", "data": b"x", "tags": tags}])
+    assert _checked_all([{"partitionKey": "k", "data": b"x", "tags": [{"key": "a", "value": None}]}]) == 1
+
+
+def _checked_all(rows: list[dict[str, Any]]) -> int:
+    with _checked([Row(**row) for row in rows], ProducerConfig()) as checked:
+        return len(list(checked))
