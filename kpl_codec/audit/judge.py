@@ -6,6 +6,7 @@
     audit = judge(names, tally, ...)
 
     handled   >= 1 times                                     once, twice (by whom)
+    not handled, but a poison hook took it                   aside
     not handled, and the consumer is past it                 missing; unknown where its notes are lost
     not handled, and the consumer may still come to it       too early
     handled, and no ledger has it                            unclaimed
@@ -24,10 +25,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..ledger import CODES, Row
+from ..ledger import CODES, NO_DIGEST, Row
 from .book import Hole
 from .names import Name, Names, Run, Tally, Unclaimed, runs_of
 
+#: What becomes of a delivered user record.
+FATES = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
 #: Who has put what no ledger has: the producer of an attempt without an answer, a foreign writer, or either.
 Origin = Literal["unanswered", "either", "foreign"]
 
@@ -43,8 +46,9 @@ class Double(NamedTuple):
 class Audit:
     """See the module. Arrays hold user records as `Names` counts them."""
 
-    #: Of each shard how many user records were delivered, and handled, repaired, missing, unknown, too_early.
+    #: Of each shard how many user records were delivered, and `FATES` of them.
     shards: dict[str, dict[str, int]]
+    aside: Any
     missing: Any
     unknown: Any
     too_early: Any
@@ -88,7 +92,7 @@ def judge(
     that were put again, and of their copies. ``digests``: of unclaimed Kinesis records, as far as they are
     known."""
     ends = _ends(names, tally, set(finished))
-    if until is None and tally.queued:
+    if until is None and tally.has_no_order:
         until = 0
 
     def due(users: Any) -> Any:
@@ -102,10 +106,15 @@ def judge(
     absent = np.flatnonzero(tally.times == 0)
     absent = absent[names.kinds[names.record_of(absent)] == CODES["delivered"]]
     absent = absent[~np.isin(absent, copied)]
+    # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
+    taken = tally.is_aside(absent)
+    aside, absent = absent[taken], absent[~taken]
     late = due(absent) & ~np.isin(absent, waiting)
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
-    dark = late & _in_holes(names, handled_holes)[names.record_of(absent)]
+    unclaimed = _unclaimed(tally, unnamed, holes, digests or {})
+    doubtful = tally.dark | _in_holes(names, handled_holes) | _in_doubt(names, unnamed, unclaimed)
+    dark = late & doubtful[names.record_of(absent)]
     missing, unknown, too_early = absent[late & ~dark], absent[dark], absent[~late]
     again = names.kinds == CODES["again"]
     undelivered = {"refused": Counter[str](), "left": Counter[str]()}
@@ -113,7 +122,10 @@ def judge(
         if row.kind in undelivered:
             undelivered[row.kind][row.shard_id] += row.user_records
     return Audit(
-        shards=_by_shard(names, repaired=copied, missing=missing, unknown=unknown, too_early=too_early),
+        shards=_by_shard(
+            names, repaired=copied, aside=aside, missing=missing, unknown=unknown, too_early=too_early
+        ),
+        aside=aside,
         missing=missing,
         unknown=unknown,
         too_early=too_early,
@@ -123,7 +135,7 @@ def judge(
             for record in np.flatnonzero(again)
         ),
         repaired_twice=twice,
-        unclaimed=_unclaimed(tally, unnamed, holes, digests or {}),
+        unclaimed=[(origin, one) for origin, one, _ in unclaimed],
         conflicts=names.conflicts,
         undelivered=undelivered,
         holes=holes,
@@ -206,19 +218,33 @@ def _repaired(
 
 def _unclaimed(
     tally: Tally, unnamed: Sequence[Row], holes: Sequence[Hole], digests: Mapping[tuple[str, str], bytes]
-) -> list[tuple[Origin, Unclaimed]]:
+) -> list[tuple[Origin, Unclaimed, bytes | None]]:
+    """What no ledger names, who may have put it, and its digest where that is known."""
     unanswered = [row for row in unnamed if row.kind == "unanswered"]
     known = {row.digest for row in unanswered}
     largest = max([row.user_records for row in unanswered], default=0)
-    found: list[tuple[Origin, Unclaimed]] = []
+    found: list[tuple[Origin, Unclaimed, bytes | None]] = []
     for place, one in sorted(tally.unclaimed.items()):
         digest = digests.get(place) or tally.queued.get(place)
         # AUD-14: "What was handled and no ledger names MUST be told: as an attempt without an answer where
         # its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if digest in known:
-            found.append(("unanswered", one))
+            found.append(("unanswered", one, digest))
         elif holes or (digest is None and one.last < largest):  # (attempts without an answer lie anywhere)
-            found.append(("either", one))
+            found.append(("either", one, digest))
         else:
-            found.append(("foreign", one))
+            found.append(("foreign", one, digest))
     return found
+
+
+def _in_doubt(
+    names: Names, unnamed: Sequence[Row], unclaimed: Sequence[tuple[Origin, Unclaimed, bytes | None]]
+) -> Any:
+    """Which Kinesis records may have been handled in place: an earlier attempt of the same bytes, which got
+    no answer, is one of those that no ledger names."""
+    attempts = {row.digest for row in unnamed if row.kind == "unanswered"} - {NO_DIGEST}
+    if all(origin != "either" for origin, *_ in unclaimed):
+        attempts &= {digest for origin, _, digest in unclaimed if digest and origin == "unanswered"}
+    if not attempts or not unclaimed:
+        return np.zeros(len(names.rows), bool)
+    return np.array([row.digest in attempts for row in names.rows], bool)
