@@ -1,11 +1,7 @@
 """The ledgers of one side, read: their rows, and where rows may be lacking.
 
-    files      gzip members ──┐
-                              ├──▶ Book ──▶ members of writers ──▶ rows, holes
-    logs       lines ─────────┘
-
-A writer's members are numbered from 0. One that was read twice counts once; where the count skips one, its
-rows are lost, and so are those behind the last one of a file that is damaged at its end.
+A writer's members are numbered from 0. One that was read twice counts once. Where the count skips one, its
+rows are lost, and so may be those behind the last one of a file that is damaged at its end.
 Specification: spec/15-audit.md, AUD-3 to AUD-7.
 """
 
@@ -14,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -22,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from ..ledger import SEQUENCE_NUMBER, Ranges, Row, row_of
 from .ledger import LINE, SUFFIX, VERSION
 
-_NAME: Final = re.compile(r"(?:.*[/\\])?(?:Copy of )?(.{1,200}?)-(\d{1,12})" + re.escape(SUFFIX) + r".*")
+_NAME: Final = re.compile(r"(?:Copy of )?(.{1,200}?)-(\d{1,12})" + re.escape(SUFFIX) + r".*")
 #: What a line of a ledger begins with.
 MARK: Final = b'{"%s":' % LINE.encode()
 _GZIP: Final = b"\x1f\x8b\x08\x00"
@@ -30,7 +25,6 @@ _GZIP: Final = b"\x1f\x8b\x08\x00"
 _MOST_TEXT: Final = 16 << 20
 #: Damaged places of a file after which the rest of it is left alone.
 _MOST_DAMAGE: Final = 100
-_MOST_LINE: Final = 1 << 16
 _MOST_NUMBER: Final = 1 << 53
 
 
@@ -70,44 +64,27 @@ class Origin(NamedTuple):
 
 
 class _Writer:
-    """The members of one writer that were read whole, as intervals; and those of which lines are there."""
+    """What was read of one writer."""
 
     def __init__(self) -> None:
         self.origin = Origin()
-        self.starts: list[int] = []
-        self.stops: list[int] = []
-        self.partial: dict[int, dict[int, Mapping[str, Any]]] = {}
-        self.covers: list[tuple[int, int, Ranges]] = []
-        self.end: int | None = None
-        self.last_part = 0
+        self.members: set[int] = set()
+        self.last = self.last_part = -1
         self.follows = -1  # a member that is there, or was
+        self.end: int | None = None
+        self.early: list[Row] = []  # of a log, before a header was read
+        #: Between which sequence numbers the rows of members lie: from one, to before another.
+        self.named: list[tuple[int, int, Ranges]] = []
         self.bad: list[str] = []
-
-    def has(self, member: int) -> bool:
-        at = bisect_right(self.starts, member) - 1
-        return at >= 0 and member < self.stops[at]
-
-    def add(self, member: int) -> None:
-        at = bisect_right(self.starts, member)
-        joins_left = at > 0 and self.stops[at - 1] == member
-        joins_right = at < len(self.starts) and self.starts[at] == member + 1
-        if joins_left:
-            self.stops[at - 1] = self.stops.pop(at) if joins_right else member + 1
-            del self.starts[at : at + joins_right]
-        elif joins_right:
-            self.starts[at] = member
-        else:
-            self.starts.insert(at, member)
-            self.stops.insert(at, member + 1)
 
     @property
     def is_whole(self) -> bool:
-        return self.starts == [0] and self.end is not None and self.stops == [self.end + 1]
+        return self.end == self.last == len(self.members) - 1
 
     def ranges(self, start: int, stop: int) -> Ranges | None:
         """Between which Kinesis records the rows of some members lie; None if that is not known."""
         found: dict[str, tuple[str, str]] = {}
-        for first, last, ranges in sorted(self.covers, key=lambda cover: cover[:2]):
+        for first, last, ranges in sorted(self.named, key=lambda named: named[:2]):
             if first <= start < last:
                 for shard_id, (low, high) in ranges.items():
                     known = found.get(shard_id, (low, high))
@@ -155,84 +132,74 @@ class Book:
     def add_gzip(self, name: str, data: bytes) -> Iterator[tuple[Origin, list[Row]]]:
         """The rows of a ledger's file, member by member, and whose they are."""
         match = _NAME.fullmatch(name)
-        writer, part, member = match[1] if match else None, int(match[2]) if match else 0, -1
-        if not data:
-            self._torn[name, writer, part, member] = None
-        for text in _members(data):
+        writer, part, member = (match[1], int(match[2]), -1) if match else (None, 0, -1)
+        for text in _members(data) if data else (None,):
             lines = [] if text is None else text.rstrip(b"\n").split(b"\n")
             header = _facts(lines[0]) if lines else None
-            if header is None or header.get("lines") != len(lines) or not _is_known(header):
-                if header and type(header.get("version")) is int and header["version"] > VERSION:
-                    self.lose(name, f"version {header['version']} of the format: a newer kpl_codec reads it")
+            whole = header and header.get("kind") == "header" and header.get("lines") == len(lines)
+            if header is None or not whole or not _is_ours(header, header):
                 self._torn[name, writer, part, member] = None
-                continue
-            writer, part, member = header[LINE], header["part"], header["member"]
-            if not self._writers[writer].has(member):
-                rows = [_facts(line) for line in lines[1:]]
-                found = self._whole(name, header, rows)
-                yield self._writers[writer].origin, found
+                if header and header.get("version", VERSION) != VERSION:
+                    self.lose(name, "another version of the format: a newer kpl_codec may read it")
+            else:
+                writer, part, member = header[LINE], header["part"], header["member"]
+                if member not in self._writers[writer].members:
+                    rows = self._rows(name, header, map(_facts, lines))
+                    yield self._writers[writer].origin, rows
 
     def add_lines(self, name: str, lines: Iterable[bytes]) -> Iterator[tuple[Origin, list[Row]]]:
-        """The rows of those log lines that are a ledger's: a member is given when all its lines are there."""
+        """The rows of those log lines that are a ledger's."""
         for number, line in enumerate(lines, 1):
             at = line.find(MARK)
             if at < 0:
                 continue
             self.marked += 1
-            facts = _facts(line[at:])
-            crc = None if facts is None else facts.pop("crc32", None)
-            which = {} if facts is None else {key: facts.pop(key, None) for key in _WHICH}
-            text = json.dumps(facts, separators=(",", ":")).encode()
-            if facts is None or crc != zlib.crc32(text) or not _is_known({**facts, **which}):
-                why = "a line of a ledger that cannot be read: it is cut or changed, or of a newer version"
+            facts = _facts(line[at:]) or {}
+            which = {key: facts.pop(key, None) for key in _WHICH}
+            if which["crc32"] != _crc(facts) or not _is_ours(which, facts):
+                why = "a line of a ledger that cannot be read: it is cut or changed, or of another version"
                 self.lose(name, why, row=number)
                 continue
-            writer, member = self._writers[which[LINE]], which["member"]
-            if writer.has(member):
-                continue
-            seen = writer.partial.setdefault(member, {})
-            seen[which["line"]] = facts
-            header = seen.get(0)
-            if header is not None and len(seen) == header["lines"]:
-                del writer.partial[member]
-                rows = [seen.get(index) for index in range(1, len(seen))]
-                yield writer.origin, self._whole(name, {**header, **which}, rows, number)
+            writer = self._writers[which[LINE]]
+            if which["member"] not in writer.members:
+                writer.early += self._rows(name, which, [facts], number)
+                if writer.origin.side is not None:
+                    rows, writer.early = writer.early, []
+                    yield writer.origin, rows
 
     def rest(self) -> Iterator[tuple[Origin, list[Row]]]:
-        """The rows of members of which lines are lost. To be asked for when all files were read."""
+        """The rows of writers of which no header was read. To be asked for when all files were read."""
         for writer in self._writers.values():
-            for seen in writer.partial.values():
-                rows = (row_of(facts) for number, facts in seen.items() if number)
-                yield writer.origin, [row for row in rows if row is not None]
+            yield writer.origin, writer.early
 
-    def _whole(
+    def _rows(
         self,
         name: str,
-        header: Mapping[str, Any],
-        rows: Iterable[Mapping[str, Any] | None],
-        line: int | None = None,
+        which: Mapping[str, Any],
+        lines: Iterable[Mapping[str, Any] | None],
+        number: int | None = None,
     ) -> list[Row]:
-        """The rows of a member, all lines of which are there."""
-        writer, found, ranges = self._writers[header[LINE]], list[Row](), list[Mapping[str, Any]]()
-        writer.origin = Origin(header["stream"], header["stream_arn"], header["side"])
-        writer.add(header["member"])
-        writer.last_part = max(writer.last_part, header["part"])
-        for facts in rows:
-            kind = None if facts is None else facts.get("kind")
-            row = None if facts is None else row_of(facts)
+        """The rows of a member, and what else its lines say."""
+        writer, member, found, bad = self._writers[which[LINE]], which["member"], list[Row](), 0
+        writer.members.add(member)
+        writer.last, writer.last_part = max(writer.last, member), max(writer.last_part, which["part"])
+        for line in lines:
+            facts = line or {}
+            kind, row = facts.get("kind"), row_of(facts)
+            writer.named += _named(facts.get("named"), member)
             if row is not None:
                 found.append(row)
-            elif facts is not None and kind == "range":
-                ranges.append(facts)
+            elif kind == "header" and _is_ours(which, facts):
+                writer.origin = Origin(facts["stream"], facts.get("stream_arn"), facts["side"])
             elif kind == "end":
-                writer.end = header["member"]
+                writer.end = member
             elif kind == "part_end":
-                writer.follows = max(writer.follows, header["member"] + 1)
+                writer.follows = max(writer.follows, member + 1)
             else:
-                why = f"a line of member {header['member']} that is no row of a ledger"
-                self.tell(name, why, row=line)
-                writer.bad.append(why)
-        writer.covers += _covers(ranges)
+                bad += 1
+        if bad:
+            writer.bad.append(f"a line of member {member} that is no row of a ledger")
+            self.tell(name, writer.bad[-1], bad, number)
         return found
 
     # -- what may be lacking ------------------------------------------------------------------
@@ -246,79 +213,72 @@ class Book:
         for file, owner, part, member in self._torn:
             writer = self._writers.get(owner or "", _Writer())
             # What comes behind the damage is missed by the count. And a write that failed was tried again.
-            later = part < writer.last_part or (member >= 0 and writer.stops[-1] > member + 1)
-            if later or writer.is_whole:
-                continue
-            if writer.origin.side in (None, side) and writer.origin.is_of(stream, arn):
+            later = part < writer.last_part or -1 < member < writer.last
+            ours = writer.origin.side in (None, side) and writer.origin.is_of(stream, arn)
+            if ours and not later and not writer.is_whole:
                 found.append(Hole(owner or file, f"{file} is damaged, or cut off"))
         return found
 
     def _holes_of(self, name: str, writer: _Writer, side: str) -> Iterator[Hole]:
         for why in writer.bad:
             yield Hole(name, why)
-        starts = [*writer.starts, max([writer.follows, *writer.partial]) + 1]
-        at = 0
-        for start, stop in zip(starts, [*writer.stops, 0], strict=True):
-            if start > at:
-                count = f"member {at} is" if start == at + 1 else f"members {at} to {start - 1} are"
-                yield Hole(name, f"{count} not there, or not whole", writer.ranges(at, start))
-            at = max(at, stop)
+        before = -1
+        for member in [*sorted(writer.members), writer.follows + 1]:
+            if member > before + 1:
+                which = f"member {before + 1}" + f" to {member - 1}" * (member > before + 2)
+                yield Hole(name, f"{which}: not there, or not whole", writer.ranges(before + 1, member))
+            before = max(before, member)
         # AUD-5: "A producer's ledger without its end, and one whose count of members skips one, MUST make the
         # audit incomplete."
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer without an
         # end has named all that will not come again.
-        if side == "produced" and (writer.end is None or writer.stops[-1:] != [writer.end + 1]):
+        if side == "produced" and writer.end != writer.last:
             yield Hole(name, "it was not closed, or its end is not there")
 
 
-#: The members of a log line that say which line it is.
-_WHICH: Final = (LINE, "part", "member", "line")
+#: What a line of a log says before its own members.
+_WHICH: Final = (LINE, "part", "member", "crc32")
 
 
 def _facts(line: bytes) -> dict[str, Any] | None:
     """The JSON object that a line begins with, or is."""
     try:
-        facts, _ = json.JSONDecoder().raw_decode(line[:_MOST_LINE].decode())
+        facts, _ = json.JSONDecoder().raw_decode(line.decode())
     except (ValueError, RecursionError):
         return None
     return facts if isinstance(facts, dict) else None
 
 
-def _is_known(facts: Mapping[str, Any]) -> bool:
-    """Whether that is a header of our version, or another line of a log, that says which it is."""
-    numbers = facts.get("member"), facts.get("part"), facts.get("line", 0), facts.get("lines", 1)
-    if not all(type(one) is int and 0 <= one < _MOST_NUMBER for one in numbers):
-        return False
-    if type(facts.get(LINE)) is not str or len(facts[LINE]) > 200:
-        return False
-    if facts.get("line", 0):
-        return True
-    texts = [facts.get(key) for key in ("stream", "side")]
-    arn = facts.get("stream_arn", 0)
-    return (
-        facts.get("version") == VERSION
-        and facts.get("lines", 0) > 0
-        and all(type(text) is str and len(text) <= _MOST_LINE for text in texts)
-        and (arn is None or type(arn) is str)
-        and texts[1] in ("produced", "handled")
-    )
+def _crc(facts: Mapping[str, Any]) -> int:
+    """The CRC of a log line without what comes before it. (Its text is that of `json.dumps`.)"""
+    try:
+        return zlib.crc32(json.dumps(facts, separators=(",", ":")).encode())
+    except RecursionError:
+        return -1
 
 
-def _covers(lines: list[Mapping[str, Any]]) -> list[tuple[int, int, Ranges]]:
-    """What the range lines of one member, which has all of them, say of which members."""
-    found = defaultdict[tuple[Any, Any], dict[str, tuple[str, str]]](dict)
-    for facts in lines:
-        ranges = found[facts.get("from_member"), facts.get("to_member")]
-        shard_id, *ends = (facts.get(key) for key in ("shard", "sequence_number", "last_sequence_number"))
-        if shard_id is not None:
-            if not all(type(end) is str and SEQUENCE_NUMBER.fullmatch(end) for end in ends):
-                return []
-            ranges[str(shard_id)] = str(ends[0]), str(ends[1])
-    return [
-        (first, last, ranges)
-        for (first, last), ranges in found.items()
-        if type(first) is int and type(last) is int and 0 <= first < last
-    ]
+def _is_ours(which: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Whether ``which`` says which member it is, and ``facts``, if they are a header, what that must say."""
+    numbers = which.get("member"), which.get("part")
+    if type(which.get(LINE)) is not str or not all(
+        type(one) is int and 0 <= one < _MOST_NUMBER for one in numbers
+    ):
+        return False
+    texts = facts.get("stream"), facts.get("side"), facts.get("stream_arn", 0) or ""
+    known = facts.get("version") == VERSION and texts[1] in ("produced", "handled")
+    return facts.get("kind") != "header" or (known and all(type(text) is str for text in texts))
+
+
+def _named(said: Any, member: int) -> list[tuple[int, int, Ranges]]:
+    """What a header or an end says of the members before it; nothing where that cannot be read."""
+    first, by_shard = said if isinstance(said, list) and len(said) == 2 else (None, None)
+    if type(first) is not int or first < 0 or not isinstance(by_shard, dict):
+        return []
+    for ends in by_shard.values():
+        numbers = ends if isinstance(ends, list) and len(ends) == 2 else [None]
+        if not all(type(one) is str and SEQUENCE_NUMBER.fullmatch(one) for one in numbers):
+            return []
+    return [(first, member, {shard_id: (low, high) for shard_id, (low, high) in by_shard.items()})]
 
 
 def _members(data: bytes) -> Iterator[bytes | None]:

@@ -19,7 +19,7 @@ Specification: spec/15-audit.md, AUD-9 to AUD-17.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +27,7 @@ import numpy as np
 
 from ..ledger import CODES, NO_DIGEST, Row
 from .book import Hole
-from .names import Name, Names, Run, Tally, Unclaimed, runs_of
+from .names import Name, Names, Run, Runs, Tally, Unclaimed, not_once, runs_in, runs_of
 
 #: What becomes of a delivered user record.
 FATES = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
@@ -44,14 +44,14 @@ class Double(NamedTuple):
 
 @dataclass
 class Audit:
-    """See the module. Arrays hold user records as `Names` counts them."""
+    """See the module."""
 
     #: Of each shard how many user records were delivered, and `FATES` of them.
     shards: dict[str, dict[str, int]]
-    aside: Any
-    missing: Any
-    unknown: Any
-    too_early: Any
+    aside: Runs
+    missing: Runs
+    unknown: Runs
+    too_early: Runs
     doubles: list[Double]
     copies: int  # handled user records of Kinesis records that their producer sent again
     repaired_twice: list[Name]
@@ -94,28 +94,42 @@ def judge(
     ends = _ends(names, tally, set(finished))
     if until is None and tally.has_no_order:
         until = 0
-
-    def due(users: Any) -> Any:
-        records = names.record_of(users)
-        # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its
-        # shard was handled, a child of its shard was begun, or the caller says that it must be handled by
-        # now; of a queue only where the caller says so."
-        return users < ends[names.shard[records]] if until is None else names.at[records] < until
-
+    # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard
+    # was handled, a child of its shard was begun, or the caller says that it must be handled by now; of a
+    # queue only where the caller says so."
+    due = ends[names.shard] if until is None else np.where(names.at < until, names.starts[1:], 0)
     copied, waiting, twice = _repaired(names, tally, due, repaired)
-    absent = np.flatnonzero(tally.times == 0)
-    absent = absent[names.kinds[names.record_of(absent)] == CODES["delivered"]]
-    absent = absent[~np.isin(absent, copied)]
-    # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
-    taken = tally.is_aside(absent)
-    aside, absent = absent[taken], absent[~taken]
-    late = due(absent) & ~np.isin(absent, waiting)
+    hidden = None
+    if len(copied) or len(waiting) or tally.aside:
+        hidden = np.zeros(len(tally.times), bool)
+        # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
+        for start, stop in tally.aside:
+            hidden[start:stop] = tally.times[start:stop] == 0
+        hidden[copied] = hidden[waiting] = False
+        at = np.flatnonzero(hidden)
+        hidden[copied] = hidden[waiting] = True
+    else:
+        at = np.empty(0, np.int64)
+    delivered = names.kinds == CODES["delivered"]
+    at = at[delivered[names.record_of(at)]]
+    aside = runs_in(names, at, np.zeros(len(at), np.uint8))
+    runs = not_once(tally, hidden)
+    absent = runs.where((runs.times == 0) & delivered[runs.record])
+    late = absent.within(0, due[absent.record])
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
     unclaimed = _unclaimed(tally, unnamed, holes, digests or {})
     doubtful = tally.dark | _in_holes(names, handled_holes) | _in_doubt(names, unnamed, unclaimed)
-    dark = late & doubtful[names.record_of(absent)]
-    missing, unknown, too_early = absent[late & ~dark], absent[dark], absent[~late]
+    dark = doubtful[late.record]
+    missing, unknown = late.where(~dark), late.where(dark)
+    too_early = absent.within(due[absent.record], len(tally.times))
+    if len(waiting):
+        waits = runs_in(names, np.sort(waiting), np.zeros(len(waiting), np.uint8))
+        both = [
+            np.concatenate(pair) for pair in zip(vars(too_early).values(), vars(waits).values(), strict=True)
+        ]
+        too_early = Runs(*both)
+        too_early = too_early.where(np.argsort(too_early.start))
     again = names.kinds == CODES["again"]
     undelivered = {"refused": Counter[str](), "left": Counter[str]()}
     for row in unnamed:
@@ -123,13 +137,18 @@ def judge(
             undelivered[row.kind][row.shard_id] += row.user_records
     return Audit(
         shards=_by_shard(
-            names, repaired=copied, aside=aside, missing=missing, unknown=unknown, too_early=too_early
+            names,
+            repaired=runs_in(names, copied, np.zeros(len(copied), np.uint8)),
+            aside=aside,
+            missing=missing,
+            unknown=unknown,
+            too_early=too_early,
         ),
         aside=aside,
         missing=missing,
         unknown=unknown,
         too_early=too_early,
-        doubles=_doubles(names, tally, again),
+        doubles=_doubles(names, runs.where((runs.times > 1) & ~again[runs.record])),
         copies=sum(
             int(np.count_nonzero(tally.times[names.starts[record] : names.starts[record + 1]]))
             for record in np.flatnonzero(again)
@@ -168,11 +187,12 @@ def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
     return inside
 
 
-def _by_shard(names: Names, **parts: Any) -> dict[str, dict[str, int]]:
+def _by_shard(names: Names, **parts: Runs) -> dict[str, dict[str, int]]:
     size = len(names.shards)
     delivered = np.bincount(names.shard, names.counts * (names.kinds == CODES["delivered"]), size)
     counts = {
-        name: np.bincount(names.shard[names.record_of(part)], minlength=size) for name, part in parts.items()
+        name: np.bincount(names.shard[part.record], part.stop - part.start, size)
+        for name, part in parts.items()
     }
     counts = {"delivered": delivered, "handled": delivered - sum(counts.values()), **counts}
     return {
@@ -181,22 +201,18 @@ def _by_shard(names: Names, **parts: Any) -> dict[str, dict[str, int]]:
     }
 
 
-def _doubles(names: Names, tally: Tally, again: Any) -> list[Double]:
-    doubled = np.flatnonzero(tally.times > 1)
-    doubled = doubled[~again[names.record_of(doubled)]]
-    times = tally.times[doubled]
-    found = [
-        Double(run, int(many)) for many in np.unique(times) for run in runs_of(names, doubled[times == many])
-    ]
+def _doubles(names: Names, runs: Runs) -> list[Double]:
+    found = map(Double, runs_of(names, runs), runs.times.tolist())
     return sorted(
         found, key=lambda double: (double.run.shard_id, len(double.run.sequence_number), double.run)
     )
 
 
 def _repaired(
-    names: Names, tally: Tally, due: Callable[[Any], Any], repaired: Iterable[tuple[Name, Name]]
+    names: Names, tally: Tally, due: Any, repaired: Iterable[tuple[Name, Name]]
 ) -> tuple[Any, Any, list[Name]]:
-    """User records that were not handled, but a copy of them; those whose copy may still be; and the names of
+    """``due``: of each Kinesis record one past the last user record that the consumer must be past. Gives
+    user records that were not handled, but a copy of them; those whose copy may still be; and the names of
     those that were handled, and their copy too."""
     copied: list[int] = []
     waiting: list[int] = []
@@ -211,7 +227,7 @@ def _repaired(
         # the repair that put the copy; until the consumer is past the copy it is too early."
         elif tally.times[copy]:
             copied.append(at)
-        elif not due(np.array([copy]))[0]:
+        elif copy >= due[names.record_of(copy)]:
             waiting.append(at)
     return np.array(sorted(copied), np.int64), np.array(waiting, np.int64), twice
 

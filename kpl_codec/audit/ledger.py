@@ -9,19 +9,18 @@
 Each producer and each consumer process is a writer of its own, so any number may share a ledger. A row has
 neither keys nor data. `kpl-codec audit` compares the two sides.
 
-A writer writes numbered members, one each time it writes: lines of JSON, a header and its rows.
+A writer writes numbered members: lines of JSON, a header and its rows.
 
     {"kpl_ledger":"20261125T...","part":0,"member":3,"kind":"header","version":1,"lines":121,"side":"handled",
      "stream":"orders","stream_arn":"arn:aws:..."}
     {"kind":"handled","shard":"shardId-000000000000","sequence_number":"4957...",...}       `kpl_codec.ledger`
 
-    files        WRITER-PART.ledger.jsonl.gz, each member a gzip member
-    S3           the same, an object a member
-    logs         the same lines; each says its writer, part, member, line in it, and the CRC of what follows
+    files    WRITER-PART.ledger.jsonl.gz; a member, each time it writes, is a member of gzip
+    S3       the same, an object a member
+    logs     each line is a member; it says its writer, part, number, and the CRC of what follows
 
-The first member of a part has a line "range" for each shard of the part before: it says between which
-sequence numbers the rows of those members lie. A writer that is closed ends with such lines, and "end"; a
-part of a file or log that another one follows, with "part_end".
+The first header of a part says in "named" between which sequence numbers the rows of the part before lie. A
+writer that is closed ends with "end", a part that another one follows with "part_end".
 Specification: spec/15-audit.md, AUD-1 to AUD-8.
 """
 
@@ -55,17 +54,21 @@ VERSION: Final = 1
 _MEMBER_ROWS: Final = 5000
 #: Lines that wait for a place that cannot be written to, at most.
 _MOST_WAITING: Final = 200_000
+#: Characters of "named" in a log at most.
+_LONGEST: Final = 10_000
 _LOG = logging.getLogger("kpl_codec.audit")
 
 
 class Sink(ABC):
-    """Takes the members of one writer, in order. Methods raise OSError, or what S3 raises; a member of which
-    they have raised comes again, the same."""
+    """Takes the members of one writer, in order. ``write`` raises OSError, or what S3 raises, and gets the
+    member again, then."""
 
     #: Seconds between two writes, and seconds and bytes after which another part is begun.
     seconds = 5.0
     part_seconds = 3600.0
     part_bytes = 64 << 20
+    #: Whether each line is a member, and no line may be long.
+    by_line = False
 
     @abstractmethod
     def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
@@ -75,8 +78,8 @@ class Sink(ABC):
 def packed(writer: str, part: int, member: int, lines: Sequence[str]) -> bytes:
     """A member as files have it: one member of gzip, whose first line says which it is."""
     header = f'{{"{LINE}":"{writer}","part":{part},"member":{member},{lines[0][1:]}'
-    # AUD-3: "Each member of a ledger MUST say its number and its lines, and carry a checksum: what is damaged
-    # or not there shows."
+    # AUD-3: "Each member of a ledger MUST say its number, and carry a checksum: what is damaged or not there
+    # shows."
     return gzip.compress("\n".join((header, *lines[1:], "")).encode(), 6, mtime=0)
 
 
@@ -114,14 +117,15 @@ class S3Sink(Sink):
 class LineSink(Sink):
     """The lines, given to ``write_line`` (print, a logger's method)."""
 
+    by_line = True
+
     def __init__(self, write_line: Callable[[str], object], writer: str) -> None:
         self._write_line, self._writer = write_line, writer
 
     def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
-        for number, text in enumerate(lines):
-            which = f'"{LINE}":"{self._writer}","part":{part},"member":{member},"line":{number}'
-            self._write_line(f'{{{which},"crc32":{zlib.crc32(text.encode())},{text[1:]}')
-        return sum(map(len, lines))
+        which = f'"{LINE}":"{self._writer}","part":{part},"member":{member}'
+        self._write_line(f'{{{which},"crc32":{zlib.crc32(lines[0].encode())},{lines[0][1:]}')
+        return len(lines[0])
 
 
 class Ledger:
@@ -180,6 +184,10 @@ class Ledger:
         self.note(stream, runs("before" if before else "handled", names, int(time.time() * 1000)))
 
 
+def _json(facts: object) -> str:
+    return json.dumps(facts, separators=(",", ":"))
+
+
 def _stream(text: str) -> Stream:
     """The stream; of a queue or of Firehose, which have no such ARN, what comes last in theirs."""
     try:
@@ -205,7 +213,7 @@ class Writer:
         self._rows: list[Row] = []
         self._part = self._member = self._part_member = self._bytes = 0
         self._ranges: Ranges = {}  # what this part names
-        self._before: list[str] = []  # lines on what the part before named
+        self._before: dict[str, Any] = {}  # what the part before named
         self._waiting: list[tuple[int, int, list[str]]] = []  # part, member and lines, not stored yet
         self._begun_at = time.monotonic()
         self._closed = threading.Event()
@@ -266,7 +274,7 @@ class Writer:
             self._add([line_of(row) for row in some])
         if end:
             self._roll()
-            self._add([*self._range_lines(), '{"kind":"end"}'])
+            self._add([_json({"kind": "end", **self._named()})])
         self._write(sync=sync)
 
     def _roll(self) -> None:
@@ -275,28 +283,25 @@ class Writer:
         if not (old or self._bytes >= self._sink.part_bytes):
             return
         if self._sink.part_seconds:  # else each member is a part
-            self._add(['{"kind":"part_end"}'])
-        # AUD-4: "The first member of a part MUST say what the part before names, the last one of a writer
-        # what its part names: so what was lost is known to lie there."
-        self._before, self._ranges = self._range_lines(), {}
+            self._add([_json({"kind": "part_end"})])
+        # AUD-4: "The first header of a part MUST say what the part before names, the end of a ledger what its
+        # last part names: so what was lost is known to lie there."
+        self._before, self._ranges = self._named(), {}
         self._part, self._part_member = self._part + 1, self._member
         self._bytes, self._begun_at = 0, time.monotonic()
 
-    def _range_lines(self) -> list[str]:
-        members = {"kind": "range", "from_member": self._part_member, "to_member": self._member}
-        named: list[dict[str, Any]] = [
-            {"shard": shard_id, "sequence_number": low, "last_sequence_number": high}
-            for shard_id, (low, high) in self._ranges.items()
-        ]
-        return [json.dumps({**members, **one}, separators=(",", ":")) for one in named or [{}]]
+    def _named(self) -> dict[str, Any]:
+        """Between which sequence numbers the rows of this part lie; nothing, where that is too long."""
+        named = {"named": [self._part_member, self._ranges]}
+        return {} if self._sink.by_line and len(_json(named)) > _LONGEST else named
 
     def _add(self, rows: list[str]) -> None:
         """One more member, to be written."""
-        lines, self._before = [*self._before, *rows], []
-        facts = {"kind": "header", "version": VERSION, "lines": len(lines) + 1, **self._facts}
-        lines.insert(0, json.dumps(facts, separators=(",", ":")))
-        self._waiting.append((self._part, self._member, lines))
-        self._member += 1
+        facts = {"kind": "header", "version": VERSION, "lines": len(rows) + 1, **self._facts, **self._before}
+        lines, self._before = [_json(facts), *rows], {}
+        for member in [[text] for text in lines] if self._sink.by_line else [lines]:
+            self._waiting.append((self._part, self._member, member))
+            self._member += 1
 
     def _write(self, *, sync: bool) -> None:
         # AUD-6: "A ledger that cannot be written MUST NOT cost a user record its delivery or its result; its

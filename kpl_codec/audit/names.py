@@ -8,6 +8,7 @@ their user records, one after the other                  starts[k] + sub-sequenc
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -109,19 +110,64 @@ class Run(NamedTuple):
         return Finding(kind, *self[:3], user_records=count, cause=cause, detail=detail)
 
 
-def runs_of(names: Names, user_records: Any) -> list[Run]:
-    """Ascending user records as runs."""
-    if not len(user_records):
-        return []
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Ascending user records, as runs within a Kinesis record. Arrays have an item a run: its Kinesis record,
+    its first user record, one past its last, and how often each was handled. ``len``: user records."""
+
+    record: Any
+    start: Any
+    stop: Any
+    times: Any
+
+    def __len__(self) -> int:
+        return int((self.stop - self.start).sum())
+
+    def where(self, wanted: Any) -> Runs:
+        return Runs(self.record[wanted], self.start[wanted], self.stop[wanted], self.times[wanted])
+
+    def within(self, low: Any, high: Any) -> Runs:
+        """Of each run the part from ``low`` to before ``high``."""
+        start, stop = np.maximum(self.start, low), np.minimum(self.stop, high)
+        return replace(self, start=start, stop=stop).where(start < stop)
+
+
+def runs_in(names: Names, user_records: Any, times: Any) -> Runs:
+    """Ascending user records as runs, of those that were handled as often."""
     records = names.record_of(user_records)
-    begins = np.flatnonzero((np.diff(user_records, prepend=-2) != 1) | (np.diff(records, prepend=-1) != 0))
-    ends = np.append(begins[1:], len(records)) - 1
-    subs = user_records - names.starts[records]
+    begins = np.ones(len(records), bool)
+    begins[1:] = (np.diff(user_records) != 1) | (np.diff(records) != 0) | (times[1:] != times[:-1])
+    at = np.flatnonzero(begins)
+    stops = user_records[np.append(at[1:], len(records))[: len(at)] - 1] + 1
+    return Runs(records[at], user_records[at], stops, times[at])
+
+
+def not_once(tally: Tally, hidden: Any) -> Runs:
+    """All user records that were handled otherwise than once, but for those that are ``hidden``."""
+    found = [runs_in(tally.names, np.empty(0, np.int64), np.empty(0, np.uint8))]
+    for low in range(0, len(tally.times), _SLICE):
+        times = tally.times[low : low + _SLICE]
+        other = times != 1
+        if hidden is not None:
+            other &= ~hidden[low : low + _SLICE]
+        at = np.flatnonzero(other)
+        found.append(runs_in(tally.names, at + low, times[at]))
+    runs = Runs(*(np.concatenate([getattr(part, name) for part in found]) for name in Runs.__annotations__))
+    # One that a slice has cut is one again.
+    begins = np.ones(len(runs.record), bool)
+    begins[1:] = (runs.start[1:] != runs.stop[:-1]) | (runs.record[1:] != runs.record[:-1])
+    begins[1:] |= runs.times[1:] != runs.times[:-1]
+    at = np.flatnonzero(begins)
+    stops = runs.stop[np.append(at[1:], len(begins))[: len(at)] - 1]
+    return replace(runs.where(at), stop=stops)
+
+
+def runs_of(names: Names, runs: Runs) -> list[Run]:
+    """Runs by their names."""
+    subs = runs.start - names.starts[runs.record], runs.stop - names.starts[runs.record] - 1
     return [
         Run(names.rows[record].shard_id, names.rows[record].sequence_number, first, last)
-        for record, first, last in zip(
-            records[begins].tolist(), subs[begins].tolist(), subs[ends].tolist(), strict=True
-        )
+        for record, first, last in zip(runs.record.tolist(), *(sub.tolist() for sub in subs), strict=True)
     ]
 
 
@@ -190,12 +236,6 @@ class Tally:
             start, count = int(self.names.starts[place]), int(self.names.counts[place])
             last = min(row.first + (row.user_records or count), count)
             self.aside.append((start + min(row.first, count), start + last))
-
-    def is_aside(self, user_records: Any) -> Any:
-        taken = np.zeros(len(self.times) if self.aside else 0, bool)
-        for start, stop in self.aside:
-            taken[start:stop] = True
-        return taken[user_records] if self.aside else np.zeros(len(user_records), bool)
 
     def add(self, batch: Batch) -> tuple[Any, Any]:
         """Gives the indices of the rows that name no user record, and of those of which it is not told."""

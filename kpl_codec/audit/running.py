@@ -44,7 +44,7 @@ from .names import NAMED, Name, Names, Run, Tally, runs_of
 from .why import Fetched, Why, fetch
 
 #: User records of an audit at most: it takes a byte for each, and more for those that were not handled.
-_MOST: Final = 1 << 32
+_MOST: Final = 1 << 31
 #: Columns of the picture.
 _COLUMNS: Final = 60
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -202,6 +202,7 @@ class Audited:
         missing = {
             (run.shard_id, run.sequence_number, sub)
             for run in runs_of(self.names, self.audit.missing)
+            if run[:2] in self.fetched.records
             for sub in range(run.first, run.last + 1)
         }
         rows = Rows(None)
@@ -240,8 +241,8 @@ class Audited:
         size = len(names.shards) * _COLUMNS
         put = np.bincount(where, names.counts, size)
         parts = [
-            np.bincount(where[names.record_of(part)], minlength=size)
-            for part in (self.audit.missing, self.audit.too_early)
+            np.bincount(where[part.record], part.stop - part.start, size)
+            for part in (self.audit.missing, self.audit.unknown, self.audit.too_early)
         ]
         for at in np.flatnonzero(put):
             start = _EPOCH + timedelta(milliseconds=int(first + at % _COLUMNS * width))

@@ -169,5 +169,5 @@ def test_a_million_user_records() -> None:
     judged = audited(world)
     assert len(judged.audit.missing) > 500
     assert judged.audit.doubles
-    assert judged.audit.unknown.size
+    assert len(judged.audit.unknown)
     check(world, judged)
