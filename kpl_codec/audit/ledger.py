@@ -292,6 +292,7 @@ class Writer:
 
     def _named(self) -> dict[str, Any]:
         """Between which sequence numbers the rows of this part lie; nothing, where that is too long."""
+        # AUD-23: "No line of a ledger in a log MUST be longer than 12,000 bytes."
         named = {"named": [self._part_member, self._ranges]}
         return {} if self._sink.by_line and len(_json(named)) > _LONGEST else named
 

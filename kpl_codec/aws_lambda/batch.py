@@ -11,7 +11,6 @@ from ..deaggregation.policies import Deaggregation
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord, short_fields
-from ..ledger import Row
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -253,6 +252,8 @@ class Batch:
             records = [call.record for call in calls if (id(call.record) in self.ran) == now]
             if records:
                 self._ledger.handled(calls[0].unit.stream_arn, records, before=not now)
+        if self.aside:
+            from ..ledger import Row
         for unit in self.aside:
             shard_id = str(unit.event_record.get("eventID")).partition(":")[0]
             row = Row("aside", shard_id, unit.sequence_number, 0, int(time.time() * 1000))

@@ -113,6 +113,10 @@ class AuditCell(NamedTuple):
     unknown: int
     too_early: int
 
+    @property
+    def handled(self) -> int:
+        return self.user_records - self.missing - self.unknown - self.too_early
+
 
 @dataclass(frozen=True, slots=True)
 class About:

@@ -23,6 +23,7 @@ from kpl_codec.audit import Ledger
 from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.handled import read_produced
 from kpl_codec.audit.ledger import SUFFIX, S3Sink, Sink, Writer, packed
+from kpl_codec.audit.running import audit
 from kpl_codec.aws import client
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.cli.main import main
@@ -380,6 +381,26 @@ def test_what_was_handled_before_is_noted_as_such(tmp_path: Path) -> None:
     for _ in range(2):
         process_user_records(lambda_event(), lambda record: None, once=once, ledger=ledger)
     assert noted(tmp_path) == ALL + [("before", *row[1:]) for row in ALL]
+
+
+@pytest.mark.requirement("AUD-22")
+def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
+    good, bad = (encode([UserRecord("a", b"%d" % number)] * 3) for number in range(2))
+    bad = bad[:-1] + bytes([bad[-1] ^ 1])
+    writer = Ledger(tmp_path / "produced").writer("orders")
+    for number, data in (("100", bad), ("200", good)):
+        writer.put(SHARD, number, "p", data)
+    writer.close()
+    event = {"Records": [event_record("100", bad), event_record("200", good)]}
+    taken: list[Any] = []
+    ledger = Ledger(tmp_path / "handled")
+    process_user_records(event, lambda record: None, on_poison=taken.append, ledger=ledger)
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    assert len(taken) == 1
+    assert audited.audit.complete
+    assert audited.facts["userRecords"]["handled"] == 3
+    assert audited.facts["userRecords"]["aside"] == audited.facts["userRecords"]["delivered"] - 3 > 0
+    assert [one.kind for one in audited.findings] == ["audit-aside"]
 
 
 @pytest.mark.requirement("AUD-7")
