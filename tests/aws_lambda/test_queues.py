@@ -517,7 +517,8 @@ def test_what_the_hook_of_a_queue_took_is_put_aside(tmp_path: Path, virtual: Vir
     queue = service.create()
     writer = Ledger(tmp_path / "produced").writer("orders")
     good = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"bad"), kpl.UserRecord("c", b"3")])
-    for number, data in enumerate([good, good[:-1] + bytes([good[-1] ^ 1])]):
+    broken = kpl.encode([kpl.UserRecord("d", b"4")] * 2)
+    for number, data in enumerate([good, broken[:-1] + bytes([broken[-1] ^ 1])]):
         service.put("a", data)
         writer.put("shardId-000000000000", str(100 + number), "a", data)
     writer.close()
