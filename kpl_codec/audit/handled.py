@@ -21,7 +21,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -34,6 +33,7 @@ import pyarrow.parquet as pq
 from ..captures import InputError, Location, plan, readable
 from ..ledger import CODES, MOST_USER_RECORDS, NO_DIGEST, SEQUENCE_NUMBER, Row
 from .book import MARK, Book, Origin
+from .cells import BAD, NULL, OK, texts, whole_numbers
 from .ledger import SUFFIX
 from .names import NOT_TOLD, Batch, Tally
 
@@ -49,11 +49,6 @@ _SPELLINGS: Final = {
 _TABLES: Final = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _BATCH_ROWS: Final = 1 << 20
 _HEAD: Final = 1 << 16
-#: What text files say where there is no number.
-_NULLS: Final = {"", "null", "none", "nan", "na", "n/a", "\\n"}
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?", re.ASCII)
-#: What a cell of a column of numbers is.
-_OK, _NULL, _BAD = 0, 1, 2
 
 
 @dataclass
@@ -286,44 +281,9 @@ def _columns(schema: pa.Schema, wanted: tuple[str, ...], file: File, *, check: b
 # -- cells ----------------------------------------------------------------------------------------
 
 
-def _texts(column: Any) -> Any:
-    """A column as a dictionary of texts."""
-    if pa.types.is_dictionary(column.type):
-        return column.cast(pa.dictionary(column.type.index_type, pa.string()))
-    return column.cast(pa.string()).dictionary_encode()
-
-
-def _whole_numbers(column: Any) -> tuple[Any, Any]:
-    """A column as numbers, and what each cell is: `_OK`, `_NULL` or `_BAD` (then the number is 0)."""
-    if pa.types.is_signed_integer(column.type):
-        states = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, _OK)
-        return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(), states
-    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    read = [_whole_number(value) for value in coded.dictionary.to_pylist()]
-    values = np.array([number for number, _ in read] + [0], np.int64)
-    states = np.array([state for _, state in read] + [_NULL], np.int64)
-    index = pc.fill_null(coded.indices.cast(pa.int64()), len(read)).to_numpy()
-    return values[index], states[index]
-
-
-def _whole_number(value: Any) -> tuple[int, int]:
-    if value is None or value != value:  # (NaN)
-        return 0, _NULL
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
-    if isinstance(value, str):
-        text = value.strip()
-        if text.lower() in _NULLS:
-            return 0, _NULL
-        return (int(text.partition(".")[0]), _OK) if _INTEGER.fullmatch(text) else (0, _BAD)
-    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
-    whole = number and abs(value) < 1 << 53 and value == int(value)
-    return (int(value), _OK) if whole else (0, _BAD)
-
-
 def _names(columns: dict[str, Any]) -> tuple[Any, Any, Any, Any, list[str], list[str]]:
     """Of each row its shard and sequence number as codes, whether the two are whole; and what they code."""
-    shard, number = _texts(columns[SHARD]), _texts(columns[NUMBER])
+    shard, number = texts(columns[SHARD]), texts(columns[NUMBER])
     home, code = (pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy() for coded in (shard, number))
     shards, numbers = shard.dictionary.to_pylist(), number.dictionary.to_pylist()
     good_shard = np.array([*map(bool, shards), False])[home]
@@ -342,8 +302,8 @@ def _tell(book: Book, file: File, before: int, wrong: Any, why: str) -> bool:
 
 def _put_rows(book: Book, file: File, columns: dict[str, Any], before: int) -> list[Row]:
     home, code, good_shard, good_number, shards, numbers = _names(columns)
-    counts, states = _whole_numbers(columns[COUNT])
-    good_count = (states == _OK) & (counts >= 0) & (counts <= MOST_USER_RECORDS)
+    counts, states = whole_numbers(columns[COUNT])
+    good_count = (states == OK) & (counts >= 0) & (counts <= MOST_USER_RECORDS)
     for good, what in (
         (good_shard, "has no shard"),
         (good_number, "has no sequence number"),
@@ -360,14 +320,14 @@ def _put_rows(book: Book, file: File, columns: dict[str, Any], before: int) -> l
 def _add_table(tally: Tally, book: Book, file: File, columns: dict[str, Any], before: int) -> None:
     home, code, good_shard, good_number, shards, numbers = _names(columns)
     if SUB in columns:
-        first, states = _whole_numbers(columns[SUB])
-        first = np.where(states == _NULL, NOT_TOLD, np.where(states == _BAD, -1, first))
+        first, states = whole_numbers(columns[SUB])
+        first = np.where(states == NULL, NOT_TOLD, np.where(states == BAD, -1, first))
     else:
         first = np.full(len(home), NOT_TOLD)
     last = first
     if LAST in columns:
-        ends, states = _whole_numbers(columns[LAST])
-        last = np.where(states == _NULL, first, np.where(states == _BAD, -1, ends))
+        ends, states = whole_numbers(columns[LAST])
+        last = np.where(states == NULL, first, np.where(states == BAD, -1, ends))
     # A row without any name names nothing. One with a part of it may name whatever has that part.
     empty = (home < 0) & (code < 0)
     _tell(book, file, before, empty, "rows without shard and sequence number")
