@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 #: What text files say where there is no number.
-_NULLS: Final = {"", "null", "none", "nan", "na", "n/a", "\\n"}
+NULLS: Final = {"", "null", "none", "nan", "na", "n/a", "\\n"}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?", re.ASCII)
 #: What a cell of a column of numbers is.
 OK, NULL, BAD = 0, 1, 2
@@ -44,7 +44,7 @@ def _whole_number(value: Any) -> tuple[int, int]:
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
         text = value.strip()
-        if text.lower() in _NULLS:
+        if text.lower() in NULLS:
             return 0, NULL
         return (int(text.partition(".")[0]), OK) if _INTEGER.fullmatch(text) else (0, BAD)
     number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)

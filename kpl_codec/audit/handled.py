@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from ..captures import InputError, Location, plan, readable
 from ..ledger import CODES, MOST_USER_RECORDS, NO_DIGEST, SEQUENCE_NUMBER, Row
 from .book import MARK, Book, Origin
-from .cells import BAD, NULL, OK, texts, whole_numbers
+from .cells import BAD, NULL, NULLS, OK, texts, whole_numbers
 from .ledger import SUFFIX
 from .names import NOT_TOLD, Batch, Tally
 
@@ -286,7 +286,7 @@ def _names(columns: dict[str, Any]) -> tuple[Any, Any, Any, Any, list[str], list
     shard, number = texts(columns[SHARD]), texts(columns[NUMBER])
     home, code = (pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy() for coded in (shard, number))
     shards, numbers = shard.dictionary.to_pylist(), number.dictionary.to_pylist()
-    good_shard = np.array([*map(bool, shards), False])[home]
+    good_shard = np.array([*(bool(text) and text.lower() not in NULLS for text in shards), False])[home]
     good_number = np.array([*(bool(text and SEQUENCE_NUMBER.fullmatch(text)) for text in numbers), False])[
         code
     ]

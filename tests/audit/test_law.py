@@ -164,7 +164,8 @@ class World:
             for row in rows[1:]:
                 if self.chance.random() < 0.2:
                     bad = self.chance.choice(["", "x", "-1", "1.5", "NULL", "nan", "9" * 200])
-                    row[self.chance.choice([0, 1, 2, 2])] = bad
+                    column = self.chance.choice([0, 1, 2, 2])
+                    row[column] = bad if column else self.chance.choice(["", "NULL"])  # (a text is a name)
             with table.open("w", newline="") as out:
                 csv.writer(out).writerows(rows)
 
