@@ -47,7 +47,7 @@ _SPELLINGS: Final = {
     COUNT: r"userrecords|userrecordcount|count",
 }
 _TABLES: Final = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
-_BATCH_ROWS: Final = 1 << 20
+_BATCH_ROWS: Final = 1 << 18
 _HEAD: Final = 1 << 16
 
 
