@@ -1,39 +1,35 @@
-"""What a ledger says of Kinesis records, and the bytes it is kept in.
+"""What a ledger says of Kinesis records: rows, and a line of JSON for each.
 
-A writer's segments, each a row of chunks. Only a segment with its end mark is whole:
+    {"kind":"delivered","shard":"shardId-000000000000","sequence_number":"4957...","sub_sequence_number":0,
+     "user_records":20,"at_ms":1763719200000,"digest":"0123456789abcdef"}
 
-    segment 0   H B B B E        E: this segment is whole, and whether there are more
-    segment 1   H B B ...        no end mark: whatever came after the last whole block is unknown
-
-    chunk   | KPL! | kind | index | length | payload | crc32 |     numbers: big-endian, 4 bytes; kind: 1
-    B       | length | columns as JSON, compressed | digests, 8 bytes a row |
-
-In a block the rows are in the order of shard and sequence number, and of each number the difference to the
-one before is kept. So most of a row is its digest.
-Specification: spec/15-audit.md, AUD-1 to AUD-5.
+Of refused and left user records ``error_code`` stands in place of the shard; of what a queue or Firehose
+gives, ``record_id`` in place of shard and sequence number. Where lines are kept: `kpl_codec.audit.ledger`.
+Specification: spec/15-audit.md, AUD-1 to AUD-3.
 """
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final, Literal, Protocol, get_args
 
 from .compiled import md5
 from .format.frame import looks_aggregated
-from .limits import DIGEST_SIZE
+from .limits import DIGEST_SIZE, LARGEST_MAX_RECORD_SIZE
 from .values import Value
 
-_MAGIC: Final = b"KPL!"
-_HEAD: Final = struct.Struct(">4scII")
-_LENGTH: Final = struct.Struct(">I")
 #: Of rows without a digest.
 NO_DIGEST: Final = bytes(8)
-#: The largest chunk that is read: a length from a broken file must not exhaust the memory.
-_LARGEST: Final = 1 << 28
-
+#: User records of one Kinesis record at most: the smallest one is six bytes of an aggregate.
+MOST_USER_RECORDS: Final = LARGEST_MAX_RECORD_SIZE // 6
+#: LIN-1's form: digits, without zeros before them.
+SEQUENCE_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,128}", re.ASCII)
+#: The latest time of a row, in ms.
+LATEST: Final = 1 << 62
+_TEXT: Final = 4096
+_DIGEST: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 #: What became of user records:
 #:
@@ -44,19 +40,23 @@ _LARGEST: Final = 1 << 28
 #: * left: their caller was told that they are not delivered, and they may be stored;
 #: * handled: a consumer has handled them;
 #: * repaired: they are copies that ``kpl-codec repair`` has put;
-#: * before: a consumer has handled them in an earlier delivery, and not again.
-Kind = Literal["delivered", "again", "unanswered", "refused", "left", "handled", "repaired", "before"]
+#: * before: a consumer has handled them in an earlier delivery, and not again;
+#: * aside: a consumer could not handle them, and its poison hook took them.
+Kind = Literal[
+    "delivered", "again", "unanswered", "refused", "left", "handled", "repaired", "before", "aside"
+]  # fmt: skip
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-#: Each kind as a number, as in a block.
+#: Each kind as a number.
 CODES: Final[Mapping[str, int]] = {kind: code for code, kind in enumerate(KINDS)}
 
 
 class Row(Value):
-    """``user_records`` of one Kinesis record, from sub-sequence number ``first`` on.
+    """``user_records`` of one Kinesis record, from sub-sequence number ``first`` on; 0 of a row "aside": all
+    of it, however many.
 
-    ``shard_id``: of refused and left user records the code that ended them; of a queue's records "".
-    ``sequence_number``: "" where there is none; of a queue's records `queue_number`. ``digest``: see
-    `digest_of`. ``at``: when they were put (handled), ms since 1970.
+    ``shard_id``: of refused and left user records the code that ended them; "" where ``record_id``, what a
+    queue or Firehose calls the record, is its name. ``sequence_number``: "" where there is none. ``digest``:
+    see `digest_of`. ``at``: when they were put (handled), ms since 1970.
     """
 
     kind: Kind
@@ -66,6 +66,7 @@ class Row(Value):
     at: int
     digest: bytes = NO_DIGEST
     first: int = 0
+    record_id: str = ""
 
 
 class Notes(Protocol):
@@ -80,6 +81,7 @@ class Ledger(Protocol):
 
     def writer(self, stream: str, side: str) -> Notes: ...
     def handled(self, stream: str, records: Iterable[Any], *, before: bool = False) -> None: ...
+    def note(self, stream: str, rows: Sequence[Row]) -> None: ...
 
 
 def digest_of(partition_key: str, data: bytes) -> bytes:
@@ -91,12 +93,13 @@ def digest_of(partition_key: str, data: bytes) -> bytes:
     return md5(b"%s\0%s" % (partition_key.encode(), data))[:8]
 
 
-def queue_number(record_id: str) -> str:
-    """What stands for the sequence number of a queue's record, which has none."""
-    return str(int.from_bytes(md5(record_id.encode())[:8], "big"))
-
-
-def runs(kind: Kind, names: Iterable[tuple[str, str, int]], at: int, digest: bytes = NO_DIGEST) -> list[Row]:
+def runs(
+    kind: Kind,
+    names: Iterable[tuple[str, str, int]],
+    at: int,
+    digest: bytes = NO_DIGEST,
+    record_id: str = "",
+) -> list[Row]:
     """Rows of user records, by shard, sequence number and sub-sequence number: a row a run."""
     rows: list[Row] = []
     for shard_id, number, sub in names:
@@ -108,75 +111,50 @@ def runs(kind: Kind, names: Iterable[tuple[str, str, int]], at: int, digest: byt
         ):
             rows[-1] = last.replace(user_records=last.user_records + 1)
         else:
-            rows.append(Row(kind, shard_id, number, 1, at, digest, sub))
+            rows.append(Row(kind, shard_id, number, 1, at, digest, sub, record_id))
     return rows
 
 
-def chunk(kind: bytes, index: int, payload: bytes) -> bytes:
-    """One chunk of a segment: the ``index``-th, from 0."""
-    head = _HEAD.pack(_MAGIC, kind, index, len(payload))
-    # AUD-3: "Each chunk of a segment MUST carry its index and a checksum; a segment is whole only with all
-    # chunks from 0 to its end mark."
-    return b"".join((head, payload, _LENGTH.pack(zlib.crc32(payload, zlib.crc32(head)))))
+def line_of(row: Row) -> str:
+    """The row as a line of JSON, as `json.dumps` writes it, but quicker."""
+    if row.record_id:
+        name = f'"record_id":{quoted(row.record_id)}'
+    elif row.kind in ("refused", "left"):
+        name = f'"error_code":{quoted(row.shard_id)}'
+    else:
+        number = f'"{row.sequence_number}"' if row.sequence_number else "null"
+        name = f'"shard":{quoted(row.shard_id)},"sequence_number":{number}'
+    end = "" if row.digest == NO_DIGEST else f',"digest":"{row.digest.hex()}"'
+    return (
+        f'{{"kind":"{row.kind}",{name},"sub_sequence_number":{row.first},"user_records":{row.user_records},'
+        f'"at_ms":{row.at}{end}}}'
+    )
 
 
-def chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    """Kind, index and payload of each whole chunk; an end mark tells which are lacking."""
-    at = data.find(_MAGIC)
-    while at >= 0:
-        if len(data) - at >= _HEAD.size:
-            _, kind, index, length = _HEAD.unpack_from(data, at)
-            end = at + _HEAD.size + length
-            fits = length <= _LARGEST and end + _LENGTH.size <= len(data)
-            if fits and _LENGTH.unpack_from(data, end)[0] == zlib.crc32(data[at:end]):
-                yield kind, index, data[at + _HEAD.size : end]
-                at = end + _LENGTH.size - 1
-        at = data.find(_MAGIC, at + 1)
-
-
-def block(rows: Sequence[Row]) -> bytes:
-    shards: list[str | None] = []
-    steps, times, shard, value, now = [], [], None, 0, 0
-    rows = sorted(rows, key=lambda row: (row.shard_id, len(row.sequence_number), row.sequence_number))
-    for row in rows:
-        if row.shard_id != shard:
-            shard, value = row.shard_id, 0
-            shards.append(shard)
-        else:
-            shards.append(None)
-        number = int(row.sequence_number or 0)
-        steps.append(f"{number - value:x}")
-        times.append(row.at - now)
-        value, now = number, row.at
-    kinds, counts = [CODES[row.kind] for row in rows], [row.user_records for row in rows]
-    columns = (kinds, shards, steps, counts, [row.first for row in rows], times)
-    packed = zlib.compress(json.dumps(columns, separators=(",", ":")).encode())
-    return b"".join((_LENGTH.pack(len(packed)), packed, *[row.digest for row in rows]))
-
-
-def rows_of(payload: bytes) -> list[Row] | None:
-    """The rows of a block; None for what is none."""
-    rows: list[Row] = []
-    try:
-        end = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
-        packed, digests = payload[_LENGTH.size : end], payload[end:]
-        columns = json.loads(zlib.decompressobj().decompress(packed, _LARGEST))
-        shard, value, now, at = "", 0, 0, 0
-        for kind, begun, step, count, first, time in zip(*columns, strict=True):
-            if begun is not None:
-                shard, value = begun, 0
-            value, now = value + int(step, 16), now + time
-            number = str(value) if value else ""
-            rows.append(Row(KINDS[kind], shard, number, count, now, digests[at : at + 8], first))
-            at += 8
-        if at != len(digests):
-            return None  # another number of digests
-    except (ValueError, TypeError, LookupError, RecursionError, struct.error, zlib.error):
+def row_of(facts: Mapping[str, Any]) -> Row | None:
+    """The row that a line says; None for what is none."""
+    kind, shard_id = facts.get("kind"), facts.get("shard", facts.get("error_code", ""))
+    number, record_id = facts.get("sequence_number") or "", facts.get("record_id", "")
+    digest = facts.get("digest", "0" * 16)
+    numbers: list[Any] = [facts.get(key) for key in ("user_records", "at_ms", "sub_sequence_number")]
+    texts = (kind, shard_id, number, record_id, digest)
+    if not (all(type(text) is str for text in texts) and all(type(one) is int for one in numbers)):
         return None
-    return rows
+    count, at, first = numbers
+    if (
+        kind not in KINDS
+        or max(len(shard_id), len(record_id)) > _TEXT
+        or (number and not SEQUENCE_NUMBER.fullmatch(number))
+        or not _DIGEST.fullmatch(digest)
+        or min(count, at, first) < 0
+        or first + count > MOST_USER_RECORDS
+        or at > LATEST
+    ):
+        return None
+    return Row(kind, shard_id, number, count, at, bytes.fromhex(digest), first, record_id)
 
 
-#: The lowest and the highest sequence number of each shard.
+#: The lowest and the highest sequence number of each shard; of "" what has no sequence number.
 Ranges = Mapping[str, tuple[str, str]]
 
 
@@ -184,7 +162,9 @@ def ranges_of(rows: Iterable[Row], known: Ranges) -> Ranges:
     """What rows name, beside what is ``known``."""
     by_shard: dict[str, set[str]] = {shard_id: set(ends) for shard_id, ends in known.items()}
     for row in rows:
-        if row.sequence_number:
+        if row.record_id:
+            by_shard[""] = {"0"}
+        elif row.sequence_number:
             by_shard.setdefault(row.shard_id, set()).add(row.sequence_number)
     found = {}
     for shard_id, numbers in by_shard.items():

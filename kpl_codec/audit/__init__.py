@@ -1,7 +1,7 @@
 """Was everything that producers put handled? What was not, by name, and why.
 
 `ledger` what producers and consumers note, and where it is kept    `book` reading it    `handled` tables
-`names`, `judge` the difference of the two sides    `why` causes    `running` all of it
+`cells` their cells    `names`, `judge` the difference of the two sides    `why` causes    `running` all of it
 Specification: spec/15-audit.md.
 """
 

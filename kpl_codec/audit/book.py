@@ -1,27 +1,31 @@
 """The ledgers of one side, read: their rows, and where rows may be lacking.
 
-    files, log lines ──▶ chunks ──▶ Book.add ──▶ segments of writers ──▶ rows, holes
-
-Specification: spec/15-audit.md, AUD-3 to AUD-8.
+A writer's members are numbered from 0. One that was read twice counts once. Where the count skips one, its
+rows are lost, and so may be those behind the last one of a file that is damaged at its end.
+Specification: spec/15-audit.md, AUD-3 to AUD-7.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import re
+import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ..ledger import Ranges, Row, chunks, rows_of
+from ..ledger import SEQUENCE_NUMBER, Ranges, Row, row_of
+from .ledger import LINE, SUFFIX, VERSION
 
-#: How the name of a segment's file ends; before it its writer, a dash and its number.
-SUFFIX: Final = ".kpl-ledger"
-_NAME: Final = re.compile(r"(?:.*[/\\])?(.+)-(\d+)" + re.escape(SUFFIX) + r"\Z")
-#: The member of a log line that is a chunk.
-LINE: Final = "kpl_ledger"
+_NAME: Final = re.compile(r"(?:Copy of )?(.{1,200}?)-(\d{1,12})" + re.escape(SUFFIX) + r".*")
+#: What a line of a ledger begins with.
+MARK: Final = b'{"%s":' % LINE.encode()
+_GZIP: Final = b"\x1f\x8b\x08\x00"
+#: Text of a member at most. What is larger was not written by a ledger, and its CRC comes too late.
+_MOST_TEXT: Final = 16 << 20
+#: Damaged places of a file after which the rest of it is left alone.
+_MOST_DAMAGE: Final = 100
+_MOST_NUMBER: Final = 1 << 53
 
 
 class Hole(NamedTuple):
@@ -33,116 +37,272 @@ class Hole(NamedTuple):
     ranges: Ranges | None = None
 
 
-class _Segment:
+class Unreadable(NamedTuple):
+    """What of a file could not be read, how often, and where that was first (row or line, from 1)."""
+
+    file: str
+    why: str
+    times: int = 1
+    row: int | None = None
+
+
+class Origin(NamedTuple):
+    """Whose rows they are; None where it is not known."""
+
+    stream: str | None = None
+    stream_arn: str | None = None
+    side: str | None = None
+
+    def is_of(self, stream: str | None, arn: str | None) -> bool:
+        """Whether they may be of that stream. (A queue's ARN names no stream.)"""
+        other = self.stream_arn
+        if other is not None and ":stream/" not in other:
+            return True
+        if None not in (stream, self.stream) and stream != self.stream:
+            return False
+        return None in (arn, other) or arn == other
+
+
+class _Writer:
+    """What was read of one writer."""
+
     def __init__(self) -> None:
-        self.blocks: dict[int, bytes] = {}
-        self.header: dict[str, Any] | None = None
-        self.end: dict[str, Any] | None = None
-        self.last = 0  # the index of the end mark
+        self.origin = Origin()
+        self.members: set[int] = set()
+        self.last = self.last_part = -1
+        self.follows = -1  # a member that is there, or was
+        self.end: int | None = None
+        self.early: list[Row] = []  # of a log, before a header was read
+        #: Between which sequence numbers the rows of members lie: from one, to before another.
+        self.named: list[tuple[int, int, Ranges]] = []
+        self.bad: list[str] = []
 
+    @property
+    def is_whole(self) -> bool:
+        return self.end == self.last == len(self.members) - 1
 
-def _facts(payload: bytes, wanted: Collection[str]) -> dict[str, Any] | None:
-    """What a header or an end mark says; None if that is something else."""
-    try:
-        facts = json.loads(payload)
-    except ValueError:
-        return None
-    return facts if isinstance(facts, dict) and facts.keys() >= set(wanted) else None
+    def ranges(self, start: int, stop: int) -> Ranges | None:
+        """Between which Kinesis records the rows of some members lie; None if that is not known."""
+        found: dict[str, tuple[str, str]] = {}
+        for first, last, ranges in sorted(self.named, key=lambda named: named[:2]):
+            if first <= start < last:
+                for shard_id, (low, high) in ranges.items():
+                    known = found.get(shard_id, (low, high))
+                    found[shard_id] = min(low, known[0], key=int), max(high, known[1], key=int)
+                start = last
+        return found if start >= stop else None
 
 
 class Book:
-    """All segments of the ledgers of one side. The same chunk twice counts once."""
+    """All ledgers of one side. ``unreadable``: what could not be read, `told` of all files."""
 
     def __init__(self) -> None:
-        self._writers = defaultdict[str, dict[int, _Segment]](dict)
-        self._damaged: list[Hole] = []
+        self._writers = defaultdict[str, _Writer](_Writer)
+        #: Files that are damaged: which, their writer, part, and the member before that; -1: there is none.
+        self._torn: dict[tuple[str, str | None, int, int], None] = {}
+        #: Log lines that are a ledger's, readable or not.
+        self.marked = 0
+        self._unreadable: dict[tuple[str, str], Unreadable] = {}
+        self._dark: list[Hole] = []
 
     def __bool__(self) -> bool:
-        return bool(self._writers or self._damaged)
-
-    def add_file(self, name: str, data: bytes) -> None:
-        """A segment's file, by whose name its writer is known."""
-        match = _NAME.match(name)
-        if match is None:
-            self._damaged.append(Hole(name, f"{name}: a ledger of an unknown writer"))
-        else:
-            self._add(match[1], int(match[2]), data)
-
-    def add_lines(self, name: str, data: bytes) -> bool:
-        """Log lines, some of which are chunks. Gives whether one is."""
-        ours = False
-        for line in data.split(b"\n"):
-            at = line.find(b'{"%s"' % LINE.encode())
-            if at < 0:
-                continue
-            ours = True
-            try:
-                told, _ = json.JSONDecoder().raw_decode(line[at:].decode())
-                chunk = base64.b64decode(told["chunk"], validate=True)
-                self._add(str(told[LINE]), int(told["segment"]), chunk)
-            except (ValueError, KeyError, TypeError):
-                self._damaged.append(Hole(name, f"{name}: a line of a ledger that cannot be read"))
-        return ours
-
-    def _add(self, writer: str, number: int, data: bytes) -> None:
-        segment = self._writers[writer].setdefault(number, _Segment())
-        for kind, index, payload in chunks(data):
-            if kind == b"H":
-                segment.header = _facts(payload, ("stream", "side", "before"))
-            elif kind == b"E":
-                segment.end, segment.last = _facts(payload, ("last", "next", "lost", "ranges")), index
-            else:
-                segment.blocks[index] = payload
+        return bool(self._writers or self._torn)
 
     @property
-    def streams(self) -> set[str]:
-        return {
-            segment.header["stream"]
-            for segments in self._writers.values()
-            for segment in segments.values()
-            if segment.header is not None
-        }
+    def unreadable(self) -> list[Unreadable]:
+        return list(self._unreadable.values())
 
-    def _of_side(self, side: str) -> Iterator[tuple[str, dict[int, _Segment]]]:
-        for writer, segments in sorted(self._writers.items()):
-            if side in {segment.header["side"] if segment.header else side for segment in segments.values()}:
-                yield writer, dict(sorted(segments.items()))
+    @property
+    def origins(self) -> set[Origin]:
+        return {writer.origin for writer in self._writers.values()}
 
-    def rows(self, side: str) -> Iterator[tuple[str, list[Row]]]:
-        """Each writer of ``side`` and its rows, block by block. Blocks that cannot be read are holes."""
-        for writer, segments in self._of_side(side):
-            for segment in segments.values():
-                for index, payload in sorted(segment.blocks.items()):
-                    rows = rows_of(payload)
-                    if rows is None:
-                        del segment.blocks[index]
-                    else:
-                        yield writer, rows
+    def tell(self, file: str, why: str, times: int = 1, row: int | None = None) -> None:
+        """Something in a file could not be read."""
+        known = self._unreadable.get((file, why), Unreadable(file, why, 0, row))
+        self._unreadable[file, why] = known._replace(times=known.times + times)
 
-    def holes(self, side: str) -> list[Hole]:
-        """Where rows may be lacking. To be asked for when all rows were read."""
-        found = (self._holes_of(writer, segments, side) for writer, segments in self._of_side(side))
-        return [*self._damaged, *chain.from_iterable(found)]
+    def lose(self, file: str, why: str, ranges: Ranges | None = None, row: int | None = None) -> None:
+        """A file could not be read, so that what it says is lost."""
+        if (file, why) not in self._unreadable:
+            self._dark.append(Hole(file, why, ranges))
+        self.tell(file, why, row=row)
 
-    def _holes_of(self, writer: str, segments: dict[int, _Segment], side: str) -> Iterator[Hole]:
-        last, before = max(segments), -1
-        for number, segment in segments.items():
-            if number > before + 1:
-                known = number == before + 2 and segment.header
-                gap = f"{before + 1}" if number == before + 2 else f"{before + 1} to {number - 1}"
-                yield Hole(writer, f"segment {gap} is not there", known["before"] if known else None)
-            before, after, end = number, segments.get(number + 1), segment.end
-            # AUD-5: "A segment without its end mark, a number that is left out, and a last segment whose end
-            # mark does not say that it is the last MUST make the ledger incomplete."
-            have = (segment.header is not None) + sum(index < segment.last for index in segment.blocks)
-            if end is None or have != segment.last:
-                ranges = end["ranges"] if end else after.header["before"] if after and after.header else None
-                why = "has no end mark" if end is None else "lacks blocks"
-                if number < last or end is not None or side == "produced":
-                    yield Hole(writer, f"segment {number} {why}", ranges)
-            # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer that
-            # ends without an end mark has named all that will not come again.
-            if number == last and end is not None and not end["last"] and (side == "produced" or end["next"]):
-                yield Hole(writer, f"it was not closed, or segment {number + 1} is not there")
-            if end is not None and end["lost"]:
-                yield Hole(writer, f"{end['lost']} rows of segment {number} could not be written")
+    # -- reading ------------------------------------------------------------------------------
+
+    def add_gzip(self, name: str, data: bytes) -> Iterator[tuple[Origin, list[Row]]]:
+        """The rows of a ledger's file, member by member, and whose they are."""
+        match = _NAME.fullmatch(name)
+        writer, part, member = (match[1], int(match[2]), -1) if match else (None, 0, -1)
+        for text in _members(data) if data else (None,):
+            lines = [] if text is None else text.rstrip(b"\n").split(b"\n")
+            header = _facts(lines[0]) if lines else None
+            whole = header and header.get("kind") == "header" and header.get("lines") == len(lines)
+            if header is None or not whole or not _is_ours(header, header):
+                self._torn[name, writer, part, member] = None
+                if header and header.get("version", VERSION) != VERSION:
+                    self.lose(name, "another version of the format: a newer kpl_codec may read it")
+            else:
+                writer, part, member = header[LINE], header["part"], header["member"]
+                if member not in self._writers[writer].members:
+                    rows = self._rows(name, header, map(_facts, lines))
+                    yield self._writers[writer].origin, rows
+
+    def add_lines(self, name: str, lines: Iterable[bytes]) -> Iterator[tuple[Origin, list[Row]]]:
+        """The rows of those log lines that are a ledger's."""
+        for number, line in enumerate(lines, 1):
+            at = line.find(MARK)
+            if at < 0:
+                continue
+            self.marked += 1
+            facts = _facts(line[at:]) or {}
+            which = {key: facts.pop(key, None) for key in _WHICH}
+            if which["crc32"] != _crc(facts) or not _is_ours(which, facts):
+                why = "a line of a ledger that cannot be read: it is cut or changed, or of another version"
+                self.lose(name, why, row=number)
+                continue
+            writer = self._writers[which[LINE]]
+            if which["member"] not in writer.members:
+                writer.early += self._rows(name, which, [facts], number)
+                if writer.origin.side is not None:
+                    rows, writer.early = writer.early, []
+                    yield writer.origin, rows
+
+    def rest(self) -> Iterator[tuple[Origin, list[Row]]]:
+        """The rows of writers of which no header was read. To be asked for when all files were read."""
+        for writer in self._writers.values():
+            yield writer.origin, writer.early
+
+    def _rows(
+        self,
+        name: str,
+        which: Mapping[str, Any],
+        lines: Iterable[Mapping[str, Any] | None],
+        number: int | None = None,
+    ) -> list[Row]:
+        """The rows of a member, and what else its lines say."""
+        writer, member, found, bad = self._writers[which[LINE]], which["member"], list[Row](), 0
+        writer.members.add(member)
+        writer.last, writer.last_part = max(writer.last, member), max(writer.last_part, which["part"])
+        for line in lines:
+            facts = line or {}
+            kind, row = facts.get("kind"), row_of(facts)
+            writer.named += _named(facts.get("named"), member)
+            if row is not None:
+                found.append(row)
+            elif kind == "header" and _is_ours(which, facts):
+                writer.origin = Origin(facts["stream"], facts.get("stream_arn"), facts["side"])
+            elif kind == "end":
+                writer.end = member
+            elif kind == "part_end":
+                writer.follows = max(writer.follows, member + 1)
+            else:
+                bad += 1
+        if bad:
+            writer.bad.append(f"a line of member {member} that is no row of a ledger")
+            self.tell(name, writer.bad[-1], bad, number)
+        return found
+
+    # -- what may be lacking ------------------------------------------------------------------
+
+    def holes(self, side: str, stream: str | None = None, arn: str | None = None) -> list[Hole]:
+        """Where rows of that stream may be lacking. To be asked for when all rows were read."""
+        found = list(self._dark)
+        for name, writer in sorted(self._writers.items()):
+            if writer.origin.side in (None, side) and writer.origin.is_of(stream, arn):
+                found += self._holes_of(name, writer, side)
+        for file, owner, part, member in self._torn:
+            writer = self._writers.get(owner or "", _Writer())
+            # What comes behind the damage is missed by the count. And a write that failed was tried again.
+            later = part < writer.last_part or -1 < member < writer.last
+            ours = writer.origin.side in (None, side) and writer.origin.is_of(stream, arn)
+            if ours and not later and not writer.is_whole:
+                found.append(Hole(owner or file, f"{file} is damaged, or cut off"))
+        return found
+
+    def _holes_of(self, name: str, writer: _Writer, side: str) -> Iterator[Hole]:
+        for why in writer.bad:
+            yield Hole(name, why)
+        before = -1
+        for member in [*sorted(writer.members), writer.follows + 1]:
+            if member > before + 1:
+                which = f"member {before + 1}" + f" to {member - 1}" * (member > before + 2)
+                yield Hole(name, f"{which}: not there, or not whole", writer.ranges(before + 1, member))
+            before = max(before, member)
+        # AUD-5: "A producer's ledger without its end, and one whose count of members skips one, MUST make the
+        # audit incomplete."
+        # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer without an
+        # end has named all that will not come again.
+        if side == "produced" and writer.end != writer.last:
+            yield Hole(name, "it was not closed, or its end is not there")
+
+
+#: What a line of a log says before its own members.
+_WHICH: Final = (LINE, "part", "member", "crc32")
+
+
+def _facts(line: bytes) -> dict[str, Any] | None:
+    """The JSON object that a line begins with, or is."""
+    try:
+        facts, _ = json.JSONDecoder().raw_decode(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    return facts if isinstance(facts, dict) else None
+
+
+def _crc(facts: Mapping[str, Any]) -> int:
+    """The CRC of a log line without what comes before it. (Its text is that of `json.dumps`.)"""
+    try:
+        return zlib.crc32(json.dumps(facts, separators=(",", ":")).encode())
+    except RecursionError:
+        return -1
+
+
+def _is_ours(which: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Whether ``which`` says which member it is, and ``facts``, if they are a header, what that must say."""
+    numbers = which.get("member"), which.get("part")
+    if type(which.get(LINE)) is not str or not all(
+        type(one) is int and 0 <= one < _MOST_NUMBER for one in numbers
+    ):
+        return False
+    texts = facts.get("stream"), facts.get("side"), facts.get("stream_arn", 0) or ""
+    known = facts.get("version") == VERSION and texts[1] in ("produced", "handled")
+    return facts.get("kind") != "header" or (known and all(type(text) is str for text in texts))
+
+
+def _named(said: Any, member: int) -> list[tuple[int, int, Ranges]]:
+    """What a header or an end says of the members before it; nothing where that cannot be read."""
+    first, by_shard = said if isinstance(said, list) and len(said) == 2 else (None, None)
+    if type(first) is not int or first < 0 or not isinstance(by_shard, dict):
+        return []
+    for ends in by_shard.values():
+        numbers = ends if isinstance(ends, list) and len(ends) == 2 else [None]
+        if not all(type(one) is str and SEQUENCE_NUMBER.fullmatch(one) for one in numbers):
+            return []
+    return [(first, member, {shard_id: (low, high) for shard_id, (low, high) in by_shard.items()})]
+
+
+def _members(data: bytes) -> Iterator[bytes | None]:
+    """The text of each whole member of a gzip file; None for a stretch that is none."""
+    at = damage = 0
+    while at < len(data):
+        text, end = _member(data, at)
+        if text is None:
+            damage += 1
+            end = data.find(_GZIP, at + 1)
+            end = len(data) if end < 0 or damage >= _MOST_DAMAGE else end
+        yield text
+        at = end
+
+
+def _member(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """The text of the member at byte ``at``, None for one that is not whole, and where it ends."""
+    unpack, parts, size, step = zlib.decompressobj(31), [], 0, 1 << 10
+    try:
+        while at < len(data) and not unpack.eof and size <= _MOST_TEXT:
+            parts.append(unpack.decompress(data[at : at + step], _MOST_TEXT + 1 - size))
+            size += len(parts[-1])
+            at, step = min(at + step, len(data)), min(2 * step, 1 << 16)
+    except zlib.error:
+        return None, at
+    whole = unpack.eof and 0 < size <= _MOST_TEXT
+    return (b"".join(parts) if whole else None), at - len(unpack.unused_data)

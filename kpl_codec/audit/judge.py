@@ -6,6 +6,7 @@
     audit = judge(names, tally, ...)
 
     handled   >= 1 times                                     once, twice (by whom)
+    not handled, but a poison hook took it                   aside
     not handled, and the consumer is past it                 missing; unknown where its notes are lost
     not handled, and the consumer may still come to it       too early
     handled, and no ledger has it                            unclaimed
@@ -18,16 +19,18 @@ Specification: spec/15-audit.md, AUD-9 to AUD-17.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..ledger import CODES, Row
+from ..ledger import CODES, NO_DIGEST, Row
 from .book import Hole
-from .names import Name, Names, Run, Tally, Unclaimed, runs_of
+from .names import Name, Names, Run, Runs, Tally, Unclaimed, not_once, runs_in, runs_of
 
+#: What becomes of a delivered user record.
+FATES = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
 #: Who has put what no ledger has: the producer of an attempt without an answer, a foreign writer, or either.
 Origin = Literal["unanswered", "either", "foreign"]
 
@@ -41,13 +44,14 @@ class Double(NamedTuple):
 
 @dataclass
 class Audit:
-    """See the module. Arrays hold user records as `Names` counts them."""
+    """See the module."""
 
-    #: Of each shard how many user records were delivered, and handled, repaired, missing, unknown, too_early.
+    #: Of each shard how many user records were delivered, and `FATES` of them.
     shards: dict[str, dict[str, int]]
-    missing: Any
-    unknown: Any
-    too_early: Any
+    aside: Runs
+    missing: Runs
+    unknown: Runs
+    too_early: Runs
     doubles: list[Double]
     copies: int  # handled user records of Kinesis records that their producer sent again
     repaired_twice: list[Name]
@@ -88,42 +92,69 @@ def judge(
     that were put again, and of their copies. ``digests``: of unclaimed Kinesis records, as far as they are
     known."""
     ends = _ends(names, tally, set(finished))
-    if until is None and tally.queued:
+    if until is None and tally.has_no_order:
         until = 0
-
-    def due(users: Any) -> Any:
-        records = names.record_of(users)
-        # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its
-        # shard was handled, a child of its shard was begun, or the caller says that it must be handled by
-        # now; of a queue only where the caller says so."
-        return users < ends[names.shard[records]] if until is None else names.at[records] < until
-
+    # AUD-11: "A user record that was not handled MUST be called missing only where a later one of its shard
+    # was handled, a child of its shard was begun, or the caller says that it must be handled by now; of a
+    # queue only where the caller says so."
+    due = ends[names.shard] if until is None else np.where(names.at < until, names.starts[1:], 0)
     copied, waiting, twice = _repaired(names, tally, due, repaired)
-    absent = np.flatnonzero(tally.times == 0)
-    absent = absent[names.kinds[names.record_of(absent)] == CODES["delivered"]]
-    absent = absent[~np.isin(absent, copied)]
-    late = due(absent) & ~np.isin(absent, waiting)
+    hidden = None
+    if len(copied) or len(waiting) or tally.aside:
+        hidden = np.zeros(len(tally.times), bool)
+        # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
+        for start, stop in tally.aside:
+            hidden[start:stop] = tally.times[start:stop] == 0
+        hidden[copied] = hidden[waiting] = False
+        at = np.flatnonzero(hidden)
+        hidden[copied] = hidden[waiting] = True
+    else:
+        at = np.empty(0, np.int64)
+    delivered = names.kinds == CODES["delivered"]
+    at = at[delivered[names.record_of(at)]]
+    aside = runs_in(names, at, np.zeros(len(at), np.uint8))
+    runs = not_once(tally, hidden)
+    absent = runs.where((runs.times == 0) & delivered[runs.record])
+    late = absent.within(0, due[absent.record])
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
-    dark = late & _in_holes(names, handled_holes)[names.record_of(absent)]
-    missing, unknown, too_early = absent[late & ~dark], absent[dark], absent[~late]
+    unclaimed = _unclaimed(tally, unnamed, holes, digests or {})
+    doubtful = tally.dark | _in_holes(names, handled_holes) | _in_doubt(names, unnamed, unclaimed)
+    dark = doubtful[late.record]
+    missing, unknown = late.where(~dark), late.where(dark)
+    too_early = absent.within(due[absent.record], len(tally.times))
+    if len(waiting):
+        waits = runs_in(names, np.sort(waiting), np.zeros(len(waiting), np.uint8))
+        both = [
+            np.concatenate(pair) for pair in zip(vars(too_early).values(), vars(waits).values(), strict=True)
+        ]
+        too_early = Runs(*both)
+        too_early = too_early.where(np.argsort(too_early.start))
     again = names.kinds == CODES["again"]
     undelivered = {"refused": Counter[str](), "left": Counter[str]()}
     for row in unnamed:
         if row.kind in undelivered:
             undelivered[row.kind][row.shard_id] += row.user_records
     return Audit(
-        shards=_by_shard(names, repaired=copied, missing=missing, unknown=unknown, too_early=too_early),
+        shards=_by_shard(
+            names,
+            repaired=runs_in(names, copied, np.zeros(len(copied), np.uint8)),
+            aside=aside,
+            missing=missing,
+            unknown=unknown,
+            too_early=too_early,
+        ),
+        aside=aside,
         missing=missing,
         unknown=unknown,
         too_early=too_early,
-        doubles=_doubles(names, tally, again),
+        doubles=_doubles(names, runs.where((runs.times > 1) & ~again[runs.record])),
         copies=sum(
             int(np.count_nonzero(tally.times[names.starts[record] : names.starts[record + 1]]))
             for record in np.flatnonzero(again)
         ),
         repaired_twice=twice,
-        unclaimed=_unclaimed(tally, unnamed, holes, digests or {}),
+        unclaimed=[(origin, one) for origin, one, _ in unclaimed],
         conflicts=names.conflicts,
         undelivered=undelivered,
         holes=holes,
@@ -156,11 +187,12 @@ def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
     return inside
 
 
-def _by_shard(names: Names, **parts: Any) -> dict[str, dict[str, int]]:
+def _by_shard(names: Names, **parts: Runs) -> dict[str, dict[str, int]]:
     size = len(names.shards)
     delivered = np.bincount(names.shard, names.counts * (names.kinds == CODES["delivered"]), size)
     counts = {
-        name: np.bincount(names.shard[names.record_of(part)], minlength=size) for name, part in parts.items()
+        name: np.bincount(names.shard[part.record], part.stop - part.start, size)
+        for name, part in parts.items()
     }
     counts = {"delivered": delivered, "handled": delivered - sum(counts.values()), **counts}
     return {
@@ -169,22 +201,18 @@ def _by_shard(names: Names, **parts: Any) -> dict[str, dict[str, int]]:
     }
 
 
-def _doubles(names: Names, tally: Tally, again: Any) -> list[Double]:
-    doubled = np.flatnonzero(tally.times > 1)
-    doubled = doubled[~again[names.record_of(doubled)]]
-    times = tally.times[doubled]
-    found = [
-        Double(run, int(many)) for many in np.unique(times) for run in runs_of(names, doubled[times == many])
-    ]
+def _doubles(names: Names, runs: Runs) -> list[Double]:
+    found = map(Double, runs_of(names, runs), runs.times.tolist())
     return sorted(
         found, key=lambda double: (double.run.shard_id, len(double.run.sequence_number), double.run)
     )
 
 
 def _repaired(
-    names: Names, tally: Tally, due: Callable[[Any], Any], repaired: Iterable[tuple[Name, Name]]
+    names: Names, tally: Tally, due: Any, repaired: Iterable[tuple[Name, Name]]
 ) -> tuple[Any, Any, list[Name]]:
-    """User records that were not handled, but a copy of them; those whose copy may still be; and the names of
+    """``due``: of each Kinesis record one past the last user record that the consumer must be past. Gives
+    user records that were not handled, but a copy of them; those whose copy may still be; and the names of
     those that were handled, and their copy too."""
     copied: list[int] = []
     waiting: list[int] = []
@@ -199,26 +227,40 @@ def _repaired(
         # the repair that put the copy; until the consumer is past the copy it is too early."
         elif tally.times[copy]:
             copied.append(at)
-        elif not due(np.array([copy]))[0]:
+        elif copy >= due[names.record_of(copy)]:
             waiting.append(at)
     return np.array(sorted(copied), np.int64), np.array(waiting, np.int64), twice
 
 
 def _unclaimed(
     tally: Tally, unnamed: Sequence[Row], holes: Sequence[Hole], digests: Mapping[tuple[str, str], bytes]
-) -> list[tuple[Origin, Unclaimed]]:
+) -> list[tuple[Origin, Unclaimed, bytes | None]]:
+    """What no ledger names, who may have put it, and its digest where that is known."""
     unanswered = [row for row in unnamed if row.kind == "unanswered"]
     known = {row.digest for row in unanswered}
     largest = max([row.user_records for row in unanswered], default=0)
-    found: list[tuple[Origin, Unclaimed]] = []
+    found: list[tuple[Origin, Unclaimed, bytes | None]] = []
     for place, one in sorted(tally.unclaimed.items()):
         digest = digests.get(place) or tally.queued.get(place)
         # AUD-14: "What was handled and no ledger names MUST be told: as an attempt without an answer where
         # its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if digest in known:
-            found.append(("unanswered", one))
+            found.append(("unanswered", one, digest))
         elif holes or (digest is None and one.last < largest):  # (attempts without an answer lie anywhere)
-            found.append(("either", one))
+            found.append(("either", one, digest))
         else:
-            found.append(("foreign", one))
+            found.append(("foreign", one, digest))
     return found
+
+
+def _in_doubt(
+    names: Names, unnamed: Sequence[Row], unclaimed: Sequence[tuple[Origin, Unclaimed, bytes | None]]
+) -> Any:
+    """Which Kinesis records may have been handled in place: an earlier attempt of the same bytes, which got
+    no answer, is one of those that no ledger names."""
+    attempts = {row.digest for row in unnamed if row.kind == "unanswered"} - {NO_DIGEST}
+    if all(origin != "either" for origin, *_ in unclaimed):
+        attempts &= {digest for origin, _, digest in unclaimed if digest and origin == "unanswered"}
+    if not attempts or not unclaimed:
+        return np.zeros(len(names.rows), bool)
+    return np.array([row.digest in attempts for row in names.rows], bool)

@@ -8,99 +8,131 @@
 
 Each producer and each consumer process is a writer of its own, so any number may share a ledger. A row has
 neither keys nor data. `kpl-codec audit` compares the two sides.
-Specification: spec/15-audit.md, AUD-1 to AUD-7.
+
+A writer writes numbered members: lines of JSON, a header and its rows.
+
+    {"kpl_ledger":"20261125T...","part":0,"member":3,"kind":"header","version":1,"lines":121,"side":"handled",
+     "stream":"orders","stream_arn":"arn:aws:..."}
+    {"kind":"handled","shard":"shardId-000000000000","sequence_number":"4957...",...}       `kpl_codec.ledger`
+
+    files    WRITER-PART.ledger.jsonl.gz; a member, each time it writes, is a member of gzip
+    S3       the same, an object a member
+    logs     each line is a member; it says its writer, part, number, and the CRC of what follows
+
+The first header of a part says in "named" between which sequence numbers the rows of the part before lie. A
+writer that is closed ends with "end", a part that another one follows with "part_end".
+Specification: spec/15-audit.md, AUD-1 to AUD-8.
 """
 
 from __future__ import annotations
 
-import base64
+import gzip
 import json
 import logging
 import os
 import threading
 import time
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..format.records import KinesisRecord
-from ..ledger import Ranges, Row, block, chunk, digest_of, ranges_of, runs
-from .book import LINE, SUFFIX
+from ..ledger import Ranges, Row, digest_of, line_of, ranges_of, runs
+from ..shards.stream import Stream, StreamNameError, stream_of
 
-#: Seconds after which rows are written.
-_SECONDS: Final = 5.0
+#: How the name of a file of a ledger ends; before it its writer, a dash and its part.
+SUFFIX: Final = ".ledger.jsonl.gz"
+#: The member of a line's JSON that says its writer: it comes first.
+LINE: Final = "kpl_ledger"
+VERSION: Final = 1
+#: Rows of a member at most; about 1 MB of text.
+_MEMBER_ROWS: Final = 5000
+#: Lines that wait for a place that cannot be written to, at most.
+_MOST_WAITING: Final = 200_000
+#: Characters of "named" in a log at most.
+_LONGEST: Final = 10_000
 _LOG = logging.getLogger("kpl_codec.audit")
 
 
 class Sink(ABC):
-    """Takes the chunks of one writer, in order. Methods raise OSError."""
+    """Takes the members of one writer, in order. ``write`` raises OSError, or what S3 raises, and gets the
+    member again, then."""
 
-    #: Seconds and bytes after which another segment is begun.
-    segment_seconds: float = 3600.0
-    segment_bytes: int = 64 << 20
-    #: Whether chunks are stored before their segment ends.
-    at_once = True
+    #: Seconds between two writes, and seconds and bytes after which another part is begun.
+    seconds = 5.0
+    part_seconds = 3600.0
+    part_bytes = 64 << 20
+    #: Whether each line is a member, and no line may be long.
+    by_line = False
 
     @abstractmethod
-    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
-        """With ``sync`` it returns when the chunk is stored for good."""
+    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
+        """With ``sync`` it returns when the member is stored for good. Gives its size in bytes."""
 
-    def end(self, segment: int) -> None:
-        """The segment has all its chunks."""
-        return
+
+def packed(writer: str, part: int, member: int, lines: Sequence[str]) -> bytes:
+    """A member as files have it: one member of gzip, whose first line says which it is."""
+    header = f'{{"{LINE}":"{writer}","part":{part},"member":{member},{lines[0][1:]}'
+    # AUD-3: "Each member of a ledger MUST say its number, and carry a checksum: what is damaged or not there
+    # shows."
+    return gzip.compress("\n".join((header, *lines[1:], "")).encode(), 6, mtime=0)
 
 
 class FolderSink(Sink):
-    """A file a segment, to which chunks are appended."""
+    """A file a part, to which members are appended."""
 
     def __init__(self, folder: Path, writer: str) -> None:
         self._folder, self._writer = folder, writer
 
-    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
+    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with open(self._folder / f"{self._writer}-{segment:06d}{SUFFIX}", "ab") as file:
-            file.write(chunk)
+        data = packed(self._writer, part, member, lines)
+        with open(self._folder / f"{self._writer}-{part:06d}{SUFFIX}", "ab") as file:
+            file.write(data)
             file.flush()
             if sync:
                 os.fsync(file.fileno())
+        return len(data)
 
 
 class S3Sink(Sink):
-    """An object a segment, put when it is whole."""
+    """An object a member: each is a part."""
 
-    segment_seconds, segment_bytes, at_once = 60.0, 8 << 20, False
+    seconds, part_seconds = 60.0, 0.0
 
     def __init__(self, uri: str, writer: str, put: Callable[[str, bytes], None]) -> None:
-        self._prefix, self._put, self._data = f"{uri.rstrip('/')}/{writer}", put, b""
+        self._prefix, self._writer, self._put = uri.rstrip("/"), writer, put
 
-    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
-        self._data += chunk
-
-    def end(self, segment: int) -> None:
-        self._put(f"{self._prefix}-{segment:06d}{SUFFIX}", self._data)
-        self._data = b""
+    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
+        data = packed(self._writer, part, member, lines)
+        self._put(f"{self._prefix}/{self._writer}-{part:06d}{SUFFIX}", data)
+        return len(data)
 
 
 class LineSink(Sink):
-    """A line of JSON a chunk, given to ``write_line`` (print, a logger's method)."""
+    """The lines, given to ``write_line`` (print, a logger's method)."""
+
+    by_line = True
 
     def __init__(self, write_line: Callable[[str], object], writer: str) -> None:
         self._write_line, self._writer = write_line, writer
 
-    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
-        text = base64.b64encode(chunk).decode()
-        self._write_line(json.dumps({LINE: self._writer, "segment": segment, "chunk": text}))
+    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
+        which = f'"{LINE}":"{self._writer}","part":{part},"member":{member}'
+        self._write_line(f'{{{which},"crc32":{zlib.crc32(lines[0].encode())},{lines[0][1:]}')
+        return len(lines[0])
 
 
 class Ledger:
     """``place``: a folder, an ``s3://`` URI, or a function that takes a line of text.
 
     ``wait``: a producer's result waits until its row is on disk; else rows are written every 5 seconds.
-    S3 takes a whole segment a minute, so a result cannot wait for it: ValueError.
+    S3 takes an object a minute, so a result cannot wait for it: ValueError.
     """
 
     def __init__(
@@ -113,7 +145,7 @@ class Ledger:
             raise ValueError("a result cannot wait for S3: use wait=False, or a folder")
 
     def writer(self, stream: str, side: str = "produced") -> Writer:
-        """A writer for a producer ("produced") or consumer ("handled") of ``stream``, its name."""
+        """A writer for a producer ("produced") or consumer ("handled") of ``stream``, its name or ARN."""
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid4().hex[:12]}"
         sink: Sink
         if callable(self.place):
@@ -126,8 +158,16 @@ class Ledger:
             sink = FolderSink(Path(self.place), name)
         return Writer(sink, name, stream, side, wait=self.wait or side == "handled")
 
+    def note(self, stream: str, rows: Sequence[Row]) -> None:
+        """Write rows of this process, a consumer of ``stream``. Raises OSError, or what S3 raises."""
+        if rows:
+            key = os.getpid(), stream  # (a forked child has its own)
+            if key not in self._consumers:
+                self._consumers[key] = self.writer(stream, "handled")
+            self._consumers[key].note(rows)
+
     def handled(self, stream: str, records: Iterable[DeaggregatedRecord], *, before: bool = False) -> None:
-        """Note that this process, a consumer of ``stream``, has handled user records.
+        """Note that this process, a consumer of ``stream`` (its name or ARN), has handled user records.
 
         To be called before a checkpoint: so what has no note comes again. ``before``: they were handled in an
         earlier delivery, and are not again. Raises OSError, or what S3 raises; ValueError for a user record
@@ -141,41 +181,50 @@ class Ledger:
                     "kinesis_records its shard_id; of a queue, give process_queue_records the ledger"
                 )
             names.append((record.shard_id, record.sequence_number, record.sub_sequence_number))
-        if rows := runs("before" if before else "handled", names, int(time.time() * 1000)):
-            key = os.getpid(), stream  # (a forked child has its own)
-            if key not in self._consumers:
-                self._consumers[key] = self.writer(stream, "handled")
-            self._consumers[key].note(rows)
+        self.note(stream, runs("before" if before else "handled", names, int(time.time() * 1000)))
+
+
+def _json(facts: object) -> str:
+    return json.dumps(facts, separators=(",", ":"))
+
+
+def _stream(text: str) -> Stream:
+    """The stream; of a queue or of Firehose, which have no such ARN, what comes last in theirs."""
+    try:
+        return stream_of(text)
+    except StreamNameError:
+        return Stream(text.rpartition("/")[2], text)
 
 
 class Writer:
-    """One writer of a ledger. Its first segment begins at once, so that the ledger shows that it was there.
+    """One writer of a ledger. It writes a header at once, so that the ledger shows that it was there.
 
-    Where a row cannot be written, that is logged, and the ledger is incomplete from then on; a consumer's
-    writer raises OSError instead. Methods are thread-safe.
+    Rows that cannot be written are tried again with the next ones, and it is logged; a consumer's writer
+    raises what was raised, too. Methods are thread-safe.
     """
 
     def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool) -> None:
-        self.name, self.stream = name, stream
-        self._sink, self._side, self._wait = sink, side, wait
+        found = _stream(stream)
+        self.name, self.stream = name, found.name
+        self._facts = {"side": side, "stream": found.name, "stream_arn": found.arn}
+        self._sink, self._raises, self._wait = sink, side == "handled", wait
         self._lock = threading.Lock()  # of the rows that are kept: never held while something is written
         self._io = threading.RLock()
         self._rows: list[Row] = []
-        self._writing: list[Row] = []
-        self._before: Ranges = {}  # what the segment before named
-        self._ranges: Ranges = {}
-        self._segment = self._index = self._bytes = self._lost = 0
+        self._part = self._member = self._part_member = self._bytes = 0
+        self._ranges: Ranges = {}  # what this part names
+        self._before: dict[str, Any] = {}  # what the part before named
+        self._waiting: list[tuple[int, int, list[str]]] = []  # part, member and lines, not stored yet
         self._begun_at = time.monotonic()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._careful(self._begin)
-        if not sink.at_once:  # that the writer was there is known from its first object
-            self._careful(self._roll)
+        self._add([])
+        self._write(sync=wait)
 
     # -- rows ---------------------------------------------------------------------------------
 
     def note(self, rows: Iterable[Row]) -> None:
-        """Write rows, or keep them for the next block."""
+        """Write rows, or keep them for the next member."""
         with self._lock:
             self._rows += rows
         # AUD-8: "Where a ledger is told to wait, a user record MUST get its result after its row is on disk."
@@ -183,7 +232,10 @@ class Writer:
             self.flush()
         elif self._thread is None:
             self._thread = threading.Thread(target=self._run, name="kpl-codec ledger", daemon=True)
-            self._careful(self._thread.start)  # (no new threads while the interpreter ends)
+            try:
+                self._thread.start()
+            except RuntimeError:  # no new threads while the interpreter ends
+                self.flush()
 
     def put(self, shard_id: str, sequence_number: str, partition_key: str, data: bytes) -> None:
         """Note a Kinesis record that another producer than ours has put, by the answer it got."""
@@ -194,73 +246,75 @@ class Writer:
     def flush(self) -> None:
         """Write what is kept. S3 gets its object now."""
         with self._io:
-            self._careful(lambda: self._flush(sync=True))
-            if not self._sink.at_once and self._index > 1:
-                self._careful(self._roll)
+            self._flush(sync=True)
 
     def close(self) -> None:
-        """Write what is kept, and the last end mark. Closing twice is allowed."""
+        """Write what is kept, and that this is the end. Closing twice is allowed."""
         with self._io:
             if not self._closed.is_set():
                 self._closed.set()
-                self._careful(lambda: self._flush(sync=False))
-                self._careful(lambda: self._end(last=True))
+                self._flush(sync=True, end=True)
 
-    # -- chunks -------------------------------------------------------------------------------
+    # -- members ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._closed.wait(_SECONDS):
+        while not self._closed.wait(self._sink.seconds):
             with self._io:
                 if not self._closed.is_set():
-                    self._careful(lambda: self._flush(sync=False))
+                    self._flush(sync=False)
 
-    def _careful(self, step: Callable[[], None]) -> None:
-        # AUD-6: "A ledger that cannot be written MUST NOT cost a user record its delivery or its result; the
-        # rows it lacks MUST be told by its end mark, or by the lack of one."
-        try:
-            step()
-        except Exception as error:
-            lost, self._writing = len(self._writing), []
-            if self._side == "handled":
-                raise  # and the records come again
-            self._lost += lost
-            _LOG.error(
-                "the ledger of %s cannot be written, its audit will say unknown: %r", self.stream, error
-            )
-
-    def _begin(self) -> None:
-        self._index, self._bytes, self._begun_at = 0, 0, time.monotonic()
-        # AUD-4: "The header of a segment MUST say what the segment before names, its end mark what it names
-        # itself: so what was lost is known to lie there."
-        facts = {"stream": self.stream, "side": self._side, "before": self._before}
-        self._write(b"H", json.dumps(facts).encode(), sync=self._wait)
-
-    def _write(self, kind: bytes, payload: bytes, *, sync: bool) -> None:
-        data = chunk(kind, self._index, payload)
-        self._sink.write(self._segment, data, sync=sync)
-        self._index += 1
-        self._bytes += len(data)
-
-    def _flush(self, *, sync: bool) -> None:
+    def _flush(self, *, sync: bool, end: bool = False) -> None:
         with self._lock:
-            self._writing, self._rows = self._rows, []
-        if self._writing:
-            self._write(b"B", block(self._writing), sync=sync)
-            self._ranges = ranges_of(self._writing, self._ranges)
-            self._writing = []
-        old = time.monotonic() - self._begun_at >= self._sink.segment_seconds
-        if self._index > 1 and (old or self._bytes >= self._sink.segment_bytes):
+            rows, self._rows = self._rows, []
+        rows.sort(key=lambda row: (row.shard_id, len(row.sequence_number), row.sequence_number))
+        for start in range(0, len(rows), _MEMBER_ROWS):
+            some = rows[start : start + _MEMBER_ROWS]
             self._roll()
+            self._ranges = ranges_of(some, self._ranges)
+            self._add([line_of(row) for row in some])
+        if end:
+            self._roll()
+            self._add([_json({"kind": "end", **self._named()})])
+        self._write(sync=sync)
 
     def _roll(self) -> None:
-        self._end(last=False)
-        self._segment += 1
-        self._begin()
+        """Begin another part, if it is time."""
+        old = time.monotonic() - self._begun_at >= self._sink.part_seconds
+        if not (old or self._bytes >= self._sink.part_bytes):
+            return
+        if self._sink.part_seconds:  # else each member is a part
+            self._add([_json({"kind": "part_end"})])
+        # AUD-4: "The first header of a part MUST say what the part before names, the end of a ledger what its
+        # last part names: so what was lost is known to lie there."
+        self._before, self._ranges = self._named(), {}
+        self._part, self._part_member = self._part + 1, self._member
+        self._bytes, self._begun_at = 0, time.monotonic()
 
-    def _end(self, *, last: bool) -> None:
-        # "next": whether the next segment's header is stored at once.
-        follows = self._sink.at_once and not last
-        facts = {"last": last, "next": follows, "lost": self._lost, "ranges": self._ranges}
-        self._write(b"E", json.dumps(facts).encode(), sync=True)
-        self._sink.end(self._segment)
-        self._before, self._ranges, self._lost = self._ranges, {}, 0
+    def _named(self) -> dict[str, Any]:
+        """Between which sequence numbers the rows of this part lie; nothing, where that is too long."""
+        # AUD-23: "No line of a ledger in a log MUST be longer than 12,000 bytes."
+        named = {"named": [self._part_member, self._ranges]}
+        return {} if self._sink.by_line and len(_json(named)) > _LONGEST else named
+
+    def _add(self, rows: list[str]) -> None:
+        """One more member, to be written."""
+        facts = {"kind": "header", "version": VERSION, "lines": len(rows) + 1, **self._facts, **self._before}
+        lines, self._before = [_json(facts), *rows], {}
+        for member in [[text] for text in lines] if self._sink.by_line else [lines]:
+            self._waiting.append((self._part, self._member, member))
+            self._member += 1
+
+    def _write(self, *, sync: bool) -> None:
+        # AUD-6: "A ledger that cannot be written MUST NOT cost a user record its delivery or its result; its
+        # rows MUST be tried again, and a member that was given up MUST be missing in the count."
+        try:
+            while self._waiting:
+                part, member, lines = self._waiting[0]
+                self._bytes += self._sink.write(part, member, lines, sync=sync)
+                del self._waiting[0]
+        except Exception as error:
+            while sum(len(lines) for *_, lines in self._waiting) > _MOST_WAITING:
+                del self._waiting[0]
+            if self._raises:
+                raise  # and the records come again
+            _LOG.error("the ledger of %s cannot be written, and is tried again: %r", self.stream, error)

@@ -8,12 +8,13 @@ their user records, one after the other                  starts[k] + sub-sequenc
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ..findings import Finding
-from ..ledger import CODES, Row
+from ..ledger import CODES, MOST_USER_RECORDS, NO_DIGEST, Row
 
 #: Rows that have a sequence number, and so a name.
 NAMED = frozenset({"delivered", "again", "repaired"})
@@ -21,8 +22,8 @@ NAMED = frozenset({"delivered", "again", "repaired"})
 Name = tuple[str, str, int]
 #: User records of runs that are written out at a time.
 _SLICE: Final = 1 << 20
-#: Every Kinesis record has fewer user records.
-_MOST_USER_RECORDS: Final = 10_000_000
+#: A sub-sequence number that a row does not tell.
+NOT_TOLD: Final = -2
 #: Unclaimed Kinesis records of which the names are kept.
 _MOST_UNCLAIMED: Final = 100_000
 
@@ -42,9 +43,8 @@ class Names:
             if known is not row and known != row:
                 # AUD-9: "Of two rows with one name that differ, the one with more user records MUST count,
                 # and the audit MUST NOT say complete."
-                self.conflicts += "repaired" not in (known.kind, row.kind)
-                if (CODES[known.kind], -known.user_records) > (CODES[row.kind], -row.user_records):
-                    named[row.shard_id, row.sequence_number] = row
+                self.conflicts += _contradict(known, row) and "repaired" not in (known.kind, row.kind)
+                named[row.shard_id, row.sequence_number] = min(known, row, key=_rank)
         self.rows = sorted(
             named.values(), key=lambda row: (row.shard_id, len(row.sequence_number), row.sequence_number)
         )
@@ -79,6 +79,18 @@ class Names:
         return np.searchsorted(self.starts, user_records, side="right") - 1
 
 
+def _rank(row: Row) -> tuple[bool, int, int]:
+    """Which of two rows of a name counts: a ledger's, which has a digest, before a table's."""
+    return row.digest == NO_DIGEST, CODES[row.kind], -row.user_records
+
+
+def _contradict(known: Row, row: Row) -> bool:
+    """Whether two rows of a name say different things. (A table has neither digest nor time nor kind.)"""
+    told = NO_DIGEST not in (known.digest, row.digest)
+    differ = known.user_records != row.user_records
+    return differ or (told and (known.kind != row.kind or known.digest != row.digest))
+
+
 def _keys(shard: Any, numbers: Sequence[bytes]) -> Any:
     """Keys whose order as bytes is that of shard and sequence number."""
     keys = [b"%08d%04d%s" % (code, len(number), number) for code, number in zip(shard, numbers, strict=True)]
@@ -98,19 +110,64 @@ class Run(NamedTuple):
         return Finding(kind, *self[:3], user_records=count, cause=cause, detail=detail)
 
 
-def runs_of(names: Names, user_records: Any) -> list[Run]:
-    """Ascending user records as runs."""
-    if not len(user_records):
-        return []
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Ascending user records, as runs within a Kinesis record. Arrays have an item a run: its Kinesis record,
+    its first user record, one past its last, and how often each was handled. ``len``: user records."""
+
+    record: Any
+    start: Any
+    stop: Any
+    times: Any
+
+    def __len__(self) -> int:
+        return int((self.stop - self.start).sum())
+
+    def where(self, wanted: Any) -> Runs:
+        return Runs(self.record[wanted], self.start[wanted], self.stop[wanted], self.times[wanted])
+
+    def within(self, low: Any, high: Any) -> Runs:
+        """Of each run the part from ``low`` to before ``high``."""
+        start, stop = np.maximum(self.start, low), np.minimum(self.stop, high)
+        return replace(self, start=start, stop=stop).where(start < stop)
+
+
+def runs_in(names: Names, user_records: Any, times: Any) -> Runs:
+    """Ascending user records as runs, of those that were handled as often."""
     records = names.record_of(user_records)
-    begins = np.flatnonzero((np.diff(user_records, prepend=-2) != 1) | (np.diff(records, prepend=-1) != 0))
-    ends = np.append(begins[1:], len(records)) - 1
-    subs = user_records - names.starts[records]
+    begins = np.ones(len(records), bool)
+    begins[1:] = (np.diff(user_records) != 1) | (np.diff(records) != 0) | (times[1:] != times[:-1])
+    at = np.flatnonzero(begins)
+    stops = user_records[np.append(at[1:], len(records))[: len(at)] - 1] + 1
+    return Runs(records[at], user_records[at], stops, times[at])
+
+
+def not_once(tally: Tally, hidden: Any) -> Runs:
+    """All user records that were handled otherwise than once, but for those that are ``hidden``."""
+    found = [runs_in(tally.names, np.empty(0, np.int64), np.empty(0, np.uint8))]
+    for low in range(0, len(tally.times), _SLICE):
+        times = tally.times[low : low + _SLICE]
+        other = times != 1
+        if hidden is not None:
+            other &= ~hidden[low : low + _SLICE]
+        at = np.flatnonzero(other)
+        found.append(runs_in(tally.names, at + low, times[at]))
+    runs = Runs(*(np.concatenate([getattr(part, name) for part in found]) for name in Runs.__annotations__))
+    # One that a slice has cut is one again.
+    begins = np.ones(len(runs.record), bool)
+    begins[1:] = (runs.start[1:] != runs.stop[:-1]) | (runs.record[1:] != runs.record[:-1])
+    begins[1:] |= runs.times[1:] != runs.times[:-1]
+    at = np.flatnonzero(begins)
+    stops = runs.stop[np.append(at[1:], len(begins))[: len(at)] - 1]
+    return replace(runs.where(at), stop=stops)
+
+
+def runs_of(names: Names, runs: Runs) -> list[Run]:
+    """Runs by their names."""
+    subs = runs.start - names.starts[runs.record], runs.stop - names.starts[runs.record] - 1
     return [
         Run(names.rows[record].shard_id, names.rows[record].sequence_number, first, last)
-        for record, first, last in zip(
-            records[begins].tolist(), subs[begins].tolist(), subs[ends].tolist(), strict=True
-        )
+        for record, first, last in zip(runs.record.tolist(), *(sub.tolist() for sub in subs), strict=True)
     ]
 
 
@@ -128,7 +185,8 @@ class Unclaimed(NamedTuple):
 class Batch(NamedTuple):
     """Handled user records, row by row: ``first`` to ``last`` (the same without ``last``) of ``record``, an
     index into the Kinesis records ``shards`` and ``numbers``, each of which is named once or oftener.
-    ``before``: they were handled before, this is only said again."""
+    ``first`` may be `NOT_TOLD`: the user record of a Kinesis record that has only one. ``before``: they were
+    handled before, this is only said again."""
 
     shards: Sequence[str]
     numbers: Sequence[bytes]
@@ -152,55 +210,99 @@ class Tally:
         self.passed = names.bounds[:-1].copy()
         self.unclaimed: dict[tuple[str, str], Unclaimed] = {}
         self.handled_shards: set[str] = set()
+        #: Kinesis records that rows name which do not tell, or not so that it can be read, the user record.
+        self.dark = np.zeros(len(names.rows), bool)
+        #: User records that a poison hook took: the first, and one past the last.
+        self.aside: list[tuple[int, int]] = []
         #: Of records of queues, by their places in the ledger, the digests.
         self.queued: dict[tuple[str, str], bytes] = {}
+        #: Whether some were handled in no order: a queue's.
+        self.has_no_order = False
 
-    def add(self, batch: Batch) -> None:
-        last = batch.first if batch.last is None else batch.last
-        # (A run from a file may claim any length.)
-        good = (batch.first >= 0) & (last < _MOST_USER_RECORDS) & (last >= batch.first)
-        self.bad += int((~good).sum())
-        record, first, lengths = batch.record[good], batch.first[good], (last - batch.first + 1)[good]
+    def darken(self, shards: Sequence[str | None]) -> None:
+        """Rows that cannot be read may name any Kinesis record of these shards; None: of all."""
+        codes = [code for code, shard in enumerate(self.names.shards) if shard in shards or None in shards]
+        self.dark |= np.isin(self.names.shard, codes)
+
+    def put_aside(self, row: Row) -> None:
+        """A poison hook took a Kinesis record, or some of its user records."""
+        place, passed, code = (
+            int(found[0]) for found in self.names.find([row.shard_id], [row.sequence_number.encode()])
+        )
+        self.handled_shards.add(row.shard_id)
+        if code >= 0:
+            self.passed[code] = max(self.passed[code], passed + (place >= 0))
+        if place >= 0:
+            start, count = int(self.names.starts[place]), int(self.names.counts[place])
+            last = min(row.first + (row.user_records or count), count)
+            self.aside.append((start + min(row.first, count), start + last))
+
+    def add(self, batch: Batch) -> tuple[Any, Any]:
+        """Gives the indices of the rows that name no user record, and of those of which it is not told."""
         places, passed, codes = self.names.find(batch.shards, batch.numbers)
         self.handled_shards.update(batch.shards)
-        known = codes >= 0
-        np.maximum.at(self.passed, codes[known], passed[known])
+        np.maximum.at(self.passed, codes[codes >= 0], passed[codes >= 0])
+        counts = np.where(places >= 0, np.append(self.names.counts, 0)[places], 0)[batch.record]
+        given = batch.first if batch.last is None else batch.last
+        untold = (batch.first == NOT_TOLD) | (given == NOT_TOLD)
+        first, last = np.where(untold, 0, batch.first), np.where(untold, 0, given)
+        vague = untold & (counts > 1)
+        good = (first >= 0) & (last < MOST_USER_RECORDS) & (last >= first)
+        dark = places[batch.record[vague | ~good]]
+        self.dark[dark[dark >= 0]] = True
+        self.bad += int(np.count_nonzero(vague | ~good))
+        if not (use := good & ~vague).all():
+            counts, first, last = counts[use], first[use], last[use]
+        record = batch.record[use]
+        self.rows += int((last - first + 1).sum())
+        lengths = np.clip(np.minimum(last + 1, counts) - first, 0, None)
+        over = last >= counts
+        if over.any():
+            self._not_claimed(batch, places, record[over], np.maximum(first, counts)[over], last[over])
+        there = lengths > 0
+        starts = self.names.starts[np.maximum(places[record[there]], 0)] + first[there]
+        self._count(starts, lengths[there], batch.before)
+        return np.flatnonzero(~good), np.flatnonzero(vague & good)
+
+    def _count(self, starts: Any, lengths: Any, before: bool) -> None:
+        """Count user records from each of ``starts`` on."""
         ends, start, done = np.cumsum(lengths), 0, 0
+        if len(ends) and ends[-1] > 4 * len(self.times) + _SLICE:  # many times over: once for all
+            begun, ended = np.sort(starts), np.sort(starts + lengths)
+            for low in range(0, len(self.times), _SLICE):
+                at = np.arange(low, min(low + _SLICE, len(self.times)))
+                times = np.searchsorted(begun, at, "right") - np.searchsorted(ended, at, "right")
+                self._raise(at[times > 0], times[times > 0], before)
+            return
         while start < len(ends):
             stop = max(int(np.searchsorted(ends, done + _SLICE, side="right")), start + 1)
             count = lengths[start:stop]
             inside = np.arange(ends[stop - 1] - done) - np.repeat(ends[start:stop] - count - done, count)
-            users = np.repeat(first[start:stop], count) + inside
-            self._count(batch, places, np.repeat(record[start:stop], count), users)
+            at, times = np.repeat(starts[start:stop], count) + inside, np.ones(1, np.int64)
+            if not _distinct(at):
+                at, times = np.unique(at, return_counts=True)
+            self._raise(at, times, before)
             start, done = stop, int(ends[stop - 1])
 
-    def _count(self, batch: Batch, places: Any, record: Any, sub: Any) -> None:
-        self.rows += len(record)
-        # (What no ledger has is as one without user records.)
-        claimed = sub < np.where(places >= 0, np.append(self.names.counts, 0)[places], 0)[record]
-        if not claimed.all():
-            self._not_claimed(batch, places, record[~claimed], sub[~claimed])
-            record, sub = record[claimed], sub[claimed]
-        at, times = self.names.starts[places][record] + sub, np.ones(1, np.int64)
-        if not _distinct(at):
-            at, times = np.unique(at, return_counts=True)
+    def _raise(self, at: Any, times: Any, before: bool) -> None:
         known = self.times[at]
-        self.times[at] = np.maximum(known, 1) if batch.before else np.minimum(known + times, 255)
+        self.times[at] = np.maximum(known, 1) if before else np.minimum(known + times, 255)
 
-    def _not_claimed(self, batch: Batch, places: Any, record: Any, sub: Any) -> None:
-        self.unclaimed_rows += len(record)
+    def _not_claimed(self, batch: Batch, places: Any, record: Any, first: Any, last: Any) -> None:
+        """User records that no ledger has."""
+        self.unclaimed_rows += int((last - first + 1).sum())
         over = places[record]  # a ledger has them, with fewer user records
         np.maximum.at(self.passed, self.names.shard[over[over >= 0]], over[over >= 0] + 1)
-        rows = np.bincount(record, minlength=len(places))
-        low, high = np.full(len(rows), _MOST_USER_RECORDS), np.zeros(len(rows), np.int64)
-        np.minimum.at(low, record, sub)
-        np.maximum.at(high, record, sub)
+        rows = np.bincount(record, last - first + 1, minlength=len(places)).astype(np.int64)
+        low, high = np.full(len(rows), MOST_USER_RECORDS), np.zeros(len(rows), np.int64)
+        np.minimum.at(low, record, first)
+        np.maximum.at(high, record, last)
         for at in np.flatnonzero(rows).tolist():
             name = batch.shards[at], bytes(batch.numbers[at]).decode("utf-8", "replace")
-            known = self.unclaimed.get(name, Unclaimed(*name, _MOST_USER_RECORDS, 0, 0))
+            known = self.unclaimed.get(name, Unclaimed(*name, MOST_USER_RECORDS, 0, 0))
             if known.rows or len(self.unclaimed) < _MOST_UNCLAIMED:
-                first, last = min(int(low[at]), known.first), max(int(high[at]), known.last)
-                self.unclaimed[name] = Unclaimed(*name, first, last, int(rows[at]) + known.rows)
+                lowest, highest = min(int(low[at]), known.first), max(int(high[at]), known.last)
+                self.unclaimed[name] = Unclaimed(*name, lowest, highest, int(rows[at]) + known.rows)
 
 
 def _distinct(at: Any) -> bool:

@@ -33,15 +33,18 @@ from ..report.model import About, AuditCell, Report
 from ..report.page import render_page
 from ..report.scan import findings_batch
 from ..shards.shard_map import ShardMap
-from ..shards.stream import stream_of
+from ..shards.stream import Stream, stream_of
 from ..validation.check import check
 from ..validation.job import prepare_output
 from ..validation.repaired import read_copies
-from .handled import read_handled, read_produced
-from .judge import Audit, judge
+from .book import Origin, Unreadable
+from .handled import Progress, files_of, read_handled, read_produced
+from .judge import FATES, Audit, judge
 from .names import NAMED, Name, Names, Run, Tally, runs_of
 from .why import Fetched, Why, fetch
 
+#: User records of an audit at most: it takes a byte for each, and more for those that were not handled.
+_MOST: Final = 1 << 31
 #: Columns of the picture.
 _COLUMNS: Final = 60
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -57,25 +60,39 @@ _UNCLAIMED: Final = {
 
 
 class AuditError(KplError, ValueError):
-    """There is nothing to compare, or ledgers of several streams: ``streams``."""
+    """There is nothing to compare, or too much (``user_records``), or ledgers of several streams:
+    ``streams``."""
 
-    code: Literal["nothing-produced", "several-streams"]
+    code: Literal["nothing-produced", "several-streams", "too-many"]
     requirement = "AUD-10"
     streams: tuple[str, ...] = ()
+    user_records: int = 0
+    reason: str = ""
     concerns = "Whoever audits. Nothing was written."
-    todo = "Name the ledgers of the producers of one stream with --produced."
+    todo = "Name the ledgers of the producers of one stream with --produced, or choose it with --stream."
 
     def describe(self) -> str:
         if self.code == "several-streams":
             return f"ledgers of several streams: {', '.join(self.streams)}"
-        return "there is no ledger and no row in what was produced"
+        if self.code == "too-many":
+            return f"ledgers of {self.user_records:,} user records; an audit takes {_MOST:,}, so audit parts"
+        return f"there is no ledger and no row in what was produced{self.reason}"
 
 
-def findings_of(audit: Audit, names: Names, missing: Iterable[Finding]) -> Iterator[Finding]:
+def findings_of(
+    audit: Audit, names: Names, missing: Iterable[Finding], unreadable: Iterable[Unreadable] = ()
+) -> Iterator[Finding]:
     """All findings; ``missing``: those on missing user records, see `why`."""
     yield from missing
+    causes = [hole.why for hole in audit.handled_holes[:1]] or ["a row that cannot be read may name it"]
     for run in runs_of(names, audit.unknown):
-        yield run.finding("audit-unknown", f"a note may be lost: {audit.handled_holes[0].why}")
+        yield run.finding("audit-unknown", f"a note may be lost: {causes[0]}")
+    for file, problem, often, row in unreadable:
+        where = "" if row is None else f"row {row}: "
+        many = "" if often == 1 else f" ({often:,} times)"
+        yield Finding(kind="audit-unreadable", file=file, line=row, detail=f"{where}{problem}{many}")
+    for run in runs_of(names, audit.aside):
+        yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled oftener than once MUST be told apart by who doubled them: a
     # consumer's retry, a producer's that sent a Kinesis record again, or a repair."
     for run, count in audit.doubles:
@@ -119,12 +136,16 @@ class Audited:
     stream: str | None
     shard_map: ShardMap | None
     fetched: Fetched
+    #: What could not be read, and streams whose ledgers were passed over.
+    unreadable: list[Unreadable]
+    passed_over: list[str]
 
     @property
     def headline(self) -> str:
         audit = self.audit
         if audit.complete:
-            return f"Everything was handled: {plural(audit.total('delivered'), 'user record')}."
+            put_aside = f", {audit.total('aside'):,} of them put aside" if audit.total("aside") else ""
+            return f"Everything was handled: {plural(audit.total('delivered'), 'user record')}{put_aside}."
         parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
         if audit.holes or audit.conflicts:
             parts.append("a ledger is not whole, so nobody can say that this is all")
@@ -136,10 +157,7 @@ class Audited:
         audit, tally, kinds = self.audit, self.tally, Counter[str]()
         for finding in self.findings:
             kinds[finding.kind] += finding.user_records or 1
-        sums = {
-            name: audit.total(name)
-            for name in ("delivered", "handled", "repaired", "missing", "unknown", "too_early")
-        }
+        sums = {name: audit.total(name) for name in ("delivered", *FATES)}
         twice = sum(run.last - run.first + 1 for run, _ in audit.doubles) + audit.copies
         undelivered = {
             fate: [{"code": code, "userRecords": count} for code, count in sorted(codes.items())]
@@ -156,6 +174,8 @@ class Audited:
             "handledRows": tally.rows,
             "unclaimedRows": tally.unclaimed_rows,
             "unreadableRows": tally.bad,
+            "unreadable": [camel_keys(one._asdict()) for one in self.unreadable],
+            "otherStreams": self.passed_over,
             "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
             "incomplete": [f"{hole.writer}: {hole.why}" for hole in audit.holes],
             "version": __version__,
@@ -182,6 +202,7 @@ class Audited:
         missing = {
             (run.shard_id, run.sequence_number, sub)
             for run in runs_of(self.names, self.audit.missing)
+            if run[:2] in self.fetched.records
             for sub in range(run.first, run.last + 1)
         }
         rows = Rows(None)
@@ -220,8 +241,8 @@ class Audited:
         size = len(names.shards) * _COLUMNS
         put = np.bincount(where, names.counts, size)
         parts = [
-            np.bincount(where[names.record_of(part)], minlength=size)
-            for part in (self.audit.missing, self.audit.too_early)
+            np.bincount(where[part.record], part.stop - part.start, size)
+            for part in (self.audit.missing, self.audit.unknown, self.audit.too_early)
         ]
         for at in np.flatnonzero(put):
             start = _EPOCH + timedelta(milliseconds=int(first + at % _COLUMNS * width))
@@ -237,27 +258,32 @@ def audit(
     until: datetime | None = None,
     client: Any = None,
     stream: str | None = None,
+    progress: Progress | None = None,
 ) -> Audited:
     """Compare what was ``produced`` with what was ``handled``: paths of ledgers and tables, see `handled`.
 
     ``repaired``: folders that repair has worked in. ``until``: what was put before it must be handled.
-    ``client``, ``stream``: where to look for causes. Raises InputError, AuditError, StreamUnavailable.
+    ``client``, ``stream``: where to look for causes. ``progress`` tells how far it is. Raises InputError,
+    AuditError, StreamUnavailable.
     """
     from ..aws.shard_map import fetch_shard_map
 
+    progress = progress or Progress()
+    progress.size = sum(file.size for file in [*files_of(produced), *files_of(handled)])
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
-    book, rows = read_produced(produced)
-    streams = book.streams | (set() if stream is None else {stream_of(stream).name})
-    if len(streams) > 1:
-        raise AuditError(code="several-streams", streams=tuple(sorted(streams)))
-    if not book and not rows:
-        raise AuditError(code="nothing-produced")
-    rows += [row for _, block in book.rows("produced") for row in block]
+    book, by_origin = read_produced(produced, progress)
+    name, arn = _stream(by_origin, stream)
+    rows = [row for origin, some in by_origin.items() if origin.is_of(name, arn) for row in some]
+    if not rows and (not book or book.unreadable):
+        why = "".join(f"; {file}: {problem}" for file, problem, *_ in book.unreadable[:3])
+        raise AuditError(code="nothing-produced", reason=why)
+    if (count := sum(row.user_records for row in rows)) > _MOST:
+        raise AuditError(code="too-many", user_records=count)
     unnamed = [row for row in rows if row.kind not in NAMED]
     copies = [copy for folder in repaired for copy in read_copies(Location(folder) / "repair/log")]
     names = Names([*(row for row in rows if row.kind in NAMED), *_rows_of_copies(copies)])
     tally = Tally(names)
-    consumers = read_handled(handled, tally)
+    consumers = read_handled(handled, tally, name, arn, progress)
 
     attempts = any(row.kind == "unanswered" for row in unnamed)
     unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
@@ -267,8 +293,8 @@ def audit(
         names,
         tally,
         unnamed=unnamed,
-        holes=book.holes("produced"),
-        handled_holes=consumers.holes("handled"),
+        holes=book.holes("produced", name, arn),
+        handled_holes=consumers.holes("handled", name, arn),
         until=None if until is None else int(until.timestamp() * 1000),
         # A consumer begins with a child when it has read the parent to its end.
         finished=[
@@ -282,8 +308,26 @@ def audit(
     )
     held = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, judged.missing)))
     missing = Why(names, tally, shard_map, held).findings(judged.missing)
-    findings = list(findings_of(judged, names, missing))
-    return Audited(judged, names, tally, findings, next(iter(streams), None), shard_map, held)
+    unreadable = [*book.unreadable, *consumers.unreadable]
+    others = {origin for origin in book.origins | consumers.origins if not origin.is_of(name, arn)}
+    passed_over = sorted({str(other.stream_arn or other.stream) for other in others})
+    findings = list(findings_of(judged, names, missing, unreadable))
+    return Audited(judged, names, tally, findings, name, shard_map, held, unreadable, passed_over)
+
+
+def _stream(origins: Iterable[Origin], wanted: str | None) -> tuple[str | None, str | None]:
+    """Name and ARN, as far as they are known, of the stream that is audited. Raises AuditError."""
+    told = [origin for origin in origins if origin.stream is not None and origin.side != "handled"]
+    if wanted is not None:
+        stream = stream_of(wanted)
+        told = [origin for origin in told if origin.is_of(stream.name, stream.arn)]
+    else:
+        stream = Stream(told[0].stream or "") if told else Stream("")
+    arns = sorted({origin.stream_arn for origin in told if origin.stream_arn} | {stream.arn or ""} - {""})
+    names = sorted({origin.stream or "" for origin in told})
+    if len(arns) > 1 or len(names) > 1:
+        raise AuditError(code="several-streams", streams=tuple(arns if len(arns) > 1 else names))
+    return stream.name or None, arns[0] if arns else None
 
 
 def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:

@@ -17,7 +17,7 @@ from ..findings import Finding
 from ..format.records import KinesisRecord
 from ..shards.placement import CAUSES, Causes, hinted_time
 from ..shards.shard_map import ShardMap
-from .names import Names, Run, Tally, runs_of
+from .names import Names, Run, Runs, Tally, runs_in, runs_of
 
 #: Kinesis records asked for at a time: the next one that is wanted is often near.
 _READ_ON: Final = 200
@@ -66,8 +66,8 @@ class Why:
         self._names, self._tally, self._map, self._fetched = names, tally, shard_map, fetched
         self._causes = Causes(shard_map) if shard_map is not None else None
 
-    def findings(self, missing: Any) -> Iterator[Finding]:
-        """Of ascending missing user records."""
+    def findings(self, missing: Runs) -> Iterator[Finding]:
+        """Of missing user records."""
         for place, runs in groupby(runs_of(self._names, missing), key=lambda run: run[:2]):
             record = self._fetched.records.get(place)
             opened = () if record is None else deaggregate([record], "report", shard_map=self._map)
@@ -118,6 +118,6 @@ class Why:
         told = [
             f"{near.sequence_number}/{near.first} {word} it"
             for word, users in (("before", before), ("after", after))
-            for near in runs_of(names, users)
+            for near in runs_of(names, runs_in(names, users, self._tally.times[users]))
         ]
         return f"handled were {' and '.join(told)}" if told else "nothing near it was handled"

@@ -101,7 +101,8 @@ class ProducerBase(ABC):
         return ProducerCore(self.config, live, self._chance, self._observe, noted=noted)
 
     def _new_notes(self) -> Notes | None:
-        return None if self._ledger is None else self._ledger.writer(self._stream.name, "produced")
+        stream = self._stream.arn or self._stream.name
+        return None if self._ledger is None else self._ledger.writer(stream, "produced")
 
     def _leave(self, pending: Pending) -> bool:
         """Leave a user record for the core; False if it has to wait for room. Called with the lock held.

@@ -2,6 +2,7 @@
 Lambda events and for queues."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -166,6 +167,8 @@ class Batch:
         #: What was handled, and of it what was by this invocation: ``once`` leaves out what was before.
         self.handled: list[Call] = []
         self.ran: set[int] = set()
+        #: Kinesis records that cannot be opened, and that the poison hook took.
+        self.aside: list[Unit] = []
         #: The sequence numbers of the Kinesis records that failed, by `Call.number`.
         self._failed: dict[int, str] = {}
         self._failed_keys: set[str | None] = set()
@@ -187,10 +190,11 @@ class Batch:
         for number, unit in enumerate(self._units):
             if unit.poison is not None:
                 yield None
-                if not self._over() and not settle_poison(
-                    unit.poison, self._on_poison, comes_again=bool(self._failed)
-                ):
-                    self._failed[number] = unit.identifier
+                if not self._over():
+                    if settle_poison(unit.poison, self._on_poison, comes_again=bool(self._failed)):
+                        self.aside.append(unit)
+                    else:
+                        self._failed[number] = unit.identifier
             yield from (Call(number, unit, record) for record in unit.user_records)
             if self._over():
                 return
@@ -241,11 +245,18 @@ class Batch:
         return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
 
     def _note(self) -> None:
-        if self._ledger is None or not self.handled:
+        if self._ledger is None:
             return
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
-        name = self.handled[0].unit.stream_arn.rpartition("/")[2]
         calls = sorted(self.handled, key=lambda call: (call.number, call.record.sub_sequence_number))
         for now in (True, False):
             records = [call.record for call in calls if (id(call.record) in self.ran) == now]
-            self._ledger.handled(name, records, before=not now)
+            if records:
+                self._ledger.handled(calls[0].unit.stream_arn, records, before=not now)
+        if self.aside:
+            from ..ledger import Row
+        for unit in self.aside:
+            shard_id = str(unit.event_record.get("eventID")).rpartition(":")[0]
+            kinesis = unit.event_record.get("kinesis", unit.event_record)  # (of a pipe's list it is the record)
+            row = Row("aside", shard_id, kinesis["sequenceNumber"], 0, int(time.time() * 1000))
+            self._ledger.note(unit.stream_arn, [row])

@@ -12,6 +12,7 @@ record goes unchanged to Firehose's error output. So does what does not fit into
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ from ..adapters.shapes import encode_base64, firehose_record
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
-from ..format.records import short_fields
+from ..format.records import KinesisRecord, short_fields
+from ..ledger import Row, digest_of, runs
 from ..values import Value
 from .batch import LOG, Poison, settle_poison
 from .events import event_records
@@ -65,15 +67,12 @@ def transform_user_records(
     * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A record of which that fails
       counts as one that cannot be opened;
     * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the user records of every record answered Ok or
-      Dropped.
+      Dropped: of a Kinesis stream by shard and sequence number, else by record id.
 
-    Raises CaptureError for what is no event with records, or has one without id, and ValueError for
-    ``ledger`` where the source is no Kinesis stream: its user records have no names. What the ledger raises
-    is raised.
+    Raises CaptureError for what is no event with records, or has one without id. What the ledger raises is
+    raised.
     """
     records = event_records(event, "records")
-    if ledger is not None and "sourceKinesisStreamArn" not in event:
-        raise ValueError("ledger: only user records of a Kinesis stream have names, and this is direct put")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
     # LMB-5: "A transformation MUST answer every record id exactly once, in order."
     results: list[dict[str, Any]] = []
@@ -83,7 +82,7 @@ def transform_user_records(
             raise CaptureError(code="missing-field", field=f"records[{index}].recordId", requirement="CAP-4")
         results.append({"recordId": record_id, "result": "ProcessingFailed"})
     free = MAX_RESPONSE_SIZE - _ENVELOPE - sum(map(_size, results))
-    handled: list[DeaggregatedRecord] = []
+    handled: list[Row] = []
     for raw, result in zip(records, results, strict=True):
         record = None
         try:
@@ -105,11 +104,19 @@ def transform_user_records(
         if more <= free:
             free -= more
             result.update(made)
-            handled += user_records
+            handled += _rows(record, user_records, result["recordId"]) if ledger is not None else ()
     if ledger is not None:
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
-        ledger.handled(arn.rpartition("/")[2], handled)
+        ledger.note(arn, handled)
     return {"records": results}
+
+
+def _rows(record: KinesisRecord, user_records: list[DeaggregatedRecord], record_id: str) -> list[Row]:
+    place = record.shard_id or "", record.sequence_number or ""
+    named = all(place)
+    digest = digest_of(record.partition_key or "", record.data)
+    names = [(*(place if named else ("", "")), user.sub_sequence_number) for user in user_records]
+    return runs("handled", names, int(time.time() * 1000), digest, "" if named else record_id)
 
 
 def _transformed(handled: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:

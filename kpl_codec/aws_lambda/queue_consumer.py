@@ -27,7 +27,7 @@ from ..aws.queues import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client
 from ..aws_errors import Backoff, is_permanent
 from ..deaggregation.policies import Policy, check_policy, deaggregate
 from ..deaggregation.records import Drop
-from ..ledger import Kind, Ledger, Row, digest_of, queue_number, runs
+from ..ledger import Kind, Ledger, Row, digest_of, runs
 from .batch import LOG, AfterFailure, Batch, Call, Poison, Unit, UserRecordFailed, opened, settle_poison
 
 if TYPE_CHECKING:
@@ -80,9 +80,10 @@ class Received:
     receive_count: int
     state: Literal["received", "handled", "acknowledged", "failed", "gone"] = "received"
     tries: int = 0
-    #: Sub-sequence numbers that have no note yet: handled now, and handled before.
+    #: Sub-sequence numbers that have no note yet: handled now, handled before, and put aside.
     ran: list[int] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
+    aside: list[int] = field(default_factory=list)
 
     def entry(self, **more: Any) -> dict[str, Any]:
         return {"ReceiptHandle": self.raw["ReceiptHandle"], **more}
@@ -275,6 +276,7 @@ class QueueConsumer(ABC):
             poison = Poison(failed, queue_record(received.raw), received.raw, self._queue, last)
             if not settle_poison(poison, self._aside):
                 raise
+            received.aside.append(last.sub_sequence_number)
 
     # -- meanwhile ------------------------------------------------------------------------------
 
@@ -318,15 +320,17 @@ class QueueConsumer(ABC):
         rows, now = list[Row](), int(time.time() * 1000)
         for received in records:
             record = queue_record(received.raw)
-            number = queue_number(record.record_id or "")
-            digest = digest_of(record.partition_key or "", record.data)
-            noted: dict[Kind, list[int]] = {"handled": received.ran, "before": received.skipped}
+            known = now, digest_of(record.partition_key or "", record.data), record.record_id or ""
+            noted: dict[Kind, list[int]] = {
+                "handled": received.ran, "before": received.skipped, "aside": received.aside,
+            }  # fmt: skip
             for kind, subs in noted.items():
-                rows += runs(kind, [("", number, sub) for sub in sorted(subs)], now, digest)
+                rows += runs(kind, [("", "", sub) for sub in sorted(subs)], *known)
+            rows += [Row("aside", "", "", 0, now, known[1], 0, known[2]) for _ in received.batch.aside]
         if rows:
             self._notes.note(rows)
         for received in records:
-            received.ran, received.skipped = [], []
+            received.ran, received.skipped, received.aside, received.batch.aside = [], [], [], []
 
     def _acknowledged(self, received: Received, code: str | None) -> bool:
         """Whether that is settled: otherwise the service may still take the acknowledgement."""

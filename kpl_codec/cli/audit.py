@@ -42,25 +42,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "what was put before it must be handled: a time, or 15m for fifteen minutes ago"
     add(parser, "--until WHEN", text)
     add(parser, "--output DIR", "an empty or new folder for the results")
-    add_shared(parser, "--stream", "--fail-on", "--json", use="look there why")
+    add_shared(parser, "--stream", "--fail-on", "--json", "--quiet", use="look there why")
     add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from ..audit.handled import Progress
     from ..audit.running import audit
     from ..captures import Location
     from ..validation.job import check_output
+    from .progress import waiting
 
     if args.output is not None:
         check_output(Location(args.output))
-    audited = audit(
-        args.produced,
-        args.handled,
-        repaired=args.repaired,
-        until=args.until,
-        client=None if args.stream is None else client_of(args),
-        stream=args.stream,
-    )
+    progress = Progress()
+    with waiting("auditing", progress.mebibytes, unit="MiB", quiet=args.quiet):
+        audited = audit(
+            args.produced,
+            args.handled,
+            repaired=args.repaired,
+            until=args.until,
+            client=None if args.stream is None else client_of(args),
+            stream=args.stream,
+            progress=progress,
+        )
     if args.output is not None:
         audited.write(args.output)
     if args.json:
@@ -69,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
         show(*told(audited))
         if audited.tally.bad:
             note(f"{audited.tally.bad:,} rows of --handled name no user record")
+        for name in audited.passed_over:
+            note(f"ledgers of another stream were passed over: {name}")
         if args.output is not None:
             pictures = "   (pictures: report.html there)"
             show(line(""), line(f"Every finding: kpl-codec findings {args.output}{pictures}"))
@@ -83,12 +90,12 @@ def run(args: argparse.Namespace) -> int:
 def told(audited: Audited) -> list[RenderableType]:
     """What became of what was put, by shard; and the findings by kind."""
     facts = audited.facts
-    names = ("delivered", "handled", "repaired", "missing", "unknown", "tooEarly")
+    names = ("delivered", "handled", "repaired", "aside", "missing", "unknown", "tooEarly")
     rows = [[shard["shardId"], *(f"{shard[name]:,}" for name in names)] for shard in facts["shards"]]
     shown: list[RenderableType] = [
         line((audited.headline, "bold")),
         line(""),
-        table(["shard", *names[:5], "too early"], rows, range(1, 7), indent=2),
+        table(["shard", *names[:6], "too early"], rows, range(1, 8), indent=2),
     ]
     kinds = [
         [f"{one['userRecords']:,}", kind_of(one["kind"]).severity, one["kind"], kind_of(one["kind"]).title]
@@ -97,8 +104,10 @@ def told(audited: Audited) -> list[RenderableType]:
     if kinds:
         shown += [line(""), table(["user records", "severity", "kind", ""], kinds, (0,), indent=2)]
     examples = [one for one in audited.findings if one.severity == "critical"][:_EXAMPLES]
-    if examples:
+    unreadable = [one for one in audited.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
+    if examples or unreadable:
         shown.append(line(""))
     for one in examples:
         shown.append(line(f"  {one.shard_id} {one.sequence_number}/{one.sub_sequence_number}: {one.detail}"))
+    shown += [line(f"  {one.file}: {one.detail}") for one in unreadable]
     return shown

@@ -15,10 +15,14 @@ _SOON, _AGAIN = 1.5, 10.0
 
 @contextmanager
 def waiting(
-    what: str, tasks: Callable[[], tuple[int, int]] | None = None, *, quiet: bool = False
+    what: str,
+    tasks: Callable[[], tuple[int, int]] | None = None,
+    *,
+    quiet: bool = False,
+    unit: str = "task",
 ) -> Iterator[Callable[[], None]]:
     """Says ``what`` if the block takes long, unless what it gives was called before: there is something to
-    show. Again and again with ``tasks``, which gives how many are done, and known."""
+    show. Again and again with ``tasks``, which gives how many of ``unit`` are done, and known."""
     end = threading.Event()
 
     def say() -> None:
@@ -29,7 +33,7 @@ def waiting(
                 note(f"{what} ...")
                 return
             done, total = tasks()
-            note(f"{what}: task {done} of {total}, {time.monotonic() - started:.0f} s")
+            note(f"{what}: {unit} {done} of {total}, {time.monotonic() - started:.0f} s")
 
     # SPK-97: "A command that has nothing to show for two seconds MUST say on standard error what it waits
     # for."

@@ -360,6 +360,11 @@ No note says that these user records were handled, but notes of the consumer are
 Whom: {_ONLY_THE_CHECK}
 Do: Find the missing segments of the consumer's ledger, and audit again.
 
+audit-unreadable: warning, AUD-21: Of a ledger or a table, and cannot be read
+The file, or these of its rows, were passed over. What they may have named is called unknown, not missing.
+Whom: {_ONLY_THE_CHECK}
+Do: Look at the file and the row that the detail names; write them again, or take the file away.
+
 audit-incomplete: warning, AUD-10: A producer's ledger is not whole
 A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.
 Whom: {_ONLY_THE_CHECK}
@@ -378,6 +383,10 @@ audit-refused: warning, AUD-10: Not delivered, and its producer was told so
 Their futures failed: expired, refused, or given up when the producer was closed.
 Whom: The application that put them, if it did not look at the result.
 Do: See the code in the detail. Put them again if they matter.
+
+audit-aside: info, AUD-22: Put aside
+The consumer could not handle them, and its poison hook took them. They count as handled.
+Do: Look at where the hook keeps them.
 
 audit-not-yet: info, AUD-11: Too early to say
 The consumer has not handled anything later of the shard, so it may still come to them.

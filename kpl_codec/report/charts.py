@@ -213,6 +213,15 @@ def _open_shards(opened: Sequence[ShardFacts], below: float) -> Svg:
     return join(drawn)
 
 
+#: What an audit says of user records: the field of `AuditCell`, how it is told, the class of the colour.
+AUDIT_FATES = (
+    ("handled", "handled, repaired or put aside", "fill"),
+    ("missing", "missing", "lost"),
+    ("unknown", "unknown", "altered"),
+    ("too_early", "too early to say", "track"),
+)
+
+
 def audit(report: Report) -> Svg | None:
     """What an audit says, a row a shard: each stretch of time divided by what became of its user records."""
     cells = report.audit
@@ -221,23 +230,34 @@ def audit(report: Report) -> Svg | None:
     shard_ids = sorted({cell.shard_id for cell in cells})
     last = max(cell.start + timedelta(seconds=cell.seconds) for cell in cells)
     axis = Axis(min(cell.start for cell in cells), last, max(int(cells[0].seconds), 1))
+    height = len(shard_ids) * 26.0
     drawn: list[Child] = []
     for row, shard_id in enumerate(shard_ids):
         drawn.append(label(LEFT - 8, row * 26 + 16, short_id(shard_id), "end"))
         for cell in (cell for cell in cells if cell.shard_id == shard_id):
             left, right = axis.x(cell.start), axis.x(cell.start + timedelta(seconds=cell.seconds))
             at, bottom = row * 26.0 + 2, row * 26.0 + 22
-            handled = cell.user_records - cell.missing - cell.too_early
-            said = f"{number(handled)} handled, {number(cell.missing)} missing"
-            tip = f"{number(cell.user_records)} put, {said}"
-            for count, css in ((handled, "fill"), (cell.missing, "lost"), (cell.too_early, "track")):
-                if count:  # one missing of thousands must be seen, too
-                    high = min(max(20 * count / cell.user_records, 3.0), bottom - at)
+            said = [
+                f"{number(getattr(cell, name))} {text}"
+                for name, text, _ in AUDIT_FATES
+                if getattr(cell, name)
+            ]
+            tip = f"{short_id(shard_id)} {cell.start:%Y-%m-%d %H:%M:%S}: {', '.join(said)}"
+            # One missing of thousands must be seen, too: what was handled makes room.
+            highs = {
+                name: max(20 * getattr(cell, name) / cell.user_records, 4.0)
+                for name, *_ in AUDIT_FATES[1:]
+                if getattr(cell, name)
+            }
+            highs["handled"] = max(20 - sum(highs.values()), 0) if cell.handled else 0
+            for name, _, css in AUDIT_FATES:
+                high = min(highs.get(name, 0), bottom - at)
+                if high > 0:
                     drawn.append(rect(left, at, right - left, high, css, tip))
                     at += high
     missing = sum(cell.missing for cell in cells)
     name = f"{plural(missing, 'missing user record')} on {plural(len(shard_ids), 'shard')}"
-    return picture(len(shard_ids) * 26 + 4, name, drawn)
+    return picture(height + 44, name, axis.draw(0, height), drawn)
 
 
 #: Shards that are drawn one by one.

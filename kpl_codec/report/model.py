@@ -103,14 +103,19 @@ class RateCell(NamedTuple):
 
 class AuditCell(NamedTuple):
     """What was put to one shard in ``seconds`` from ``start`` on: user records, and of them those that are
-    missing, and those of which it is too early to say."""
+    missing, those of which it is not known, and those of which it is too early to say."""
 
     start: datetime
     seconds: float
     shard_id: str
     user_records: int
     missing: int
+    unknown: int
     too_early: int
+
+    @property
+    def handled(self) -> int:
+        return self.user_records - self.missing - self.unknown - self.too_early
 
 
 @dataclass(frozen=True, slots=True)

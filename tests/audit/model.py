@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.judge import Audit, judge
-from kpl_codec.audit.ledger import Sink, Writer
+from kpl_codec.audit.ledger import SUFFIX, Sink, Writer, packed
 from kpl_codec.audit.names import NAMED, Batch, Name, Names, Run, Tally
 from kpl_codec.ledger import NO_DIGEST, Kind, Ranges, Row
 
@@ -56,19 +56,19 @@ class Stored(NamedTuple):
 
 
 class MemorySink(Sink):
-    """The segments of one writer; blocks of ``lost`` indices are left out, segments of ``lost_segments``."""
+    """The members of one writer, by part."""
 
-    segment_seconds = 1e9
+    part_seconds = 1e9
 
-    def __init__(self, segment_bytes: int) -> None:
-        self.segment_bytes = segment_bytes
-        self.segments: list[list[bytes]] = []
-        self.broken = False
+    def __init__(self, part_bytes: int, writer: str) -> None:
+        self.part_bytes, self.writer = part_bytes, writer
+        self.parts: list[list[bytes]] = []
 
-    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
-        if segment == len(self.segments):
-            self.segments.append([])
-        self.segments[-1].append(chunk)
+    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
+        while part >= len(self.parts):
+            self.parts.append([])
+        self.parts[part].append(packed(self.writer, part, member, lines))
+        return len(self.parts[part][-1])
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Producer:
     """Its ledger, and the rows that a crash would lose."""
 
     def __init__(self, world: World, name: str) -> None:
-        self.sink = MemorySink(world.rng.choice((1, 400, 1 << 20)))
+        self.sink = MemorySink(world.rng.choice((1, 400, 1 << 20)), name)
         self.writer = Writer(self.sink, name, "orders", "produced", wait=True)
         self.kept: list[Row] = []
         self.skew = world.rng.randint(-world.odds.clocks, world.odds.clocks)
@@ -101,7 +101,7 @@ class World:
         self.tables: dict[str, list[Name]] = {"sink-a": [], "sink-b": []}
         self.producers = [Producer(self, "p-0"), Producer(self, "p-1")]
         self.gone: list[Producer] = []
-        self.consumer = MemorySink(self.rng.choice((1, 300)))
+        self.consumer = MemorySink(self.rng.choice((1, 300)), "c-0")
         self.consumer_writer = Writer(self.consumer, "c-0", "orders", "handled", wait=True)
         self.ledger_notes: list[list[Name]] = []
         self.position = dict.fromkeys(self.shards, 0)
@@ -234,21 +234,21 @@ class World:
 
     # -- the audit ----------------------------------------------------------------------------
 
-    def books(self) -> tuple[Book, Book]:
+    def books(self) -> Books:
         """The ledgers, with what was lost of them; but a writer of which nothing is left cannot be known."""
-        produced, handled = Book(), Book()
+        produced, handled, put, noted = Book(), Book(), list[Row](), list[Row]()
         odds = self.odds
         for producer in self.producers + self.gone:
             name = producer.writer.name
-            for number, segment in enumerate(producer.sink.segments):
+            for number, part in enumerate(producer.sink.parts):
                 if number and self.one_of(odds.lost_segment):
                     continue
-                parts = [part for part in segment if not self.one_of(odds.lost_block)]
-                produced.add_file(f"{name}-{number:06d}.kpl-ledger", b"".join(parts))
-        for number, segment in enumerate(self.consumer.segments):
+                members = [member for member in part if not self.one_of(odds.lost_block)]
+                put += rows_of(produced, f"{name}-{number:06d}", members)
+        for number, part in enumerate(self.consumer.parts):
             if not (number and self.one_of(odds.lost_handled)):
-                handled.add_file(f"c-0-{number:06d}.kpl-ledger", b"".join(segment))
-        return produced, handled
+                noted += rows_of(handled, f"c-0-{number:06d}", part)
+        return Books(produced, put, handled, noted)
 
     def digests(self) -> dict[Place, bytes]:
         """As the stream would give them."""
@@ -259,6 +259,19 @@ class World:
         }
 
 
+class Books(NamedTuple):
+    """Both sides' ledgers, and the rows of each."""
+
+    produced: Book
+    put: list[Row]
+    handled: Book
+    noted: list[Row]
+
+
+def rows_of(book: Book, name: str, members: list[bytes]) -> list[Row]:
+    return [row for _, rows in book.add_gzip(f"{name}{SUFFIX}", b"".join(members)) for row in rows]
+
+
 class Judged(NamedTuple):
     audit: Audit
     names: Names
@@ -266,11 +279,11 @@ class Judged(NamedTuple):
     holes: list[Hole]
     handled_holes: list[Hole]
     seen: Counter[Name]
+    digests: dict[Place, bytes]
 
 
 def audited(world: World, *, until: int | None = None) -> Judged:
-    produced, handled = world.books()
-    rows = [row for _, block in produced.rows("produced") for row in block]
+    produced, rows, handled, notes = world.books()
     copies = {(new[0], new[1]): 0 for _, new in world.copies}
     for _, new in world.copies:
         copies[new[0], new[1]] = max(copies[new[0], new[1]], new[2] + 1)
@@ -281,10 +294,9 @@ def audited(world: World, *, until: int | None = None) -> Judged:
         for start in range(0, len(table), 5000):
             add(tally, table[start : start + 5000])
         seen.update(table)
-    for _, block in handled.rows("handled"):
-        noted = [(row.shard_id, row.sequence_number, row.first) for row in block]
-        add(tally, noted)
-        seen.update(noted)
+    noted = [(row.shard_id, row.sequence_number, row.first) for row in notes]
+    add(tally, noted)
+    seen.update(noted)
     holes, handled_holes = produced.holes("produced"), handled.holes("handled")
     audit = judge(
         names,
@@ -296,10 +308,12 @@ def audited(world: World, *, until: int | None = None) -> Judged:
         repaired=world.copies,
         digests=world.digests(),
     )
-    return Judged(audit, names, rows, holes, handled_holes, seen)
+    return Judged(audit, names, rows, holes, handled_holes, seen, world.digests())
 
 
 def add(tally: Tally, names: list[Name]) -> None:
+    if not names:
+        return
     places = list(dict.fromkeys(name[:2] for name in names))
     which = {place: at for at, place in enumerate(places)}
     tally.add(
@@ -338,6 +352,15 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
     for shard, number, sub in seen:
         last[shard] = max(last.get(shard, (-1, -1)), (int(number), sub))
     missing, unknown, early, doubled = set(), set(), set(), {}
+    # What was handled and no ledger names may be an attempt without an answer, of the same bytes.
+    origins = {origin for origin, _ in judged.audit.unclaimed}
+    attempts = {row.digest for row in judged.rows if row.kind == "unanswered"} - {NO_DIGEST}
+    if "either" not in origins:
+        attempts &= {
+            judged.digests.get((one.shard_id, one.sequence_number)) for _, one in judged.audit.unclaimed
+        }
+    if not origins - {"foreign"}:
+        attempts = set()
     for row in set(judged.rows):
         if row.kind != "delivered":
             continue
@@ -353,7 +376,9 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
                 due = row.at < until
             if not due:
                 early.add(name)
-            elif any(hole.ranges is None or within(name, hole.ranges) for hole in judged.handled_holes):
+            elif row.digest in attempts or any(
+                hole.ranges is None or within(name, hole.ranges) for hole in judged.handled_holes
+            ):
                 unknown.add(name)
             else:
                 missing.add(name)

@@ -154,14 +154,14 @@ def split_of(server: LocalKinesis, client: Any, stream: str) -> None:
 
 
 def names_of(folder: Path, kind: Kind) -> set[Name]:
-    book, _ = read_produced([str(folder)])
-    rows = [row for _, block in book.rows("produced") for row in block if row.kind == kind]
+    _, by_origin = read_produced([str(folder)])
+    rows = [row for some in by_origin.values() for row in some if row.kind == kind]
     return {(row.shard_id, row.sequence_number, sub) for row in rows for sub in range(row.user_records)}
 
 
 def rows_in(folder: Path) -> tuple[Counter[Name], Counter[Kind], list[str]]:
-    book, _ = read_produced([str(folder)])
-    rows = [row for _, block in book.rows("produced") for row in block]
+    book, by_origin = read_produced([str(folder)])
+    rows = [row for some in by_origin.values() for row in some]
     names = Counter(
         (row.shard_id, row.sequence_number, sub)
         for row in rows

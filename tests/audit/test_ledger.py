@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import logging
+import tracemalloc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,69 +23,119 @@ from kpl_codec import KinesisRecord, UserRecord, deaggregate, encode
 from kpl_codec.audit import Ledger
 from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.handled import read_produced
-from kpl_codec.audit.ledger import S3Sink, Sink, Writer
+from kpl_codec.audit.ledger import SUFFIX, S3Sink, Sink, Writer, packed
+from kpl_codec.audit.running import audit
 from kpl_codec.aws import client
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.records import DeaggregatedRecord
-from kpl_codec.ledger import KINDS, Kind, Row, block, chunk, chunks, digest_of, rows_of
+from kpl_codec.ledger import KINDS, Kind, Row, digest_of, line_of, row_of
 
 SHARD = "shardId-000000000000"
-ROWS = st.builds(
-    Row,
-    kind=st.sampled_from(KINDS),
-    shard_id=st.sampled_from(["shardId-000000000000", "shardId-000000000001", "AccessDeniedException", ""]),
-    sequence_number=st.one_of(st.just(""), st.integers(1, 10**129 - 1).map(str)),
-    user_records=st.integers(0, 10**6),
-    at=st.integers(0, 2**62),
-    digest=st.binary(min_size=8, max_size=8),
-    first=st.integers(0, 10**6),
+NAMES = st.one_of(
+    st.tuples(
+        st.sampled_from(["shardId-000000000000", "shardId-000000000001", ""]),
+        st.one_of(st.just(""), st.integers(1, 10**129 - 1).map(str)),
+        st.just(""),
+    ),
+    st.tuples(st.just(""), st.just(""), st.text(min_size=1, max_size=40)),
 )
 
 
-@given(rows=st.lists(ROWS, max_size=30))
-def test_a_block_gives_its_rows(rows: list[Row]) -> None:
-    assert Counter(rows_of(block(rows)) or []) == Counter(rows)
+@st.composite
+def rows(draw: st.DrawFn) -> Row:
+    kind = draw(st.sampled_from(KINDS))
+    shard_id, number, record_id = draw(NAMES)
+    if kind in ("refused", "left"):
+        shard_id, number, record_id = "AccessDeniedException", "", ""
+    count, first = draw(st.integers(0, 10**6)), draw(st.integers(0, 7 * 10**5))
+    digest = draw(st.binary(min_size=8, max_size=8))
+    return Row(kind, shard_id, number, count, draw(st.integers(0, 2**62)), digest, first, record_id)
 
 
-@pytest.mark.requirement("AUD-3")
-@given(rows=st.lists(ROWS, max_size=5), data=st.data())
-def test_a_damaged_block_gives_rows_or_none(rows: list[Row], data: st.DataObject) -> None:
-    payload = bytearray(block(rows))
-    payload[data.draw(st.integers(0, len(payload) - 1))] ^= data.draw(st.integers(1, 255))
-    rows_of(bytes(payload))  # raises nothing
+ROWS = rows()
+
+
+@given(row=ROWS)
+def test_a_line_gives_its_row(row: Row) -> None:
+    facts = json.loads(line_of(row))
+    assert row_of(facts) == row
+    assert json.dumps(facts, separators=(",", ":")) == line_of(row)  # as the CRC of a log line needs it
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
+VALUES = st.one_of(SCALARS, st.lists(SCALARS, max_size=3), st.dictionaries(st.text(max_size=3), SCALARS))
+KEYS = ["kind", "shard", "sequence_number", "sub_sequence_number", "user_records", "at_ms", "digest"]
+KEYS += ["record_id", "error_code", "version", "side", "stream", "stream_arn", "named", "lines", "member"]
+
+
+@pytest.mark.requirement("AUD-21")
+@given(row=ROWS, changes=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), data=st.data())
+def test_whatever_a_line_says_nothing_is_raised(
+    row: Row, changes: dict[str, Any], data: st.DataObject
+) -> None:
+    header = {"kpl_ledger": "w", "part": 0, "member": 0, "kind": "header", "version": 1, "lines": 3}
+    lines = [{**header, "side": "produced", "stream": "orders", "stream_arn": None}]
+    lines += [json.loads(line_of(row)), {"kind": "end", "named": [0, {}]}]
+    changed = data.draw(st.integers(0, 2))
+    lines[changed] = {**lines[changed], **changes}
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    book = Book()
+    rows = [row for _, some in book.add_gzip(f"w-000000{SUFFIX}", gzip.compress(text)) for row in some]
+    assert all(0 <= row.user_records < 2_000_000 for row in rows)
+    book.holes("produced")
+    lines_book = Book()
+    list(lines_book.add_lines("app.log", text.split(b"\n")))
+    assert lines_book.holes("produced")
+
+
+@pytest.mark.requirement("AUD-21")
+def test_a_hostile_file_takes_little_memory() -> None:
+    header = {"kpl_ledger": "w", "part": 0, "member": 0, "kind": "header", "version": 1, "lines": 10**6 + 1}
+    lines = json.dumps({**header, "side": "handled", "stream": "orders", "stream_arn": None}) + "\n"
+    for text in (b"0" * (1 << 28), lines.encode() + b"{}\n" * 10**6):
+        data = gzip.compress(text)
+        del text
+        tracemalloc.start()
+        book = Book()
+        assert not [row for _, rows in book.add_gzip(f"w-000000{SUFFIX}", data) for row in rows]
+        assert book.holes("handled")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 128 << 20
 
 
 class Memory(Sink):
-    """The segments of a writer."""
+    """The parts of a writer."""
 
-    segment_seconds = 1e9
+    part_seconds = 1e9
 
-    def __init__(self, segment_bytes: int = 1 << 20) -> None:
-        self.segment_bytes = segment_bytes
-        self.segments: list[list[bytes]] = []
+    def __init__(self, part_bytes: int = 1 << 20) -> None:
+        self.part_bytes = part_bytes
+        self.parts: list[list[bytes]] = []
 
-    def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
-        if segment == len(self.segments):
-            self.segments.append([])
-        self.segments[-1].append(chunk)
+    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
+        while part >= len(self.parts):
+            self.parts.append([])
+        self.parts[part].append(packed("w", part, member, lines))
+        return len(self.parts[part][-1])
 
 
-def written(rows: list[list[Row]], segment_bytes: int, *, closed: bool = True) -> list[bytes]:
-    sink = Memory(segment_bytes)
+def written(rows: list[list[Row]], part_bytes: int, *, closed: bool = True) -> list[bytes]:
+    sink = Memory(part_bytes)
     writer = Writer(sink, "w", "orders", "produced", wait=True)
     for some in rows:
         writer.note(some)
     if closed:
         writer.close()
-    return [b"".join(parts) for parts in sink.segments]
+    return [b"".join(parts) for parts in sink.parts]
 
 
-def book_of(segments: list[bytes]) -> Book:
-    book = Book()
-    for number, data in enumerate(segments):
-        book.add_file(f"w-{number:06d}.kpl-ledger", data)
-    return book
+def book_of(parts: Sequence[bytes]) -> tuple[Book, list[Row]]:
+    book, found = Book(), list[Row]()
+    for number, data in enumerate(parts):
+        found += [row for _, rows in book.add_gzip(f"w-{number:06d}{SUFFIX}", data) for row in rows]
+    return book, found
 
 
 BLOCKS = st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=5)
@@ -93,29 +146,27 @@ BLOCKS = st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=5)
 def test_a_ledger_is_whole_or_says_that_it_is_not(
     rows: list[list[Row]], size: int, data: st.DataObject
 ) -> None:
-    segments, every = written(rows, size), [row for some in rows for row in some]
-    whole = book_of(segments)
-    assert Counter(row for _, some in whole.rows("produced") for row in some) == Counter(every)
+    parts, every = written(rows, size), [row for some in rows for row in some]
+    whole, found = book_of([*parts, *parts])
+    assert Counter(found) == Counter(every)
     assert whole.holes("produced") == []
-    assert sum(len(list(chunks(part))) for part in segments) == sum(part.count(b"KPL!") for part in segments)
-    # Cut off anywhere, changed anywhere, or without a segment: never whole, and no row is made up.
-    number = data.draw(st.integers(0, len(segments) - 1))
-    at = data.draw(st.integers(0, len(segments[number]) - 1))
-    part = segments[number]
+    # Cut off anywhere, changed anywhere, or without a part: never whole, and no row is made up.
+    number = data.draw(st.integers(0, len(parts) - 1))
+    at = data.draw(st.integers(0, len(parts[number]) - 1))
+    part = parts[number]
     how = data.draw(st.sampled_from(["cut", "change", "lose", "insert"]))
     changed = bytes([part[at] ^ data.draw(st.integers(1, 255))])
     damaged = {
         "cut": part[:at],
         "change": part[:at] + changed + part[at + 1 :],
         "lose": b"",
-        "insert": part[:at] + b"KPL!noise" + part[at:],
+        "insert": part[:at] + b"noise" + part[at:],
     }[how]
-    book = book_of([*segments[:number], damaged, *segments[number + 1 :]])
-    found = [row for _, some in book.rows("produced") for row in some]
+    book, found = book_of([*parts[:number], damaged, *parts[number + 1 :]])
     lost = [row for row in every if row not in found]
     assert all(row in every for row in found)
     holes = book.holes("produced")
-    assert holes or (not lost and how == "insert")
+    assert holes or not lost
     # What was lost is where the holes say.
     assert all(any(may_name(hole, row) for hole in holes) for row in lost if row.sequence_number)
 
@@ -123,16 +174,16 @@ def test_a_ledger_is_whole_or_says_that_it_is_not(
 def may_name(hole: Hole, row: Row) -> bool:
     if hole.ranges is None:
         return True
-    low, high = hole.ranges.get(row.shard_id, ("1", "0"))
-    return int(low) <= int(row.sequence_number) <= int(high)
+    low, high = hole.ranges.get("" if row.record_id else row.shard_id, ("1", "0"))
+    return bool(row.record_id) or int(low) <= int(row.sequence_number) <= int(high)
 
 
 @pytest.mark.requirement("AUD-5")
 def test_a_producer_that_was_not_closed_leaves_an_incomplete_ledger() -> None:
     row = Row("delivered", "s", "7", 1, 0)
-    book = book_of(written([[row]], 1 << 20, closed=False))
-    assert [rows for _, rows in book.rows("produced")] == [[row]]
-    assert [hole.why for hole in book.holes("produced")] == ["segment 0 has no end mark"]
+    book, rows = book_of(written([[row]], 1 << 20, closed=False))
+    assert rows == [row]
+    assert [hole.why for hole in book.holes("produced")] == ["it was not closed, or its end is not there"]
 
 
 @pytest.mark.requirement("AUD-2")
@@ -144,57 +195,98 @@ def test_the_digest_is_that_of_the_frame() -> None:
 
 def test_log_lines_are_a_ledger(tmp_path: Path) -> None:
     lines: list[str] = []
+    row = Row("delivered", "s", "7", 3, 5, b"12345678")
     writer = Ledger(lines.append).writer("orders")
-    writer.note([Row("delivered", "s", "7", 3, 5, b"12345678")])
+    writer.note([row])
     writer.close()
     log = "".join(f"2026-01-01T00:00:00Z\tINFO\t{text}\n" for text in ["a line of others", *lines])
     (tmp_path / "app.log").write_text(log)
-    book, _ = read_produced([str(tmp_path)])
-    assert [rows for _, rows in book.rows("produced")] == [[Row("delivered", "s", "7", 3, 5, b"12345678")]]
+    book, rows = read_produced([str(tmp_path)])
+    assert [*rows.values()] == [[row]]
     assert book.holes("produced") == []
-    (tmp_path / "app.log").write_text(log.replace(lines[1] + "\n", "\n"))
+    place = next(number for number, line in enumerate(lines) if '"delivered"' in line)
+    (tmp_path / "app.log").write_text(log.replace(lines[place] + "\n", "\n"))
     book, _ = read_produced([str(tmp_path)])
-    assert [hole.why for hole in book.holes("produced")] == ["segment 0 lacks blocks"]
+    assert [hole.why for hole in book.holes("produced")] == [f"member {place}: not there, or not whole"]
+
+
+@pytest.mark.requirement("AUD-23")
+def test_no_line_of_a_log_is_long() -> None:
+    lines: list[str] = []
+    writer = Ledger(lines.append).writer("orders")
+    writer._sink.part_bytes = 1
+    for start in range(0, 3000, 500):
+        names = [(f"shardId-{n:012d}", str(10**55 + n)) for n in range(start, start + 500)]
+        writer.note([Row("delivered", *name, 1, 0) for name in names])
+        writer.flush()
+    writer.close()
+    assert len(lines) > 3000
+    assert max(map(len, lines)) < 12_000
 
 
 @pytest.mark.requirement("AUD-4", "AUD-5")
-def test_in_s3_a_segment_is_an_object_and_the_first_is_there_at_once() -> None:
+def test_in_s3_a_member_is_an_object_and_the_first_is_there_at_once() -> None:
     objects: dict[str, bytes] = {}
     sink = S3Sink("s3://bucket/ledger/", "w", objects.__setitem__)
     writer = Writer(sink, "w", "orders", "produced", wait=False)
-    assert list(objects) == ["s3://bucket/ledger/w-000000.kpl-ledger"]
-    book = Book()
-    book.add_file(*next(iter(objects.items())))
+    assert list(objects) == [f"s3://bucket/ledger/w-000000{SUFFIX}"]
+    book, _ = book_of([*objects.values()])
     assert len(book.holes("produced")) == 1  # a producer that has begun and not ended
     writer.note([Row("delivered", "s", "7", 3, 5)])
     writer.close()
-    book = Book()
-    for name, data in objects.items():
-        book.add_file(name, data)
+    book, rows = book_of([*objects.values()])
     assert book.holes("produced") == []
-    assert sum(len(rows) for _, rows in book.rows("produced")) == 1
+    assert len(rows) == 1
 
 
 @pytest.mark.requirement("AUD-6")
-def test_a_full_disk_costs_no_result_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    class Full(Memory):
-        full = False
+@pytest.mark.parametrize("side", ["produced", "handled"])
+@given(fails=st.lists(st.booleans(), min_size=1, max_size=8), stores=st.booleans(), s3=st.booleans())
+def test_a_write_that_fails_is_tried_again(fails: list[bool], stores: bool, s3: bool, side: str) -> None:
+    """However often it fails, and whether or not it was stored all the same."""
+    plan, sink = iter(fails), Memory(1)
+    if s3:
+        sink.part_seconds = 0.0
+    write = sink.write
 
-        def write(self, segment: int, chunk: bytes, *, sync: bool) -> None:
-            if self.full:
-                raise OSError(errno.ENOSPC, "no space")
-            super().write(segment, chunk, sync=sync)
+    def failing(part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
+        bad = next(plan, False)
+        if stores or not bad:
+            write(part, member, lines, sync=sync)
+        if bad:
+            raise OSError(errno.ENOSPC, "no space")
+        return 1
 
-    sink = Full()
+    writer = Writer(sink, "w", "orders", side, wait=True)
+    sink.write = failing  # type: ignore[method-assign]
+    rows = [Row("handled", "s", str(n + 1), 3, 5) for n in range(6)]
+    for row in rows:
+        with suppress(OSError):
+            writer.note([row])
+    with suppress(OSError):
+        writer.close()
+    book, found = book_of([b"".join(part) for part in sink.parts])
+    assert Counter(found) == Counter(rows) or len(fails) > 6
+    assert book.holes(side) == [] or len(fails) > 6
+
+
+@pytest.mark.requirement("AUD-6")
+def test_a_member_that_was_given_up_is_missing_in_the_count(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kpl_codec.audit.ledger._MOST_WAITING", 3)
+    sink = Memory()
     writer = Writer(sink, "w", "orders", "produced", wait=True)
-    sink.full = True
-    writer.note([Row("delivered", "s", "7", 3, 5)])  # raises nothing
-    sink.full = False
-    writer.note([Row("delivered", "s", "8", 3, 5)])
+    write = sink.write
+    sink.write = lambda *given, **more: (_ for _ in ()).throw(OSError("no space"))  # type: ignore
+    for number in range(5):
+        writer.note([Row("delivered", "s", str(number + 1), 3, 5)])  # raises nothing
+    sink.write = write  # type: ignore[method-assign]
     writer.close()
-    assert "audit will say unknown" in caplog.text
-    book = book_of([b"".join(part) for part in sink.segments])
-    assert [hole.why for hole in book.holes("produced")] == ["1 rows of segment 0 could not be written"]
+    assert "cannot be written" in caplog.text
+    book, rows = book_of([b"".join(part) for part in sink.parts])
+    assert [row.sequence_number for row in rows] == ["5"]
+    assert [hole.ranges for hole in book.holes("produced")] == [{"s": ("1", "5")}]
 
 
 def test_a_result_cannot_wait_for_s3() -> None:
@@ -231,11 +323,11 @@ def event_record(number: str, data: bytes) -> dict[str, Any]:
 
 
 def noted(folder: Path) -> list[tuple[Kind, str, int, int]]:
-    book, _ = read_produced([str(folder)])
-    assert book.streams <= {"orders"}
+    _, by_origin = read_produced([str(folder)])
+    assert {origin.stream for origin in by_origin} <= {"orders"}
     return [
         (row.kind, row.sequence_number, row.first, row.user_records)
-        for _, rows in book.rows("handled")
+        for rows in by_origin.values()
         for row in rows
     ]
 
@@ -292,6 +384,26 @@ def test_what_was_handled_before_is_noted_as_such(tmp_path: Path) -> None:
     assert noted(tmp_path) == ALL + [("before", *row[1:]) for row in ALL]
 
 
+@pytest.mark.requirement("AUD-22")
+def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
+    good, bad = (encode([UserRecord("a", b"%d" % number)] * 3) for number in range(2))
+    bad = bad[:-1] + bytes([bad[-1] ^ 1])
+    writer = Ledger(tmp_path / "produced").writer("orders")
+    for number, data in (("100", bad), ("200", good)):
+        writer.put(SHARD, number, "p", data)
+    writer.close()
+    event = {"Records": [event_record("100", bad), event_record("200", good)]}
+    taken: list[Any] = []
+    ledger = Ledger(tmp_path / "handled")
+    process_user_records(event, lambda record: None, on_poison=taken.append, ledger=ledger)
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    assert len(taken) == 1
+    assert audited.audit.complete
+    assert audited.facts["userRecords"]["handled"] == 3
+    assert audited.facts["userRecords"]["aside"] == audited.facts["userRecords"]["delivered"] - 3 > 0
+    assert [one.kind for one in audited.findings] == ["audit-aside"]
+
+
 @pytest.mark.requirement("AUD-7")
 def test_a_note_that_cannot_be_written_fails_the_invocation(tmp_path: Path) -> None:
     (tmp_path / "file").write_text(json.dumps({}))
@@ -330,16 +442,6 @@ def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["userRecords"]["missing"] == 1
     process_user_records({"Records": lambda_event()["Records"][1:2]}, lambda record: None, ledger=ledger)
     assert main(sides) == 0
-
-
-@pytest.mark.requirement("AUD-5")
-@pytest.mark.parametrize("payload", [b"{}", b"[]", b"no JSON"])
-def test_a_header_and_an_end_mark_that_say_something_else_are_a_hole(payload: bytes) -> None:
-    book = Book()
-    book.add_file("w-000000.kpl-ledger", chunk(b"H", 0, payload) + chunk(b"E", 1, payload))
-    assert list(book.rows("produced")) == []
-    assert [hole.why for hole in book.holes("produced")] == ["segment 0 has no end mark"]
-    assert book.streams == set()
 
 
 def test_what_has_no_name_is_not_noted(tmp_path: Path) -> None:

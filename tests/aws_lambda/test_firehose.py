@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import adapters
+from kpl_codec.audit import Ledger
+from kpl_codec.audit.running import audit
 from kpl_codec.aws_lambda import Poison, firehose
 from kpl_codec.aws_lambda.firehose import MAX_RESPONSE_SIZE, Transformed, transform_user_records
 from kpl_codec.format.compression import compress
@@ -152,12 +156,15 @@ class Notes:
     """A ledger in memory."""
 
     def __init__(self) -> None:
-        self.names: list[tuple[str | None, int]] = []
+        self.names: list[tuple[str, int]] = []
 
-    def handled(self, stream: str, records: Any, *, before: bool = False) -> None:
-        assert stream == "orders"
-        assert not before
-        self.names += [(record.sequence_number, record.sub_sequence_number) for record in records]
+    def note(self, stream: str, rows: Any) -> None:
+        assert stream.endswith(("/orders", "/out"))
+        self.names += [
+            (row.sequence_number or row.record_id, row.first + sub)
+            for row in rows
+            for sub in range(row.user_records)
+        ]
 
 
 batches = st.lists(
@@ -204,8 +211,25 @@ def test_a_ledger_has_what_was_dropped_by_the_handler_and_nothing_that_failed() 
     assert [r["result"] for r in answer["records"]] == ["Dropped", "ProcessingFailed", "Dropped"]
     numbers = [r["kinesisRecordMetadata"]["sequenceNumber"] for r in event["records"]]
     assert {number for number, _ in notes.names} == {numbers[0], numbers[2]}
-    with pytest.raises(ValueError, match="direct put"):
-        transform_user_records(load("firehose_direct_put.json"), handler, ledger=notes)  # type: ignore[arg-type]
+
+
+@pytest.mark.requirement("AUD-19")
+def test_without_a_stream_a_ledger_has_record_ids(tmp_path: Path) -> None:
+    """So two records of the same bytes are two, and one that comes twice is one."""
+    frame = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"2")])
+    rows = [kpl.KinesisRecord(None, frame) for _ in range(3)]
+    event = adapters.to_firehose(rows, delivery_stream_arn=STREAM.replace("stream/", "deliverystream/"))
+    ledger = Ledger(tmp_path / "handled")
+    writer = Ledger(tmp_path / "produced").writer("orders")
+    for number in range(4):
+        writer.put("shardId-000000000000", str(100 + number), "a", frame)
+    writer.close()
+    for _ in range(2):
+        transform_user_records(event, same, ledger=ledger)
+    until = datetime.now(timezone.utc) + timedelta(seconds=5)
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")], until=until)
+    sums = audited.facts["userRecords"]
+    assert (sums["handled"], sums["missing"], sums["twice"]) == (6, 2, 6)
 
 
 @pytest.mark.requirement("LMB-7")

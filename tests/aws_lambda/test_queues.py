@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.adapters import kinesis_records
 from kpl_codec.audit import Ledger
+from kpl_codec.audit.running import audit
 from kpl_codec.aws.queues import (
     DEAD_LETTERS,
     QueuesUnsupported,
@@ -506,6 +508,35 @@ def test_what_came_from_a_queue_is_found_by_its_bytes(
         "audit-missing": 1,
         "audit-unclaimed": 1,
     }
+
+
+@pytest.mark.requirement("AUD-22")
+def test_what_the_hook_of_a_queue_took_is_put_aside(tmp_path: Path, virtual: Virtual) -> None:
+    """User records that fail again and again, and a record that cannot be opened."""
+    service, client, clock = virtual()
+    queue = service.create()
+    writer = Ledger(tmp_path / "produced").writer("orders")
+    good = kpl.encode([kpl.UserRecord("a", b"1"), kpl.UserRecord("b", b"bad"), kpl.UserRecord("c", b"3")])
+    broken = kpl.encode([kpl.UserRecord("d", b"4")] * 2)
+    for number, data in enumerate([good, broken[:-1] + bytes([broken[-1] ^ 1])]):
+        service.put("a", data)
+        writer.put("shardId-000000000000", str(100 + number), "a", data)
+    writer.close()
+
+    def handle(record: kpl.DeaggregatedRecord) -> None:
+        if record.data == b"bad":
+            raise OSError
+
+    taken: list[object] = []
+    ledger = Ledger(tmp_path / "handled")
+    options: dict[str, Any] = {"on_poison": taken.append, "poison_after": 1, "after_failure": "continue"}
+    consume(client, queue, handle, clock, ledger=ledger, **options)
+    until = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")], until=until)
+    sums = audited.facts["userRecords"]
+    assert len(taken) == 2
+    assert (sums["handled"], sums["missing"], sums["aside"]) == (2, 0, sums["delivered"] - 2)
+    assert audited.audit.complete
 
 
 @pytest.mark.requirement("AUD-7", "QUE-5")

@@ -156,7 +156,7 @@ def cost(rounds: int, user_records: int, **settings: Any) -> None:
             plain.append(produce(user_records, None, 200, **settings))
             noted.append(produce(user_records, Ledger(f"{scratch}/{number}"), 200, **settings))
         ratio = median(b / a for a, b in zip(plain, noted, strict=True))
-        size = sum(file.stat().st_size for file in Path(scratch).rglob("*.kpl-ledger"))
+        size = sum(file.stat().st_size for file in Path(scratch).rglob("*.ledger.jsonl.gz"))
     print(
         f"producer {settings or ''}: {median(plain):.2f} s CPU for {user_records:,} user records, "
         f"with a ledger {100 * (ratio - 1):+.1f} %; {size // rounds:,} bytes of ledger"
@@ -174,7 +174,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
             make(folder, kinesis_records, runs=runs)
-            size = sum(file.stat().st_size for file in folder.rglob("*.kpl-ledger"))
+            size = sum(file.stat().st_size for file in folder.rglob("*.ledger.jsonl.gz"))
             told = command(folder)
         print(
             f"{kinesis_records * EACH:>11,} user records{form}: {told['seconds']:.1f} s, "

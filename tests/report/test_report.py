@@ -159,7 +159,7 @@ def test_the_page_of_an_audit_speaks_of_its_sides(
 ) -> None:
     """It does not say that nothing was read, and that everything was handled only where that is known."""
     empty = reports["empty"]
-    cell = AuditCell(empty.about.generated, 60.0, "shardId-000000000000", 10, missing, early)
+    cell = AuditCell(empty.about.generated, 60.0, "shardId-000000000000", 10, missing, 0, early)
     page = render_page(replace(empty, audit=(cell,), kinds=() if known else empty.kinds))
     assert said in page
     assert f"{missing} user record" in page
