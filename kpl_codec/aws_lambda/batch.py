@@ -257,6 +257,7 @@ class Batch:
             from ..ledger import Row
         for unit in self.aside:
             shard_id = str(unit.event_record.get("eventID")).rpartition(":")[0]
-            kinesis = unit.event_record.get("kinesis", unit.event_record)  # (of a pipe's list it is the record)
+            # (In a pipe's list the record has its members itself.)
+            kinesis = unit.event_record.get("kinesis", unit.event_record)
             row = Row("aside", shard_id, kinesis["sequenceNumber"], 0, int(time.time() * 1000))
             self._ledger.note(unit.stream_arn, [row])

@@ -47,7 +47,7 @@ def every_form(folder: Path) -> None:
     (folder / "noise").write_bytes(random.Random(3).randbytes(3000))
     columns = {
         "data": [kpl.encode(users[UPPER][:7]), b"row"],
-        "stream": ["orders", "orders"],
+        "stream": ["payments", "payments"],  # as in the Lambda event
         "sequenceNumber": ["400", "401"],
         "shardId": [UPPER, "shardId-000000000009"],
         "approximateArrivalTimestamp": pa.array([WHEN, WHEN], pa.timestamp("us", "UTC")),
