@@ -32,7 +32,7 @@ def every_form(folder: Path) -> None:
     mixed = answer(kpl.encode(users[LOWER][:9] + users[UPPER][:9]), shard=LOWER, first=30)
     broken = answer(kpl.encode(users[LOWER])[:-1], b"plain", shard=LOWER, first=40)
     values = [*sound, mixed, broken, lambda_event(b"event", kpl.encode(users[UPPER][:5]))]
-    lines = "\n".join(map(json.dumps, values))
+    lines = "\n".join(map(json.dumps, values)).replace("stream/payments", "stream/orders")
     (folder / "lines.jsonl").write_text(lines)
     (folder / "again.jsonl").write_text(json.dumps(mixed))
     damaged = ['{"Records": [{"Sequ', json.dumps(answer(b"x", first=90)), "17"]
@@ -47,7 +47,7 @@ def every_form(folder: Path) -> None:
     (folder / "noise").write_bytes(random.Random(3).randbytes(3000))
     columns = {
         "data": [kpl.encode(users[UPPER][:7]), b"row"],
-        "stream": ["payments", "payments"],  # as in the Lambda event
+        "stream": ["orders", "orders"],
         "sequenceNumber": ["400", "401"],
         "shardId": [UPPER, "shardId-000000000009"],
         "approximateArrivalTimestamp": pa.array([WHEN, WHEN], pa.timestamp("us", "UTC")),
