@@ -10,6 +10,9 @@ Python decides. It never raises for bad bytes and never explains them.
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
+First do all that may run Python (an iteration, a comparison, an attribute, a conversion of what is no exact int or
+str, a new object that the garbage collector tracks, a result that replaces another); then read state and change it,
+and run no Python in between. What others can change (a list, a buffer of offsets) is copied before it is measured.
 Loops over many frames run without the GIL.
 Built by kpl_codec/_build.py; not imported where KPL_CODEC_PURE=1.
 """
@@ -43,7 +46,11 @@ cdef extern from *:
     #endif
         return row;
     }
-    #define kpl_new(kind, nothing) PyBaseObject_Type.tp_new((PyTypeObject *)(kind), nothing, NULL)
+    static inline PyObject *kpl_new(PyTypeObject *kind, PyObject *nothing) {
+        if (kind->tp_new == PyBaseObject_Type.tp_new) return kind->tp_new(kind, nothing, NULL);
+        PyErr_SetString(PyExc_TypeError, "a class without a __new__ of its own");
+        return NULL;
+    }
     #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
     #define kpl_steal(row) ((PyObject *)(row))
     #define kpl_block(kind, more) kpl_new_block((PyTypeObject *)(kind), (more))
@@ -61,10 +68,12 @@ cdef extern from *:
     void Py_INCREF_raw "Py_INCREF" (PyObject *item)
 
 cdef extern from "Python.h":
+    bint PyObject_TypeCheck(object item, type kind)  # its real type: no `__class__`, no `__instancecheck__`
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)  # borrowed
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 highest)
+    object PyUnicode_FromObject(object text)  # exactly a str, without running Python
     void *PyUnicode_1BYTE_DATA(object text)
     bint PyObject_IS_GC(object item)
     bint PyObject_GC_IsTracked(object row)
