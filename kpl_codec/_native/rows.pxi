@@ -23,7 +23,7 @@ cdef class FrameRows(Frames):
 
     ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the field kcl of a row by the kind of its
     aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
-    `judge` is called before the first run.
+    `judge` is called before the first run. ``warned``: as in `FrameColumns`.
     ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `judge`.
 
     If hash keys are needed, all messages are read at once, otherwise each when its rows are made, while its bytes
@@ -33,16 +33,19 @@ cdef class FrameRows(Frames):
     cdef list records
     cdef type row_type
     cdef type placement_type
+    cdef type tag_type  # None before the first
     cdef tuple fates
     cdef bint kcl
     cdef bint judged
     cdef public dict facts
     cdef size_t next  # the first record of the next run
+    cdef size_t next_tag  # of the next row or of one after it
+    cdef bint running
     cdef list keys  # per text, in the order of `hashes`: its str, once made; None before the first
     cdef list placements  # per text: its placement, once made; None before the first
 
     def __cinit__(self, list records not None, tuple types not None, tuple fates not None, *, bint kcl=False,
-                  bint judged=False):
+                  bint judged=False, bint warned=False):
         cdef size_t i, size = 0, frames = 0
         cdef object item
         cdef type record_type
@@ -58,7 +61,7 @@ cdef class FrameRows(Frames):
         self.records = []
         for i in range(min(<size_t>len(records), <size_t>MOST_RECORDS)):
             item = <object>PyList_GET_ITEM(records, i)
-            if not isinstance(item, record_type) or PyTuple_GET_SIZE(item) != 8:
+            if not PyObject_TypeCheck(item, record_type) or PyTuple_GET_SIZE(item) != 8:
                 raise TypeError(item)
             record = <tuple>item
             item = <object>PyTuple_GET_ITEM(record, 1)
@@ -71,7 +74,7 @@ cdef class FrameRows(Frames):
             if size >= CHUNK and frames % LANES == 0:
                 break
         self.fates, self.kcl, self.judged = fates, kcl, judged
-        self.reserve(len(self.records))
+        self.reserve(len(self.records), warned)
         for i in range(self.count):
             record = <tuple>PyList_GET_ITEM(self.records, i)
             data = <bytes><object>PyTuple_GET_ITEM(record, 1)
@@ -86,7 +89,8 @@ cdef class FrameRows(Frames):
 
     cdef int read_now(self, size_t record) except -1:
         """Reads the message of one record, over the one before, and sets its state."""
-        self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
+        empty_message(&self.m)
+        self.next_tag = 0
         if self.read_one(record) == NO_MEMORY:
             raise MemoryError
         if self.state[record] == UNREAD:
@@ -133,6 +137,16 @@ cdef class FrameRows(Frames):
         return self
 
     def __next__(self):
+        # A new row may start the garbage collector, and that runs any code.
+        if self.running:
+            raise RuntimeError("the next run is being made")
+        self.running = True
+        try:
+            return self.next_run()
+        finally:
+            self.running = False
+
+    cdef tuple next_run(self):
         cdef list rows = []
         cdef size_t first = self.next, record = first, start = 0, stop = 0, i
         cdef What what = OPENED
@@ -141,6 +155,7 @@ cdef class FrameRows(Frames):
         cdef tuple source
         cdef object shared
         cdef bytes empty = b""
+        cdef tuple no_tags = ()
         cdef PyObject *none = <PyObject *>None
         cdef PyObject *no_data = <PyObject *>empty
         if first == self.count:
@@ -165,7 +180,7 @@ cdef class FrameRows(Frames):
                     if self.kcl and kind >= 2:
                         what = DROPPED
                         break
-                shared = self.make(none, no_data, none, source, 0, True, none, kind, atoms)
+                shared = self.make(none, no_data, none, source, 0, True, none, kind, atoms, no_tags)
                 for i in range(start, stop):
                     rows.append(self.user_row(shared, source, i, i - start, kind, atoms))
             record += 1
@@ -184,6 +199,13 @@ cdef class FrameRows(Frames):
         cdef PyObject *placed = <PyObject *>None if self.facts is None else self.placement(row, source, kind)
         cdef size_t size = row.size + pk_text.size + (0 if ehk_text == NULL else ehk_text.size)
         cdef CompactRecord made
+        if self.m.tags.count and not self.kcl:
+            tags = self.tags(i)
+            if tags:
+                shared = self.make(
+                    <PyObject *>None, PyTuple_GET_ITEM(shared, 1), <PyObject *>None, source, 0, True, <PyObject *>None,
+                    kind, atoms, tags,
+                )
         # A text that many have is made once for all.
         if size > MOST_INSIDE or 2 * self.m.pks.count <= self.m.rows.count:
             pk = self.key(row.pk)
@@ -203,13 +225,22 @@ cdef class FrameRows(Frames):
             <PyObject *>None if self.facts is None else self.placement(&self.m.rows.at[self.starts[record]], source, 0),
             0,
             atoms,
+            (),
         )
 
+    cdef tuple tags(self, size_t row):
+        """The tags of `row`; rows come in order."""
+        while self.next_tag < self.m.tags.count and self.m.tags.at[self.next_tag].row < row:
+            self.next_tag += 1
+        if self.tag_type is None:
+            self.tag_type = tag_type()
+        return tags_of(&self.m, row, &self.next_tag, self.tag_type)
+
     cdef inline object make(self, PyObject *pk, PyObject *data, PyObject *ehk, tuple source, object sub,
-                            object aggregated, PyObject *placement, char kind, bint atoms):
+                            object aggregated, PyObject *placement, char kind, bint atoms, tuple tags):
         cdef tuple none = ()
         cdef PyObject *items[WIDTH]
-        items[0], items[1], items[2], items[3] = pk, data, ehk, <PyObject *>none
+        items[0], items[1], items[2], items[3] = pk, data, ehk, <PyObject *>tags
         items[4], items[5], items[6] = PyTuple_GET_ITEM(source, 2), <PyObject *>sub, <PyObject *>aggregated
         items[7], items[8] = PyTuple_GET_ITEM(source, 3), PyTuple_GET_ITEM(source, 4)
         items[9], items[10] = placement, <PyObject *>none

@@ -1,7 +1,6 @@
 """encode, decode, is_aggregated and the builder: from bytes to user records and back.
 
-There are two decoders. If the fast one cannot tell that a message is sound, wire.py decides and finds the
-defect.
+There are two decoders: a fast one for sound messages, and wire.py, which finds the defects of the others.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ def as_bytes(data: object, function: str) -> bytes:
 
 
 def aggregated_record(walked: wire.Message) -> AggregatedRecord:
-    """The user records of a message without a defect that the fast decoder could not decide: unknown fields,
-    long varints."""
+    """The user records of a message without a defect, as wire.py reads them."""
     data = walked.data
     pk_indices, ehk_indices, payloads, tags = [], [], [], []
     for record in walked.records():
