@@ -1,8 +1,8 @@
 """What a sound message costs does not depend on how it is written.
 
-Counted, not timed: the bytecodes that Python runs. Compiled code opens every sound message and runs none for a
-user record; `quick_parse` runs a few times as many as for a plain message of the same size and count. A timed
-twin is marked slow.
+Counted, not timed: the bytecodes that Python runs. Compiled code opens every sound message and runs none
+for a user record; `quick_parse` runs a few times as many as for a plain message of the same size and count. A
+timed twin is marked slow.
 """
 
 from __future__ import annotations
