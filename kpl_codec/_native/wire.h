@@ -165,6 +165,10 @@ static inline void kpl_leave_content(kpl_content *c) { kpl_free_content(c); }
 /* The end of the varint; NULL if it is truncated, longer than 10 bytes or above 64 bits. */
 static inline const uint8_t *kpl_read_varint(const uint8_t *p, const uint8_t *end, uint64_t *value) {
     uint64_t sum = 0;
+    if (p < end && *p < 0x80) { /* nearly always */
+        *value = *p;
+        return p + 1;
+    }
     for (int shift = 0; p < end; shift += 7) {
         uint8_t byte = *p++;
         if (shift == 63 && byte > 1) return NULL;
@@ -222,18 +226,18 @@ typedef struct {
     const uint8_t *at; /* a length-delimited field's value, all of it before the end */
 } kpl_field;
 
-/* The end of the field at `p`, which is below `end`; NULL if it is broken. */
+/* The end of the field at `p`, which is below `end`; NULL if it is broken. The caller refuses field number 0. */
 static inline const uint8_t *kpl_read_field(const uint8_t *p, const uint8_t *end, size_t nesting, kpl_field *field) {
     field->tag = *p, field->value = 0, field->at = p;
     if (field->tag < 0x80) {
         p++;
     } else {
         p = kpl_read_varint(p, end, &field->tag);
-        if (p == NULL) return NULL;
+        if (p == NULL || field->tag >> 32) return NULL;
     }
     if ((field->tag & 7) != 2 && (field->tag & 7) != 0) return kpl_skip(p, end, field->tag, nesting);
     p = kpl_read_varint(p, end, &field->value);
-    if (p == NULL || field->tag < 1 << 3 || field->tag >> 32) return NULL;
+    if (p == NULL) return NULL;
     if (field->tag & 7) {
         if (field->value > (uint64_t)(end - p)) return NULL;
         field->at = p;
@@ -254,6 +258,8 @@ static kpl_answer kpl_read_tag(const uint8_t *p, const uint8_t *end, uint32_t ro
         if ((field.tag & 7) != 2 || !kpl_is_utf8(field.at, field.value, &points)) return KPL_NOT_CERTAIN;
         if (field.tag == 0x0A)
             tag.key = field.at, tag.key_size = (uint32_t)field.value;
+        else if (field.tag != 0x12)
+            return KPL_NOT_CERTAIN;
         else
             tag.value = field.at, tag.value_size = (uint32_t)field.value;
     }
