@@ -116,9 +116,6 @@ def _hostile(size: int) -> tuple[list[bytes], int]:
     return frames, total
 
 
-_REPAIRED = (
-    kpl.Tag("kpl_codec.repair", f"{SHARD}/49545115243490985018280067714973144582180062593244200961/0"),
-)
 _COPIED = (kpl.Tag("kpl_codec.repair", f"{SHARD}/49545115243490985018280067714973144582180062593/0"),)
 _MAKERS = {
     "a": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8),
@@ -129,9 +126,7 @@ _MAKERS = {
     "f": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, explicit=True),
     "g": lambda size: _aggregates(size, 1228, 70, 130, 512, 3),
     "h": _hostile,
-    "t": lambda size: _aggregates(
-        size, 50 * KIB, 70, 130, 512, 8, tags=(kpl.Tag("kpl_codec.repair", _COPIED),)
-    ),
+    "t": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, tags=_COPIED),
 }
 NAMES = tuple(_MAKERS)
 
