@@ -80,14 +80,18 @@ def check_frame(data: bytes, *, reference: bool = True) -> Rows | kpl.DecodeErro
 
 
 def check_quick_decoders(data: bytes, found: Rows | kpl.DecodeError) -> None:
-    """A quick decoder is right or says that it is not certain; the byte walker is always right."""
+    """A quick decoder reads what is sound, and nothing else; the byte walker is always right. Explicit hash
+    keys in digits of other scripts are read by Python alone."""
     if not kpl.is_aggregated(data):
         assert isinstance(found, kpl.NotAggregated | kpl.ChecksumMismatch)
         return
     message = data[4:-16]
     for name, parse in decoders().items():
         quick = parse(message)
-        assert quick is None or rows(quick) == found, name
+        if quick is not None:
+            assert rows(quick) == found, name
+        else:
+            assert not isinstance(found, list) or (name == "compiled" and not _ascii_hash_keys(data)), name
     try:
         walked = wire.Message(data, 4, len(data) - 16)
         defect = walked.first_defect()
@@ -98,6 +102,12 @@ def check_quick_decoders(data: bytes, found: Rows | kpl.DecodeError) -> None:
         assert rows(codec.aggregated_record(walked)) == found
     else:
         assert defect == found
+
+
+def _ascii_hash_keys(data: bytes) -> bool:
+    return all(
+        key is not None and key.isascii() for key in wire.Message(data, 4, len(data) - 16).explicit_hash_keys
+    )
 
 
 def check_explanation(data: bytes, found: Rows | kpl.DecodeError) -> None:

@@ -4,7 +4,8 @@
 
 Copies the package aside, builds `_speedups` there with both sanitizers (GCC or Clang), and feeds it the
 vectors and mutations of them for so long: every reader and writer, frames in Arrow buffers that end
-where they must, buffers that lie. What is read must be what the byte walker says; a bad access ends it.
+where they must, buffers that lie, the threads and objects of `fuzz.hostile`. What is read must be what the
+byte walker says; a bad access ends it.
 The seed of every run is printed; `--seed` repeats one.
 """
 
@@ -60,7 +61,7 @@ def build(directory: Path) -> dict[str, str]:
 def fuzz(seconds: float, seed: int) -> None:
     """Runs inside the sanitized process."""
     import kpl_codec as kpl
-    from fuzz import corpus
+    from fuzz import corpus, hostile
     from kpl_codec import _speedups
     from kpl_codec.format import codec, wire
     from kpl_codec.format.message import AggregatedRecord
@@ -101,6 +102,8 @@ def fuzz(seconds: float, seed: int) -> None:
                 assert speedups.build_many([builder] * (runs % 20)) == [written] * (runs % 20)
         columns(speedups, rng, frames)
         objects(rng, frames)
+        if rng.random() < 0.1:
+            hostile.CASES[rng.choice(list(hostile.CASES))]()
     print(f"seed {seed}: {runs} messages, {read} of them read, no bad access")
 
 
@@ -154,10 +157,13 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
         data, key, none, bytearray, hash_keys=rng.random() < 0.5,
         closed=rng.choice([None, bytes(rng.randrange(2) for _ in cells)]),
     )  # fmt: skip
+    if rng.random() < 0.5:
+        found.drop(bytes(rng.randrange(2) for _ in cells))
     widths = array.array("q", [8] * len(cells))
     start, rows = 0, int.from_bytes(found.first_rows[-8:], sys.byteorder)
     while start < rows:
         stop = found.cut(start, rows, rng.choice([0, 100, 10_000]), widths)
+        found.tags(start, stop)
         found.user_data(start, stop)
         found.texts(False, start, stop)
         found.texts(True, start, stop)
@@ -172,7 +178,6 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
         found.kinds()
         found.deciding_keys(0, rows)
         found.hash_keys(0, rows)
-    found.drop(bytes(rng.randrange(2) for _ in cells))
 
 
 def main() -> None:

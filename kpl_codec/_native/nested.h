@@ -202,18 +202,10 @@ static bool kpl_may_be_text(const uint8_t *p, const uint8_t *end, int layers) {
     return kpl_may_nest(head, made, layers);
 }
 
-/* Of `count` items of an Arrow array; `offsets` of 8 bytes if `wide`, else of 4, from that of the first item on. */
-static void kpl_may_nest_each(const uint8_t *bytes, const uint8_t *offsets, bool wide, size_t count, uint8_t *found) {
-    size_t i;
-    uint64_t start = 0, end = 0;
-    for (i = 0; i <= count; i++, start = end) {
-        if (wide)
-            memcpy(&end, offsets + 8 * i, 8);
-        else
-            memcpy(&end, offsets + 4 * i, 4); /* little-endian */
-        if (i > 0)
-            found[i - 1] = kpl_may_nest(bytes + start, end - start, KPL_LAYERS);
-    }
+/* Of `count` items one after the other: where each begins, and where the last ends. */
+static void kpl_may_nest_each(const uint8_t *bytes, const size_t *starts, size_t count, uint8_t *found) {
+    for (size_t i = 0; i < count; i++)
+        found[i] = kpl_may_nest(bytes + starts[i], starts[i + 1] - starts[i], KPL_LAYERS);
 }
 
 #endif

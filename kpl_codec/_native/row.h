@@ -15,19 +15,19 @@
 enum { KPL_ROW_FIELDS = 14, KPL_MOST_INSIDE = 416 /* Python's quick allocator has blocks of up to 512 bytes */ };
 
 /* What a block may refer to, in this order. A key or data that it does not refer to is inside. */
-enum { KPL_HAS_PK = 1, KPL_HAS_EHK = 2, KPL_HAS_PLACED = 4, KPL_HAS_DATA = 8, KPL_IS_BLOCK = 16 };
+enum { KPL_HAS_PK = 1, KPL_HAS_EHK = 2, KPL_HAS_PLACED = 4, KPL_HAS_DATA = 8, KPL_HAS_TAGS = 16, KPL_IS_BLOCK = 32 };
 
 typedef struct {
     PyObject_VAR_HEAD /* ob_size: bytes of `refs` and of what is inside */
     PyObject *shared; /* a tuple of all fields; of a block those that it shares with its whole Kinesis record */
     uint32_t number;  /* its sub-sequence number */
-    uint32_t pk_size : 9, ehk_size : 9, has : 5; /* sizes of the keys inside; no explicit hash key is empty */
+    uint32_t pk_size : 9, ehk_size : 9, has : 6; /* sizes of the keys inside; no explicit hash key is empty */
     PyObject *refs[];                            /* then data, partition key, explicit hash key */
 } kpl_block;
 
 static inline Py_ssize_t kpl_refs(uint32_t has) { /* how many */
     static const uint8_t counts[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
-    return counts[has & 15];
+    return counts[has & 15] + (has >> 4 & 1);
 }
 
 static inline PyObject *kpl_ref(const kpl_block *row, uint32_t what) {
@@ -74,6 +74,9 @@ static PyObject *kpl_row_field(PyObject *self, void *number) {
             if (!row->ehk_size) break;
             inside = kpl_inside(row, &size);
             return kpl_new_text(inside + size + row->pk_size, row->ehk_size);
+        case 3:
+            if (row->has & KPL_HAS_TAGS) field = kpl_ref(row, KPL_HAS_TAGS);
+            break;
         case 5: return PyLong_FromUnsignedLong(row->number);
         case 9:
             if (row->has & KPL_HAS_PLACED) field = kpl_ref(row, KPL_HAS_PLACED);
@@ -120,10 +123,10 @@ static inline kpl_block *kpl_new_row(PyObject *kind, PyObject *shared, size_t si
     return row;
 }
 
-/* A user record in one block. `pk` and `ehk`: NULL where their texts come inside; `placed`: NULL for None. */
+/* A user record in one block. `pk` and `ehk`: NULL where their texts come inside; `placed`, `tags`: NULL for none. */
 static PyObject *kpl_new_block(PyObject *kind, PyObject *shared, const kpl_row *user, PyObject *pk,
                                const kpl_text *pk_text, PyObject *ehk, const kpl_text *ehk_text, size_t number,
-                               PyObject *placed) {
+                               PyObject *placed, PyObject *tags) {
     PyObject *data = NULL;
     uint32_t pk_size = pk ? 0 : pk_text->size, ehk_size = ehk || !ehk_text ? 0 : ehk_text->size;
     size_t size = user->size;
@@ -133,7 +136,7 @@ static PyObject *kpl_new_block(PyObject *kind, PyObject *shared, const kpl_row *
         size = 0;
     }
     uint32_t has = KPL_IS_BLOCK | (pk ? KPL_HAS_PK : 0) | (ehk ? KPL_HAS_EHK : 0) | (placed ? KPL_HAS_PLACED : 0) |
-                   (data ? KPL_HAS_DATA : 0);
+                   (data ? KPL_HAS_DATA : 0) | (tags ? KPL_HAS_TAGS : 0);
     kpl_block *row = kpl_new_row(kind, shared, kpl_refs(has) * sizeof(PyObject *) + size + pk_size + ehk_size);
     if (!row) {
         Py_XDECREF(data);
@@ -144,6 +147,7 @@ static PyObject *kpl_new_block(PyObject *kind, PyObject *shared, const kpl_row *
     if (ehk) *ref++ = Py_NewRef(ehk);
     if (placed) *ref++ = Py_NewRef(placed);
     if (data) *ref++ = data;
+    if (tags) *ref++ = Py_NewRef(tags);
     row->number = (uint32_t)number;
     row->pk_size = pk_size;
     row->ehk_size = ehk_size;
@@ -241,6 +245,23 @@ static const kpl_slots *kpl_slots_of(PyObject *kind, Py_ssize_t count) {
     slots->kind = kind;
     slots->count = count;
     return slots;
+}
+
+/* The fields of a Value as a tuple, which the collector does not visit: nobody can change it. NULL, with TypeError, if
+ * one was never set. */
+static PyObject *kpl_fields_of(PyObject *value, const kpl_slots *slots) {
+    PyObject *fields = PyTuple_New(slots->count);
+    if (!fields) return NULL;
+    for (Py_ssize_t i = 0; i < slots->count; i++) {
+        PyObject *field = *kpl_slot(value, slots, i);
+        if (!field) {
+            Py_DECREF(fields);
+            return PyErr_Format(PyExc_TypeError, "%R has no field %zd", slots->kind, i);
+        }
+        PyTuple_SET_ITEM(fields, i, Py_NewRef(field));
+    }
+    PyObject_GC_UnTrack(fields);
+    return fields;
 }
 
 /* A Value of these fields. `atoms`: none of them can be part of a cycle, so the collector need not visit it. */
