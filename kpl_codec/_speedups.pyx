@@ -90,7 +90,7 @@ cdef extern from "_native/row.h":
     object new_storage "kpl_row_storage" (tuple names)
     bint is_row_type "kpl_is_row_type" (PyObject *kind)
     object new_text "kpl_new_text" (const uint8_t *at, size_t size)
-    void *new_row_of "kpl_new_row" (PyObject *kind, PyObject *fields, size_t more) except NULL
+    void *new_row_of "kpl_new_row" (PyObject *kind, PyObject *fields, size_t more, bint atoms) except NULL
     const Slots *slots_of "kpl_slots_of" (PyObject *kind, Py_ssize_t count) except NULL
     object fields_of "kpl_fields_of" (PyObject *value, const Slots *slots)
     object new_value "kpl_new_value" (const Slots *slots, PyObject **items, bint atoms)
@@ -100,7 +100,7 @@ include "_native/wire.pxi"
 cdef extern from "_native/row.h":
     object new_block "kpl_new_block" (PyObject *kind, PyObject *shared, const Row *row, PyObject *pk, const Text *pk_text,
                                       PyObject *ehk, const Text *ehk_text, size_t number, PyObject *placed,
-                                      PyObject *tags)
+                                      PyObject *tags, bint atoms)
 
 include "_native/objects.pxi"
 include "_native/buffers.pxi"

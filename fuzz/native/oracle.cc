@@ -153,8 +153,10 @@ const Reading &oracle_read(const uint8_t *message, size_t size) {
     return reading;
 }
 
-void oracle_hash_key(const std::string &text, uint8_t key[16]) {
+bool oracle_hash_key(const std::string &text, uint8_t key[16]) {
     unsigned __int128 number;
+    if (!is_ascii(text)) return false;
     is_hash_key(text, &number);
     for (int i = 15; i >= 0; i--, number >>= 8) key[i] = static_cast<uint8_t>(number);
+    return true;
 }

@@ -12,7 +12,7 @@
 enum class Verdict {
     refused,  // no decoder may take it
     sound,    // user records; wire.h must read them
-    perhaps,  // user records, or a matter for Python: an explicit hash key that is not ASCII, a text of a tag twice
+    perhaps,  // user records, if an explicit hash key that is not ASCII is a number; a text of a tag twice
 };
 
 struct OracleRow {
@@ -28,7 +28,7 @@ struct Reading {
 // Of one message, valid until the next call.
 const Reading &oracle_read(const uint8_t *message, size_t size);
 
-// The number of an explicit hash key, big-endian.
-void oracle_hash_key(const std::string &text, uint8_t key[16]);
+// The number of an explicit hash key, big-endian; false if it is not ASCII: tests/test_speedups.py has those.
+bool oracle_hash_key(const std::string &text, uint8_t key[16]);
 
 #endif

@@ -17,9 +17,19 @@
 #endif
 
 static inline bool kpl_is_ascii(const uint8_t *p, size_t size) {
-    uint8_t all = 0;
-    for (size_t i = 0; i < size; i++) all |= p[i];
-    return all < 0x80;
+    uint64_t all = 0, eight;
+    size_t i = 0;
+    for (; size - i >= 8; i += 8) {
+        memcpy(&eight, p + i, 8);
+        all |= eight;
+    }
+    if (size >= 8 && i < size) { /* the last eight, some of them a second time */
+        memcpy(&eight, p + size - 8, 8);
+        all |= eight;
+    } else {
+        for (; i < size; i++) all |= p[i];
+    }
+    return !(all & UINT64_C(0x8080808080808080));
 }
 
 /* Whether Python's utf-8 codec accepts it, and the number of code points. */
@@ -85,8 +95,39 @@ static inline const uint8_t *kpl_strip(const uint8_t *p, size_t *size) {
     return p;
 }
 
-/* KEY-3 of spec/02 for ASCII: an optional sign, then digits, at most 256 bytes, value below 2^128. */
-static inline bool kpl_is_hash_key(const uint8_t *p, size_t size) {
+/* The text with digits of every script below U+10000 as ASCII digits, in `room`; its size becomes theirs. NULL: it is
+   longer, no UTF-8, or has other characters than digits and ASCII. */
+static const uint8_t *kpl_ascii_digits(const uint8_t *p, size_t *size, uint8_t room[KPL_MAX_KEY_POINTS]) {
+    static const uint16_t zeros[] = {
+        0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66,
+        0x0DE6, 0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90,
+        0x1B50, 0x1BB0, 0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10,
+    };
+    const uint8_t *end = p + *size;
+    size_t points, made = 0;
+    if (!kpl_is_utf8(p, *size, &points) || points > KPL_MAX_KEY_POINTS) return NULL;
+    while (p < end) {
+        uint32_t point = *p++;
+        size_t i = 0;
+        if (point >= 0xF0) return NULL;
+        if (point >= 0xE0) {
+            point = (point & 15) << 12 | (p[0] & 63u) << 6 | (p[1] & 63u);
+            p += 2;
+        } else if (point >= 0x80) {
+            point = (point & 31) << 6 | (*p++ & 63u);
+        }
+        if (point >= 0x80) {
+            while (i < sizeof zeros / sizeof *zeros && point - zeros[i] > 9u) i++;
+            if (i == sizeof zeros / sizeof *zeros) return NULL;
+            point = '0' + point - zeros[i];
+        }
+        room[made++] = (uint8_t)point;
+    }
+    *size = made;
+    return room;
+}
+
+static inline bool kpl_is_ascii_hash_key(const uint8_t *p, size_t size) {
     size_t i = 0;
     if (size > KPL_MAX_KEY_POINTS) return false;
     p = kpl_strip(p, &size);
@@ -107,6 +148,18 @@ static inline bool kpl_is_hash_key(const uint8_t *p, size_t size) {
     /* Texts of equally many digits sort as their numbers do. */
     return size < KPL_MAX_DECIMAL_DIGITS || *p < '3' ||
            memcmp(p, "340282366920938463463374607431768211455", size) <= 0;
+}
+
+static __attribute__((noinline)) bool kpl_is_other_hash_key(const uint8_t *p, size_t size) {
+    uint8_t room[KPL_MAX_KEY_POINTS];
+    if (kpl_is_ascii(p, size)) return false;
+    p = kpl_ascii_digits(p, &size, room);
+    return p != NULL && kpl_is_ascii_hash_key(p, size);
+}
+
+/* KEY-3 of spec/02: an optional sign, then digits of any script, at most 256, value below 2^128. */
+static inline bool kpl_is_hash_key(const uint8_t *p, size_t size) {
+    return kpl_is_ascii_hash_key(p, size) || kpl_is_other_hash_key(p, size);
 }
 
 /* The number of eight ASCII digits; the first is in the lowest byte. */
@@ -143,6 +196,11 @@ static inline void kpl_read_hash_key(const uint8_t *p, size_t size, uint8_t *key
     uint64_t high = 0, low = 0;
     uint32_t odd = 0;
     size_t i = 0;
+    uint8_t room[KPL_MAX_KEY_POINTS];
+    if (!kpl_is_ascii(p, size)) {
+        p = kpl_ascii_digits(p, &size, room);
+        if (p == NULL) size = 0;
+    }
     p = kpl_strip(p, &size);
     for (; i < size % 8; i++) odd = odd * 10 + (uint32_t)(p[i] - '0');
     kpl_append_digits(&high, &low, odd);

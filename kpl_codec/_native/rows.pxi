@@ -208,7 +208,6 @@ cdef class FrameRows(Frames):
         cdef Text *pk_text = &self.m.pks.at[row.pk]
         cdef Text *ehk_text = NULL if row.ehk == NONE else &self.m.ehks.at[row.ehk]
         cdef size_t size = row.size + pk_text.size + (0 if ehk_text == NULL else ehk_text.size)
-        cdef object made
         cdef tuple tags
         cdef PyObject *own_tags = NULL
         if self.m.tags.count and not self.kcl:
@@ -220,11 +219,8 @@ cdef class FrameRows(Frames):
             pk = self.key(row.pk)
         if ehk_text != NULL and (size > MOST_INSIDE or 2 * self.m.ehks.count <= self.m.rows.count):
             ehk = self.key(self.m.pks.count + row.ehk)
-        made = new_block(<PyObject *>self.row_type, <PyObject *>shared, row, pk, pk_text, ehk, ehk_text, number, placed,
-                         own_tags)
-        if not atoms:
-            PyObject_GC_Track(<void *>made)
-        return made
+        return new_block(<PyObject *>self.row_type, <PyObject *>shared, row, pk, pk_text, ehk, ehk_text, number, placed,
+                         own_tags, atoms)
 
     cdef object plain_row(self, size_t record, bint atoms):
         cdef PyObject *placed = <PyObject *>None
@@ -232,7 +228,7 @@ cdef class FrameRows(Frames):
             placed = self.placement(&self.m.rows.at[self.starts[record]], record, 0)
         fields = self.fields(record, False, 0, self.source(record, 0), self.source(record, 1), self.source(record, 5),
                              <object>self.source(record, 6) or 0, placed, atoms)
-        made = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0))
+        made = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0, atoms))
         if not atoms:
             PyObject_GC_Track(<void *>made)
         return made

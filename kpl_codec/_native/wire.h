@@ -1,5 +1,5 @@
-/* Untrusted bytes -> rows, texts and tags, by spec/01-aggregated-record.md (MSG). Every sound message is read, but
-   one with an explicit hash key that is not ASCII. It and all defects are left to Python as "not certain".
+/* Untrusted bytes -> rows, texts and tags, by spec/01-aggregated-record.md (MSG). Every sound message is read;
+   all defects are left to Python as "not certain".
 
    No Python here: fuzz/native runs this very file under the sanitizers.
 
@@ -293,10 +293,8 @@ static inline kpl_answer kpl_read_record(const uint8_t *p, const uint8_t *end, k
 }
 
 static kpl_answer kpl_add_hash_key(const uint8_t *p, size_t size, size_t frame, kpl_content *c) {
-    if (!kpl_is_key(p, size)) return KPL_NOT_CERTAIN;
-    if (!kpl_is_hash_key(p, size)) {
-        /* Not ASCII: perhaps digits of another script, for Python to read. */
-        if (c->no_unusable || !kpl_is_ascii(p, size)) return KPL_NOT_CERTAIN;
+    if (!kpl_is_hash_key(p, size)) { /* an explicit hash key is a key */
+        if (c->no_unusable || !kpl_is_key(p, size)) return KPL_NOT_CERTAIN;
         size = 0, c->unusable++;
     }
     return kpl_add_text(&c->ehks, p, size, frame) ? KPL_SOUND : KPL_NO_MEMORY;

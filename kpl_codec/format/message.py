@@ -303,9 +303,6 @@ _parse = compiled("parse", quick_parse)
 def parse(message: bytes) -> AggregatedRecord | None:
     """Decode a sound message. None: it is broken; wire.py finds the defect."""
     parts = _parse(message)
-    # Compiled code leaves explicit hash keys in digits of other scripts to Python.
-    if parts is None and _parse is not quick_parse:
-        parts = quick_parse(message)
     return None if parts is None else AggregatedRecord(*parts)
 
 
