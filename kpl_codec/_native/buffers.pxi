@@ -75,6 +75,7 @@ cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexc
 
 
 cdef extern from "_native/nested.h" nogil:
+    int kpl_inflate_head(const uint8_t *p, const uint8_t *end, uint8_t *out, int most)
     void kpl_may_nest_each(const uint8_t *bytes, const size_t *starts, size_t count, uint8_t *found)
 
 
@@ -86,3 +87,11 @@ def may_nest(Column column not None):
         with nogil:
             kpl_may_nest_each(column.bytes.at, column.starts, column.count, at)
     return found
+
+
+def inflate_head(const uint8_t[::1] stream not None):
+    """What `may_nest` sees of a deflate stream: the first 40 bytes that it becomes; None: it is broken or cut there."""
+    cdef uint8_t head[40]
+    cdef const uint8_t *at = &stream[0] if stream.shape[0] else NULL
+    cdef int made = kpl_inflate_head(at, at + stream.shape[0], head, sizeof(head))
+    return None if made < 0 else PyBytes_FromStringAndSize(<const char *>head, made)
