@@ -4,7 +4,8 @@
 
 Copies the package aside, builds `_speedups` there with both sanitizers (GCC or Clang), and feeds it the
 vectors and mutations of them for so long: every reader and writer, frames in Arrow buffers that end
-where they must, buffers that lie. What is read must be what the byte walker says; a bad access ends it.
+where they must, buffers that lie, the threads and objects of `fuzz.hostile`. What is read must be what the
+byte walker says; a bad access ends it.
 The seed of every run is printed; `--seed` repeats one.
 """
 
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import array
+import base64
 import contextlib
+import gzip
 import hashlib
 import os
 import random
@@ -21,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +64,7 @@ def build(directory: Path) -> dict[str, str]:
 def fuzz(seconds: float, seed: int) -> None:
     """Runs inside the sanitized process."""
     import kpl_codec as kpl
-    from fuzz import corpus
+    from fuzz import corpus, hostile
     from kpl_codec import _speedups
     from kpl_codec.format import codec, wire
     from kpl_codec.format.message import AggregatedRecord
@@ -101,6 +105,9 @@ def fuzz(seconds: float, seed: int) -> None:
                 assert speedups.build_many([builder] * (runs % 20)) == [written] * (runs % 20)
         columns(speedups, rng, frames)
         objects(rng, frames)
+        nested(speedups, rng, frames)
+        if rng.random() < 0.1:
+            hostile.CASES[rng.choice(list(hostile.CASES))]()
     print(f"seed {seed}: {runs} messages, {read} of them read, no bad access")
 
 
@@ -122,6 +129,25 @@ def objects(rng: random.Random, frames: list[bytes]) -> None:
         with contextlib.suppress(kpl.HashKeyError):  # a key that is no UTF-8 text
             one_by_one = list(kpl.deaggregate(iter(records), policy, hash_key_range=hash_key_range))
             assert list(kpl.deaggregate(records, policy, hash_key_range=hash_key_range)) == one_by_one
+
+
+def nested(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
+    """Nothing that Python finds within data is passed over; data ends where its buffer does."""
+    from kpl_codec.format.nested import layers_around
+
+    for frame in frames[:3]:
+        packed = zlib.compress(rng.randbytes(rng.choice([0, 9, 31])) + frame, rng.randrange(10))
+        packed = rng.choice(
+            [packed, gzip.compress(frame), base64.b64encode(packed), packed[: rng.randrange(99)]]
+        )
+        item = bytearray(packed)
+        for _ in range(rng.randrange(3)):
+            if item:
+                item[rng.randrange(min(len(item), 80))] = rng.randrange(256)
+        data = array.array("B", item)
+        speedups.inflate_head(data[rng.randrange(len(data) + 1) :])
+        column = speedups.Column(None, array.array("i", [0, len(data)]), data, 0, 1, False)
+        assert speedups.may_nest(column) == b"\1" or layers_around(bytes(item)) is None, item.hex()
 
 
 def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
@@ -154,10 +180,13 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
         data, key, none, bytearray, hash_keys=rng.random() < 0.5,
         closed=rng.choice([None, bytes(rng.randrange(2) for _ in cells)]),
     )  # fmt: skip
+    if rng.random() < 0.5:
+        found.drop(bytes(rng.randrange(2) for _ in cells))
     widths = array.array("q", [8] * len(cells))
     start, rows = 0, int.from_bytes(found.first_rows[-8:], sys.byteorder)
     while start < rows:
         stop = found.cut(start, rows, rng.choice([0, 100, 10_000]), widths)
+        found.tags(start, stop)
         found.user_data(start, stop)
         found.texts(False, start, stop)
         found.texts(True, start, stop)
@@ -172,7 +201,6 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
         found.kinds()
         found.deciding_keys(0, rows)
         found.hash_keys(0, rows)
-    found.drop(bytes(rng.randrange(2) for _ in cells))
 
 
 def main() -> None:

@@ -11,6 +11,9 @@ Python decides. It never raises for bad bytes and never explains them.
 
 Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
 - p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
+First do all that may run Python (an iteration, a comparison, an attribute, a conversion of what is no exact int or
+str, a new object that the garbage collector tracks, a result that replaces another); then read state and change it,
+and run no Python in between. What others can change (a list, a buffer of offsets) is copied before it is measured.
 Loops over many frames run without the GIL.
 Built by kpl_codec/_build.py; not imported where KPL_CODEC_PURE=1.
 """
@@ -28,7 +31,6 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.dict cimport PyDict_GetItem
 from cpython.long cimport PyLong_AsSsize_t
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_INCREF, Py_XINCREF
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -44,7 +46,11 @@ cdef extern from *:
     #endif
         return row;
     }
-    #define kpl_new(kind, nothing) PyBaseObject_Type.tp_new((PyTypeObject *)(kind), nothing, NULL)
+    static inline PyObject *kpl_new(PyTypeObject *kind, PyObject *nothing) {
+        if (kind->tp_new == PyBaseObject_Type.tp_new) return kind->tp_new(kind, nothing, NULL);
+        PyErr_SetString(PyExc_TypeError, "a class without a __new__ of its own");
+        return NULL;
+    }
     #define kpl_set_item(row, i, item) PyTuple_SET_ITEM(row, i, item)
     #define kpl_steal(row) ((PyObject *)(row))
     """
@@ -58,8 +64,10 @@ cdef extern from *:
 cdef extern from "Python.h":
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)  # borrowed
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
+    PyObject *borrowed_item "PyTuple_GET_ITEM" (PyObject *items, Py_ssize_t i)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 highest)
+    object PyUnicode_FromObject(object text)  # exactly a str, without running Python
     void *PyUnicode_1BYTE_DATA(object text)
     bint PyObject_IS_GC(object item)
     bint PyObject_GC_IsTracked(object row)
@@ -82,16 +90,17 @@ cdef extern from "_native/row.h":
     object new_storage "kpl_row_storage" (tuple names)
     bint is_row_type "kpl_is_row_type" (PyObject *kind)
     object new_text "kpl_new_text" (const uint8_t *at, size_t size)
-    void *new_row_of "kpl_new_row" (PyObject *kind, PyObject *fields, size_t more) except NULL
+    void *new_row_of "kpl_new_row" (PyObject *kind, PyObject *fields, size_t more, bint atoms) except NULL
     const Slots *slots_of "kpl_slots_of" (PyObject *kind, Py_ssize_t count) except NULL
-    PyObject **slot "kpl_slot" (PyObject *value, const Slots *slots, Py_ssize_t i)
+    object fields_of "kpl_fields_of" (PyObject *value, const Slots *slots)
     object new_value "kpl_new_value" (const Slots *slots, PyObject **items, bint atoms)
 
 include "_native/wire.pxi"
 
 cdef extern from "_native/row.h":
     object new_block "kpl_new_block" (PyObject *kind, PyObject *shared, const Row *row, PyObject *pk, const Text *pk_text,
-                                      PyObject *ehk, const Text *ehk_text, size_t number, PyObject *placed)
+                                      PyObject *ehk, const Text *ehk_text, size_t number, PyObject *placed,
+                                      PyObject *tags, bint atoms)
 
 include "_native/objects.pxi"
 include "_native/buffers.pxi"

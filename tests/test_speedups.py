@@ -1,4 +1,4 @@
-"""The compiled twin against the Python beside it: same records, bytes, sizes, digests, or "not certain".
+"""The compiled twin against the Python beside it: same records, bytes, sizes, digests.
 
 What each answers alone is tested where it lives; here both are asked the same. KPL_CODEC_PURE=1 runs
 the whole suite on the Python alone.
@@ -12,6 +12,7 @@ import os
 import random
 import subprocess
 import sys
+from array import array
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,12 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.deaggregation import policies
 from kpl_codec.format import codec, message, wire
+from kpl_codec.format.hash_keys import effective_hash_key
 from kpl_codec.format.message import AggregatedRecord
 from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
+from tests.test_cost import keyed
 
 speedups = pytest.importorskip(
     "kpl_codec._speedups",
@@ -67,6 +70,8 @@ def hold_equal(body: bytes) -> None:
         if parts is not None:
             assert expected is not None, f"{parse.__module__} accepts what the walker refuses"
             assert AggregatedRecord(*parts).columns() == expected.columns()
+        else:
+            assert expected is None, f"{parse.__module__} does not read what is sound"
     frame = framed(body)
     frames = read([kpl.KinesisRecord("outer", frame, "7")])
     (status,) = frames.status
@@ -113,14 +118,43 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(body)
 
 
+def test_digits_of_every_script_are_explicit_hash_keys() -> None:
+    # KEY-3: those below U+10000; every character is tried, and every digit has its number.
+    characters = [chr(point) for point in range(0x10000) if not 0xD800 <= point < 0xE000]
+    characters += ["\U0001d7d9", "\U000104a0"]
+    digits = []
+    for character in characters:
+        body = keyed(1, b"1" + character.encode())
+        read = speedups.parse(body)
+        assert read == message.quick_parse(body), hex(ord(character))
+        digits += [character] if read is not None else []
+    assert len(digits) >= 370
+    keys = [f"{'+' * (n % 2)}{digit}000{digits[-1 - n]}" for n, digit in enumerate(digits)]
+    frame = framed(keyed(len(keys), *map(str.encode, keys)))
+    shard_map = kpl.ShardMap([kpl.Shard("shardId-0", kpl.ALL_HASH_KEYS)])
+    record = kpl.KinesisRecord("outer", frame, "1", "shardId-0")
+    placed = kpl.deaggregate([record], shard_map=shard_map)
+    numbers = [row.placement.hash_key for row in placed if row.placement]
+    assert numbers == [effective_hash_key("", key) for key in keys]
+    assert numbers == [int(key) for key in keys]
+
+
+@pytest.mark.parametrize("bad", [b"\xd9", b"\xd9\x23", b"\xe0\x99\xa3", b"\xef\xbc", b"\xf0\x9d\x9f\x99"])
+def test_broken_text_in_an_arrow_column_is_no_hash_key(bad: bytes) -> None:
+    column = speedups.Column(None, array("i", [0, 1]), b"x", 0, 1, False)
+    key = speedups.Column(None, array("i", [0, len(bad)]), bad, 0, 1, False)
+    frames = speedups.FrameColumns(column, column, key, bytearray, hash_keys=True)
+    assert list(frames.status) == [0]
+
+
 @settings(deadline=None, max_examples=examples(300))
 @given(damaged())
-def test_a_message_is_read_the_same_or_left_to_the_walker(body: bytes) -> None:
+def test_a_message_is_read_the_same_if_and_only_if_it_is_sound(body: bytes) -> None:
     hold_equal(body)
 
 
 @pytest.mark.parametrize("data", OBSERVED, ids=range(len(OBSERVED)))
-def test_every_vector_is_read_the_same_or_left_to_the_walker(data: bytes) -> None:
+def test_every_vector_is_read_the_same_if_and_only_if_it_is_sound(data: bytes) -> None:
     hold_equal(data[4:-16])
 
 

@@ -1,4 +1,4 @@
-"""Whether the harness can fail: `wire.h` and `md5.h` with one defect each, every one to be found."""
+"""Whether the harness can fail: `wire.h` or `keys.h` with one defect each, every one to be found."""
 
 from __future__ import annotations
 
@@ -12,27 +12,43 @@ from .build import REPOSITORY, build
 
 #: File, what stands there, the defect.
 DEFECTS = [
-    ("wire.h", "value > (uint64_t)(end - p)", "value > (uint64_t)(end - p) + 1"),
+    ("wire.h", "field->value > (uint64_t)(end - p)", "field->value > (uint64_t)(end - p) + 1"),
+    ("wire.h", "p == NULL || value > (uint64_t)(end - p)", "p == NULL || value > (uint64_t)(end - p) + 1"),
+    ("wire.h", "open[--depth] != tag - 1", "--depth > 100"),
+    ("wire.h", "nesting + depth >= KPL_MAX_NESTING", "nesting + depth > KPL_MAX_NESTING"),
+    ("wire.h", "if (tag < 1 << 3 || tag >> 32) return NULL;", "if (tag >> 32) return NULL;"),
+    ("wire.h", "p == NULL || field->tag >> 32", "p == NULL"),
+    ("wire.h", "field.tag != 0x12", "false"),
     ("wire.h", "row->pk >= c->pks.count - pks", "row->pk > c->pks.count - pks"),
     ("wire.h", "row->ehk >= c->ehks.count - ehks", "row->ehk > c->ehks.count - ehks"),
     ("wire.h", "row->pk += (uint32_t)pks;", ""),
-    ("wire.h", "p == NULL || value >= KPL_NONE", "p == NULL"),
+    ("wire.h", "(uint32_t)field.value : KPL_NONE - 1", "(uint32_t)field.value : 0"),
+    ("wire.h", "field.tag >> 3 <= 4", "field.tag >> 3 <= 3"),
+    ("wire.h", "field.tag >> 3 <= 3", "field.tag >> 3 <= 2"),
+    ("wire.h", "if (field.tag >> 3 > 2) continue;", "if (field.tag >> 3 > 1 && field.tag != 0x12) continue;"),
+    ("wire.h", "!kpl_is_utf8(field.at, field.value, &points)", "!kpl_is_utf8(field.at, 0, &points)"),
+    ("wire.h", "if (tag.key == NULL) return KPL_NOT_CERTAIN;", ""),
+    ("wire.h", "(uint32_t)c->rows.count, &c->tags", "0, &c->tags"),
+    ("wire.h", "c->ehks.at[row->ehk].size == 0", "c->ehks.at[row->ehk].size == 1"),
+    ("wire.h", "c->tags.count = tags,", "(void)tags,"),
     ("wire.h", "if (shift == 63 && byte > 1) return NULL;", "if (shift > 63) return NULL;"),
     ("wire.h", "for (int shift = 0; p < end; shift += 7)", "for (int shift = 0; p <= end; shift += 7)"),
-    ("wire.h", "if (lead == 0xED) high = 0x9F;", ""),
-    ("wire.h", "if (lead == 0xF0) low = 0x90;", ""),
-    ("wire.h", "0xC2 <= lead", "0xC0 <= lead"),
-    ("wire.h", "end - p < more ||", ""),
-    ("wire.h", "points <= KPL_MAX_KEY_POINTS", "points <= KPL_MAX_KEY_POINTS + 1"),
-    ("wire.h", "size) <= 0;", "size) < 0;"),
-    ("wire.h", "eight + UINT64_C(0x0606060606060606)", "eight"),
-    ("wire.h", "odd = odd * 10 +", "odd = odd * (10u + (size == 35)) +"),
-    ("wire.h", "return row->data != NULL && row->pk != KPL_NONE;", "return row->pk != KPL_NONE;"),
+    ("keys.h", "if (lead == 0xED) high = 0x9F;", ""),
+    ("keys.h", "if (lead == 0xF0) low = 0x90;", ""),
+    ("keys.h", "0xC2 <= lead", "0xC0 <= lead"),
+    ("keys.h", "end - p < more ||", ""),
+    ("keys.h", "points <= KPL_MAX_KEY_POINTS", "points <= KPL_MAX_KEY_POINTS + 1"),
+    ("keys.h", "size) <= 0;", "size) < 0;"),
+    ("keys.h", "eight + UINT64_C(0x0606060606060606)", "eight"),
+    ("keys.h", "odd = odd * 10 +", "odd = odd * (10u + (size == 35)) +"),
+    ("keys.h", "if (negative && (*size != 1 || *p != '0')) *size = 0;", ""),
+    ("keys.h", "while (*size > 1 && *p == '0') p++, --*size;", ""),
+    ("wire.h", "row->data != NULL && row->pk != KPL_NONE ?", "row->pk != KPL_NONE ?"),
     ("wire.h", "rows->count == rows->room", "rows->count > rows->room"),
     ("wire.h", "if (moved == NULL) return false;\n        texts->at", "texts->at"),
     ("wire.h", "c->rows.count = rows, c->pks.count = pks,", "c->rows.count = rows,"),
     ("wire.h", "answer == KPL_SOUND && c->rows.count == rows", "false"),
-    ("wire.h", "if (!kpl_is_hash_key(p, size)) return KPL_NOT_CERTAIN;", ""),
+    ("wire.h", "if (!kpl_is_hash_key(p, size)) {", "if (false) {"),
     ("wire.h", "size > KPL_FRAME_OVERHEAD &&", "size > 4 &&"),
 ]
 

@@ -356,7 +356,7 @@ void change(size_t known) {
     }
 }
 
-// Makes a message sound again: no unknown fields, texts that are texts, indices that are in their tables.
+// Makes a message sound again: half of the unknown fields, texts that are texts, indices that are in their tables.
 void mend(Node *list, int level, uint64_t pks, uint64_t ehks) {
     static const uint64_t known[3][4] = {{0x0A, 0x12, 0x1A, 0x1A}, {0x08, 0x10, 0x1A, 0x22}, {0x0A, 0x12, 0x12, 0x12}};
     bool first = false, data = level != 1;
@@ -366,11 +366,15 @@ void mend(Node *list, int level, uint64_t pks, uint64_t ehks) {
         for (uint64_t tag : known[level]) meant |= node->tag == tag;
         meant &= (node->tag & 7) == kVarint || node->first || node->at;
         meant &= level != 1 || node->tag != 0x10 || ehks;
+        if (!meant && node->tag >> 3 > (level == 1 ? 4u : 3u) && !(node->tag >> 32) && (node->tag & 7) < 4 && below(2)) {
+            before = node;
+            continue;
+        }
         if (!meant) {
             before->next = node->next;
             continue;
         }
-        if ((node->lie != long_length && node->lie != long_value) || below(4)) node->lie = honest;
+        if (node->lie >= wrong_length || below(4)) node->lie = honest;
         if (level == 0 && node->tag == 0x12 && !kpl_is_hash_key(node->at, node->size)) set_text(node, "7");
         if (level != 1 && !node->first && node->tag != 0x12 && !kpl_is_key(node->at, node->size)) set_text(node, "a");
         if (level == 2 && node->tag == 0x12 && !kpl_is_key(node->at, node->size)) set_text(node, "v");

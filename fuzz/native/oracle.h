@@ -6,19 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 enum class Verdict {
     refused,  // no decoder may take it
-    plain,    // user records; wire.h must read them
-    // Deviations: user records, or a matter for wire.py. wire.h is not certain:
-    unknown_fields,  // always, if there are tags, or fields or wire types that the schema does not know
-    longer,          // perhaps, if the bytes are more than the same fields need (long varints, a field twice)
-    odd_hash_key,    // always, if an explicit hash key is more than 39 plain digits
+    sound,    // user records; wire.h must read them
+    perhaps,  // user records, if an explicit hash key that is not ASCII is a number; a text of a tag twice
 };
 
 struct OracleRow {
     const std::string *partition_key, *explicit_hash_key, *data;  // the second may be null
+    std::vector<std::pair<const std::string *, const std::string *>> tags;  // keys and values; these may be null
 };
 
 struct Reading {
@@ -29,7 +28,7 @@ struct Reading {
 // Of one message, valid until the next call.
 const Reading &oracle_read(const uint8_t *message, size_t size);
 
-// The number that `digits` spell, big-endian.
-void oracle_hash_key(const std::string &digits, uint8_t key[16]);
+// The number of an explicit hash key, big-endian; false if it is not ASCII: tests/test_speedups.py has those.
+bool oracle_hash_key(const std::string &text, uint8_t key[16]);
 
 #endif

@@ -20,49 +20,53 @@ cdef class Buffer:
 cdef class Column:
     """An Arrow array of `count` items: (validity, offsets, bytes, offset), checked here.
 
-    ``wide``: offsets have 64 bits. Raises ValueError if a buffer is too short.
+    Has its own copy of the offsets: who made the array may change them. ``wide``: offsets have 64 bits. Raises
+    ValueError if a buffer is too short.
     """
 
     cdef Buffer valid
-    cdef Buffer offsets
     cdef Buffer bytes
     cdef size_t first
     cdef size_t count
-    cdef bint wide
+    cdef size_t *starts  # of each item, and the end of the last
 
     def __cinit__(self, valid, offsets, bytes, size_t first, size_t count, bint wide):
-        cdef size_t i
-        cdef int64_t start, stop
-        self.valid, self.offsets, self.bytes = Buffer(valid), Buffer(offsets), Buffer(bytes)
-        self.first, self.count, self.wide = first, count, wide
+        cdef Buffer given = Buffer(offsets)
+        cdef size_t i, last = 0, width = 8 if wide else 4
+        cdef int64_t start = 0
+        cdef int32_t narrow
+        self.valid, self.bytes = Buffer(valid), Buffer(bytes)
         if count == 0:
             return
+        if given.size // width <= count or given.size // width - 1 - count < first:
+            raise ValueError("a buffer is too short")
         if valid is not None and self.valid.size < (first + count + 7) // 8:
             raise ValueError("a buffer is too short")
-        if self.offsets.size // (8 if wide else 4) < first + count + 1:
-            raise ValueError("a buffer is too short")
-        for i in range(count):
-            start, stop = self.offset(i), self.offset(i + 1)
-            if not 0 <= start <= stop or <uint64_t>stop > self.bytes.size:
+        self.starts = <size_t *>malloc((count + 1) * sizeof(size_t))
+        if self.starts == NULL:
+            raise MemoryError
+        for i in range(count + 1):
+            if wide:
+                memcpy(&start, given.at + 8 * (first + i), 8)
+            else:
+                memcpy(&narrow, given.at + 4 * (first + i), 4)
+                start = narrow
+            if start < 0 or <uint64_t>start < last or <uint64_t>start > self.bytes.size:
                 raise ValueError("an offset is outside the bytes")
+            last = self.starts[i] = <size_t>start
+        self.first, self.count = first, count
 
-    cdef inline int64_t offset(self, size_t i) noexcept nogil:
-        cdef int64_t wide
-        cdef int32_t narrow
-        if self.wide:
-            memcpy(&wide, self.offsets.at + 8 * (self.first + i), 8)
-            return wide
-        memcpy(&narrow, self.offsets.at + 4 * (self.first + i), 4)
-        return narrow
+    def __dealloc__(self):
+        free(self.starts)
 
     cdef inline bint is_null(self, size_t i) noexcept nogil:
         return self.valid.at != NULL and not self.valid.at[(self.first + i) >> 3] >> ((self.first + i) & 7) & 1
 
     cdef inline const uint8_t *item(self, size_t i) noexcept nogil:
-        return self.bytes.at + self.offset(i)
+        return self.bytes.at + self.starts[i]
 
     cdef inline size_t size_of(self, size_t i) noexcept nogil:
-        return <size_t>(self.offset(i + 1) - self.offset(i))
+        return self.starts[i + 1] - self.starts[i]
 
 
 cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexcept nogil:
@@ -71,15 +75,23 @@ cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexc
 
 
 cdef extern from "_native/nested.h" nogil:
-    void kpl_may_nest_each(const uint8_t *bytes, const uint8_t *offsets, bint wide, size_t count, uint8_t *found)
+    int kpl_inflate_head(const uint8_t *p, const uint8_t *end, uint8_t *out, int most)
+    void kpl_may_nest_each(const uint8_t *bytes, const size_t *starts, size_t count, uint8_t *found)
 
 
 def may_nest(Column column not None):
     """A byte for each item: 1 if an aggregated record may be within it (format/nested.py), else 0."""
     cdef bytes found = PyBytes_FromStringAndSize(NULL, column.count)
     cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(found)
-    cdef size_t width = 8 if column.wide else 4
     if column.count:
         with nogil:
-            kpl_may_nest_each(column.bytes.at, column.offsets.at + width * column.first, column.wide, column.count, at)
+            kpl_may_nest_each(column.bytes.at, column.starts, column.count, at)
     return found
+
+
+def inflate_head(const uint8_t[::1] stream not None):
+    """What `may_nest` sees of a deflate stream: the first 40 bytes that it becomes; None: it is broken or cut there."""
+    cdef uint8_t head[40]
+    cdef const uint8_t *at = &stream[0] if stream.shape[0] else NULL
+    cdef int made = kpl_inflate_head(at, at + stream.shape[0], head, sizeof(head))
+    return None if made < 0 else PyBytes_FromStringAndSize(<const char *>head, made)

@@ -18,7 +18,10 @@ cdef inline uint8_t *write_varint(uint8_t *p, uint64_t value) noexcept:
 cdef inline size_t field_size(size_t size) noexcept:
     return 1 + varint_size(size) + size
 
-cdef inline uint8_t *write_field(uint8_t *p, uint8_t tag, const char *at, size_t size) noexcept:
+cdef inline uint8_t *write_field(uint8_t *p, uint8_t *end, uint8_t tag, const char *at, size_t size) noexcept:
+    """The end of the field; NULL if it would be after `end`."""
+    if p == NULL or field_size(size) > <size_t>(end - p):
+        return NULL
     p[0] = tag
     p = write_varint(p + 1, size)
     memcpy(p, at, size)
@@ -33,10 +36,11 @@ cdef class AggregatedRecordBuilder:
     """Collects user records up to ``max_size`` bytes (None: no limit); `size` is exact at every step.
 
     State: the user records so far. ``add`` either takes a user record whole or raises and changes
-    nothing, so that no user record can get lost between two aggregates.
+    nothing, so that no user record can get lost between two aggregates; so, too, where threads share it.
     """
 
-    cdef public object max_size
+    cdef object given_max_size
+    cdef size_t limit  # `max_size` as a number
     cdef list records  # of tuples: what was measured cannot change
     cdef dict tails  # by number of a user record with tags: what is written behind its data
     cdef dict pks
@@ -45,12 +49,27 @@ cdef class AggregatedRecordBuilder:
     cdef size_t room
     cdef size_t written
 
+    def __cinit__(self, *_, **__):
+        self.records, self.tails, self.pks, self.ehks = [], {}, {}, {}
+        self.written, self.limit = FRAME_OVERHEAD, <size_t>-1
+
     def __init__(self, max_size=None):
         self.max_size = max_size
         self.clear()
 
     def __dealloc__(self):
         free(self.parts)
+
+    @property
+    def max_size(self):
+        return self.given_max_size
+
+    @max_size.setter
+    def max_size(self, max_size):
+        cdef size_t limit = <size_t>-1
+        if max_size is not None and max_size < limit:
+            limit = int(max_size) if max_size > 0 else 0
+        self.given_max_size, self.limit = max_size, limit
 
     def __len__(self):
         return len(self.records)
@@ -74,8 +93,11 @@ cdef class AggregatedRecordBuilder:
 
     def clear(self):
         """Empties the builder. Returns its user records."""
-        records, self.records = self.records, []
-        self.tails, self.pks, self.ehks = {}, {}, {}
+        cdef list none = []
+        cdef dict tails = {}, pks = {}, ehks = {}
+        # Making these may run other code, and that may add; from here on nothing does.
+        records, self.records = self.records, none
+        self.tails, self.pks, self.ehks = tails, pks, ehks
         self.written = FRAME_OVERHEAD
         return records
 
@@ -86,15 +108,16 @@ cdef class AggregatedRecordBuilder:
     cdef size_t put(self, object record, bint write) except 0:
         """ENC-6: the one count of bytes. The size with `record`; adds it if `write`. Raises before anything has
         changed."""
-        cdef size_t count = len(self.records), after = self.written
-        cdef Py_ssize_t text_size
+        cdef size_t count, after
+        cdef Py_ssize_t text_size, hash_key_size = 0
         cdef Part part
         cdef PyObject *known
         cdef void *moved
         cdef bytes tail = None
         cdef bint new_pk, new_ehk = False
-        cdef str partition_key
+        cdef str partition_key, hash_key
         cdef bytes data
+        # First all that may run Python: other code, or another thread, may add meanwhile.
         if not isinstance(record, tuple):
             record = tuple(record)
         if PyTuple_GET_SIZE(record) != 4:
@@ -102,35 +125,41 @@ cdef class AggregatedRecordBuilder:
         key, payload = <object>PyTuple_GET_ITEM(record, 0), <object>PyTuple_GET_ITEM(record, 1)
         explicit_hash_key, tags = <object>PyTuple_GET_ITEM(record, 2), <object>PyTuple_GET_ITEM(record, 3)
         if not self.plainly_fit(key, payload, explicit_hash_key, tags):
+            from .format.message import tag_bytes
             from .format.records import check
-            check(record, count)
-        partition_key, data = key, payload
+            check(record, len(self.records))
+            tail = b"".join(map(tag_bytes, tags)) or None
+            if explicit_hash_key is not None:
+                explicit_hash_key = PyUnicode_FromObject(explicit_hash_key)  # a subclass may compare as it likes
+        partition_key, data, hash_key = key, payload, explicit_hash_key
+        PyUnicode_AsUTF8AndSize(partition_key, &text_size)
+        if hash_key is not None:
+            PyUnicode_AsUTF8AndSize(hash_key, &hash_key_size)
+        # Then what is there, and the change: below nothing runs Python, for all keys of the tables are `str`.
+        count, after = len(self.records), self.written
         known = PyDict_GetItem(self.pks, partition_key)
         new_pk = known == NULL
         part.pk_index = len(self.pks) if new_pk else PyLong_AsSsize_t(<object>known)
         part.ehk_index = NONE
         if new_pk:
-            PyUnicode_AsUTF8AndSize(partition_key, &text_size)
             after += field_size(text_size)
         part.inner = 1 + varint_size(part.pk_index) + field_size(PyBytes_GET_SIZE(data))
-        if explicit_hash_key is not None:
-            known = PyDict_GetItem(self.ehks, explicit_hash_key)
+        if hash_key is not None:
+            known = PyDict_GetItem(self.ehks, hash_key)
             new_ehk = known == NULL
             part.ehk_index = len(self.ehks) if new_ehk else PyLong_AsSsize_t(<object>known)
             part.inner += 1 + varint_size(part.ehk_index)
             if new_ehk:
-                after += field_size(len(<str?>explicit_hash_key))  # digits
-        if tags:
-            from .format.message import tag_bytes
-            tail = b"".join(map(tag_bytes, tags))
-            part.inner += len(tail)
+                after += field_size(hash_key_size)
+        if tail is not None:
+            part.inner += PyBytes_GET_SIZE(tail)
         after += field_size(part.inner)
         if not write:
             return after
         # ENC-5: a user record is taken whole or refused.
-        if self.max_size is not None and after > self.max_size:
-            raise AggregateFull(field="data", size=after, max_size=self.max_size, record_index=count)
-        if count == self.room:
+        if after > self.limit:
+            raise AggregateFull(field="data", size=after, max_size=self.given_max_size, record_index=count)
+        if count >= self.room:
             moved = realloc(self.parts, (2 * count + 16) * sizeof(Part))
             if moved == NULL:
                 raise MemoryError
@@ -140,7 +169,7 @@ cdef class AggregatedRecordBuilder:
         if new_pk:
             self.pks[partition_key] = part.pk_index
         if new_ehk:
-            self.ehks[explicit_hash_key] = part.ehk_index
+            self.ehks[hash_key] = part.ehk_index
         if tail is not None:
             self.tails[count] = tail
         self.records.append(record)
@@ -150,24 +179,34 @@ cdef class AggregatedRecordBuilder:
         """The aggregated record without its digest: the caller writes the last 16 bytes."""
         cdef bytes frame
         cdef uint8_t *p
-        cdef Py_ssize_t i
+        cdef uint8_t *end
+        cdef size_t i
         if not self.records:
             raise EncodeError(code="no-user-records", field="records", requirement="ENC-2")
         # ENC-4 of spec/01: all partition keys, all explicit hash keys, all user records.
         frame = PyBytes_FromStringAndSize(NULL, self.written)
         p = <uint8_t *>PyBytes_AS_STRING(frame)
+        end = p + self.written - 16
         memcpy(p, b"\xf3\x89\x9a\xc2", 4)
-        p = write_keys(p + 4, 0x0A, self.pks)
-        p = write_keys(p, 0x12, self.ehks)
-        for i in range(len(self.records)):
-            p = self.write(p, i)
+        p = write_keys(p + 4, end, 0x0A, self.pks)
+        p = write_keys(p, end, 0x12, self.ehks)
+        for i in range(min(<size_t>len(self.records), self.room)):
+            p = self.write(p, end, i)
+        if p != end:
+            raise RuntimeError("an aggregated record is not as large as was counted; nothing was written")
         return frame
 
-    cdef inline uint8_t *write(self, uint8_t *p, Py_ssize_t i):
-        """Writes the field of user record `i`; gives its end."""
+    cdef inline uint8_t *write(self, uint8_t *p, uint8_t *end, size_t i) except? NULL:
+        """Writes the field of user record `i`; gives its end, NULL if it would be after `end`."""
         cdef Part *part = &self.parts[i]
-        cdef bytes data = <bytes>PyTuple_GET_ITEM(<object>PyList_GET_ITEM(self.records, i), 1)
-        cdef bytes tail
+        cdef bytes data = <bytes?><object>PyTuple_GET_ITEM(<object>PyList_GET_ITEM(self.records, i), 1)
+        cdef bytes tail = self.tails[i] if self.tails and i in self.tails else None
+        cdef size_t tail_size = 0 if tail is None else PyBytes_GET_SIZE(tail)
+        cdef size_t inner = 1 + varint_size(part.pk_index) + field_size(PyBytes_GET_SIZE(data)) + tail_size
+        if part.ehk_index != NONE:
+            inner += 1 + varint_size(part.ehk_index)
+        if p == NULL or part.inner != inner or field_size(inner) > <size_t>(end - p):
+            return NULL
         p[0] = 0x1A
         p = write_varint(p + 1, part.inner)
         p[0] = 0x08
@@ -175,12 +214,10 @@ cdef class AggregatedRecordBuilder:
         if part.ehk_index != NONE:
             p[0] = 0x10
             p = write_varint(p + 1, part.ehk_index)
-        p = write_field(p, 0x1A, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-        if self.tails and i in self.tails:
-            tail = self.tails[i]
-            memcpy(p, PyBytes_AS_STRING(tail), len(tail))
-            p += len(tail)
-        return p
+        p = write_field(p, end, 0x1A, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        if tail_size:
+            memcpy(p, PyBytes_AS_STRING(tail), tail_size)
+        return p + tail_size
 
     cdef bint plainly_fit(self, object partition_key, object payload, object explicit_hash_key, object tags):
         """Whether `records.check` would accept it, if that can be checked fast."""
@@ -198,16 +235,16 @@ cdef class AggregatedRecordBuilder:
             return False
         text = PyUnicode_AsUTF8AndSize(explicit_hash_key, &size)
         # ENC-1: canonical decimal from 0 to 2^128 - 1.
-        return (size == 1 or text[0] != c'0') and is_hash_key(<const uint8_t *>text, size)
+        return (size == 1 or c'1' <= text[0] <= c'9') and is_hash_key(<const uint8_t *>text, size)
 
 
-cdef uint8_t *write_keys(uint8_t *p, uint8_t tag, dict keys) except NULL:
-    """Writes the keys of a table in the order of their first use."""
+cdef uint8_t *write_keys(uint8_t *p, uint8_t *end, uint8_t tag, dict keys) except? NULL:
+    """Writes the keys of a table in the order of their first use; NULL if they would be after `end`."""
     cdef Py_ssize_t size
     cdef const char *text
     for key in keys:
         text = PyUnicode_AsUTF8AndSize(key, &size)
-        p = write_field(p, tag, text, size)
+        p = write_field(p, end, tag, text, size)
     return p
 
 
@@ -240,13 +277,14 @@ def build_many(builders):
 
 cdef list signed(list frames):
     """The same frames with their digests, which are computed in parallel."""
-    cdef size_t count = len(frames), i
+    cdef tuple held = tuple(frames)
+    cdef size_t count = len(held), i
     cdef kpl_message *messages = <kpl_message *>malloc((count + 1) * sizeof(kpl_message))
     cdef bytes frame
     if messages == NULL:
         raise MemoryError
     for i in range(count):
-        frame = frames[i]
+        frame = held[i]
         messages[i].data = <const uint8_t *>PyBytes_AS_STRING(frame) + 4
         messages[i].size = PyBytes_GET_SIZE(frame) - FRAME_OVERHEAD
         messages[i].digest = <uint8_t *>PyBytes_AS_STRING(frame) + PyBytes_GET_SIZE(frame) - 16

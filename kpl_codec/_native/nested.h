@@ -4,6 +4,7 @@
 #ifndef KPL_NESTED_H
 #define KPL_NESTED_H
 
+#include "inflate.h"
 #include "md5.h" /* KPL_INLINE */
 
 #define KPL_SIGNS_WITHIN 32 /* a sign begins in so many first bytes */
@@ -56,12 +57,16 @@ static bool kpl_is_deflate(const uint8_t *p) {
     return sum == 128; /* the code that the codes are written in is complete */
 }
 
+KPL_INLINE bool kpl_begins_zlib(const uint8_t *p) {
+    return p[0] == 'x' && (p[1] == 0x01 || p[1] == 0x5e || p[1] == 0x9c || p[1] == 0xda);
+}
+
 KPL_INLINE int kpl_is_sign(const uint8_t *p) {
     switch (*p) {
     case 0xf3: return memcmp(p, "\xf3\x89\x9a\xc2", 4) == 0;
     case 0x1f: return p[1] == 0x8b && p[2] == 8;
     case 0x28: return memcmp(p, "\x28\xb5\x2f\xfd", 4) == 0;
-    case 'x': return (p[1] == 0x01 || p[1] == 0x5e || p[1] == 0x9c || p[1] == 0xda) && kpl_is_deflate(p + 2);
+    case 'x': return kpl_begins_zlib(p) && kpl_is_deflate(p + 2);
     case '8': return memcmp(p, "84maw", 5) == 0;
     case 'f': return memcmp(p, "f3899ac2", 8) == 0;
     case 'F': return memcmp(p, "F3899AC2", 8) == 0;
@@ -86,7 +91,7 @@ KPL_INLINE bool kpl_any(kpl_bytes bytes) {
 
 /* Looks for two bytes of every sign, at 16 places at once: first of signs that are text, and for bytes that text does
  * not have, and `^`; where there are such, of the others. */
-KPL_INLINE bool kpl_has_sign(const uint8_t *p) {
+KPL_INLINE bool kpl_may_have_sign(const uint8_t *p) {
     kpl_bytes text = {0}, other = {0};
     size_t i;
     for (i = 0; i < KPL_SIGNS_WITHIN; i += sizeof text) {
@@ -104,9 +109,16 @@ KPL_INLINE bool kpl_has_sign(const uint8_t *p) {
             text |= (kpl_bytes)(a == 'x') & ((kpl_bytes)(b == 0x01) | (kpl_bytes)(b == 0x5e) |
                                              (kpl_bytes)(b == 0x9c) | (kpl_bytes)(b == 0xda));
         }
-    if (kpl_any(text))
-        for (i = 0; i < KPL_SIGNS_WITHIN; i++)
-            if (kpl_is_sign(p + i))
+    return kpl_any(text);
+}
+
+static bool kpl_may_hold(const uint8_t *p, const uint8_t *end);
+
+/* `p`: the beginning of `data`. */
+KPL_INLINE bool kpl_has_sign(const uint8_t *p, const uint8_t *data, const uint8_t *end) {
+    if (kpl_may_have_sign(p))
+        for (size_t i = 0; i < KPL_SIGNS_WITHIN; i++)
+            if (kpl_is_sign(p + i) && kpl_may_hold(data + i, end))
                 return true;
     return false;
 }
@@ -177,13 +189,39 @@ KPL_INLINE bool kpl_may_nest(const uint8_t *p, size_t size, int layers) {
         memcpy(head + size - 16, p + size - 16, 16);
         at = head;
     }
-    if (kpl_has_sign(at))
+    if (kpl_has_sign(at, p, p + size))
         return true;
     /* Text is ASCII. */
     return layers > 0 && !(first & 0x8080808080808080u) && kpl_may_be_text(p, p + size, layers - 1);
 }
 
 KPL_INLINE bool kpl_is_space(uint8_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '"'; }
+
+/* Whether an aggregated record may be within what begins with a sign: of gzip and zlib by their first bytes. Text and
+ * further compression in them are for Python. */
+static bool kpl_may_hold(const uint8_t *p, const uint8_t *end) {
+    uint8_t head[40]; /* the longest sign, but of a zlib stream, has 8 */
+    int made, i, digits;
+    if (*p != 0x1f && *p != 'x')
+        return true;
+    if (*p == 0x1f && (end - p < 10 || p[3] != 0)) /* a name, a comment */
+        return true;
+    memset(head, ' ', sizeof head);
+    made = kpl_inflate_head(p + (*p == 'x' ? 2 : 10), end, head, (int)sizeof head);
+    if (made < 0 || made < KPL_LEAST_NESTED)
+        return made < 0;
+    for (i = 0; i < 16 && kpl_is_space(head[i]); i++)
+        ;
+    for (digits = 0; i < made && (kpl_base64[head[i]] != 255 || head[i] == '\r' || head[i] == '\n'); i++)
+        digits++;
+    if (digits >= 28 || i == (int)sizeof head)
+        return true;
+    if (kpl_may_have_sign(head))
+        for (i = 0; i < KPL_SIGNS_WITHIN; i++)
+            if (head[i] == 'x' ? kpl_begins_zlib(head + i) : kpl_is_sign(head + i))
+                return true;
+    return false;
+}
 
 static bool kpl_may_be_text(const uint8_t *p, const uint8_t *end, int layers) {
     uint8_t head[KPL_TEXT_HEAD];
@@ -202,18 +240,10 @@ static bool kpl_may_be_text(const uint8_t *p, const uint8_t *end, int layers) {
     return kpl_may_nest(head, made, layers);
 }
 
-/* Of `count` items of an Arrow array; `offsets` of 8 bytes if `wide`, else of 4, from that of the first item on. */
-static void kpl_may_nest_each(const uint8_t *bytes, const uint8_t *offsets, bool wide, size_t count, uint8_t *found) {
-    size_t i;
-    uint64_t start = 0, end = 0;
-    for (i = 0; i <= count; i++, start = end) {
-        if (wide)
-            memcpy(&end, offsets + 8 * i, 8);
-        else
-            memcpy(&end, offsets + 4 * i, 4); /* little-endian */
-        if (i > 0)
-            found[i - 1] = kpl_may_nest(bytes + start, end - start, KPL_LAYERS);
-    }
+/* Of `count` items one after the other: where each begins, and where the last ends. */
+static void kpl_may_nest_each(const uint8_t *bytes, const size_t *starts, size_t count, uint8_t *found) {
+    for (size_t i = 0; i < count; i++)
+        found[i] = kpl_may_nest(bytes + starts[i], starts[i + 1] - starts[i], KPL_LAYERS);
 }
 
 #endif

@@ -5,18 +5,40 @@ cdef inline object text_of(const Text *text):
     return new_text(text.at, text.size)
 
 
+cdef type tag_type():
+    from .format.records import Tag
+    check_row_type(Tag, 2)
+    return Tag
+
+
+cdef tuple tags_of(const Message *m, size_t row, size_t *next, type kind):
+    """The tags (``kind``) of `row`. `next`: the first tag of it or of a later row; afterwards the next one."""
+    cdef list found = []
+    cdef const TagAt *tag
+    cdef PyObject *items[2]
+    while next[0] < m.tags.count and m.tags.at[next[0]].row == row:
+        tag = &m.tags.at[next[0]]
+        key = new_text(tag.key, tag.key_size)
+        value = None if tag.value == NULL else new_text(tag.value, tag.value_size)
+        items[0], items[1] = <PyObject *>key, <PyObject *>value
+        found.append(new_row(kind, items, 2, True))
+        next[0] += 1
+    return tuple(found)
+
+
 def parse(bytes message not None):
     """The parts of `message.AggregatedRecord` for a sound message; None: Python decides.
 
     (partition key table, explicit hash key table, partition key indices, explicit hash key indices or
-    None, data, None).
+    None, data, tags or None).
     """
     cdef Message m
     cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(message)
     cdef Answer answer
-    cdef list pks = [], data = [], ehks = None
+    cdef list pks = [], data = [], ehks = None, tags = None
+    cdef type kind
     cdef Row *row
-    cdef size_t i
+    cdef size_t i, next = 0
     memset(&m, 0, sizeof(m))
     try:
         answer = read_message(start, start + PyBytes_GET_SIZE(message), 0, &m)
@@ -32,8 +54,11 @@ def parse(bytes message not None):
                 ehks = [-1] * <Py_ssize_t>i
             if ehks is not None:
                 ehks.append(-1 if row.ehk == NONE else row.ehk)
+        if m.tags.count:
+            kind = tag_type()
+            tags = [tags_of(&m, i, &next, kind) for i in range(m.rows.count)]
         keys = tuple([text_of(&m.pks.at[i]) for i in range(m.pks.count)])
-        return keys, tuple([text_of(&m.ehks.at[i]) for i in range(m.ehks.count)]), pks, ehks, data, None
+        return keys, tuple([text_of(&m.ehks.at[i]) for i in range(m.ehks.count)]), pks, ehks, data, tags
     finally:
         free_message(&m)
 
@@ -56,21 +81,25 @@ cdef inline object new_row(type kind, PyObject **items, Py_ssize_t width, bint a
 def user_records(type kind not None, tuple pk_table not None, tuple ehk_table not None, list pks not None,
                  list ehks, list data not None, list tags):
     """The UserRecords (``kind``) of the parts of an AggregatedRecord; the parts may be wrong, not the types."""
-    cdef Py_ssize_t count = len(data), i, ehk
+    cdef Py_ssize_t count, i, ehk
     cdef tuple no_tags = ()
     cdef PyObject *items[4]
     cdef list out = []
+    # Own copies: an index that is no int, or the garbage collector, may run code that changes the lists.
+    cdef tuple own_pks = tuple(pks), own_data = tuple(data)
+    cdef tuple own_ehks = None if ehks is None else tuple(ehks), own_tags = None if tags is None else tuple(tags)
     check_row_type(kind, 4)
-    for column in (pks, ehks, tags):
+    count = len(own_data)
+    for column in (own_pks, own_ehks, own_tags):
         if column is not None and len(column) != count:
             raise ValueError("columns of different lengths")
     for i in range(count):
-        ehk = -1 if ehks is None else ehks[i]
-        items[0] = item_of(pk_table, pks[i])
-        items[1] = PyList_GET_ITEM(data, i)
+        ehk = -1 if own_ehks is None else own_ehks[i]
+        items[0] = item_of(pk_table, own_pks[i])
+        items[1] = PyTuple_GET_ITEM(own_data, i)
         items[2] = <PyObject *>None if ehk == -1 else item_of(ehk_table, ehk)
-        items[3] = <PyObject *>no_tags if tags is None else PyList_GET_ITEM(tags, i)
-        out.append(new_row(kind, items, 4, tags is None))
+        items[3] = <PyObject *>no_tags if own_tags is None else PyTuple_GET_ITEM(own_tags, i)
+        out.append(new_row(kind, items, 4, own_tags is None))
     return out
 
 

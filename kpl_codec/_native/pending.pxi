@@ -50,11 +50,11 @@ def plain_pending(type record_kind not None, object partition_key, object data,
     known = PyDict_GetItem(hashes, partition_key)
     if known == NULL:
         return None
+    hash_key = <object>known  # another thread may empty the table meanwhile
     PyUnicode_AsUTF8AndSize(partition_key, &size)
     size += PyBytes_GET_SIZE(data)
     if size > largest:
         return None
-    hash_key = <object>known  # another thread may empty the table meanwhile
     if PyBytes_GET_SIZE(data) > FRAME_OVERHEAD and memcmp(PyBytes_AS_STRING(data), b"\xf3\x89\x9a\xc2", 4) == 0:
         return None
     items[0], items[1] = <PyObject *>partition_key, <PyObject *>data
@@ -72,8 +72,9 @@ def deliver(kind, list records not None, str shard_id not None, str number not N
     cdef PyObject *items[5]
     cdef Pending pending
     cdef object index, left_out, attempts
-    for i in range(len(records)):
-        pending = records[i]
+    cdef tuple held = tuple(records)  # what a result replaces may run code when it goes, and change the list
+    for i in range(len(held)):
+        pending = held[i]
         index, attempts, left_out = i, last, 0
         if pending.history is not None:
             attempts, left_out = pending.history[0] + last, pending.history[1]
@@ -84,9 +85,7 @@ def deliver(kind, list records not None, str shard_id not None, str number not N
 
 def untracked(type kind not None):
     """A new `kind`, without its __init__, that the garbage collector does not visit until `track`."""
-    cdef object made = kpl_new(kind, ())
-    PyObject_GC_UnTrack(<PyObject *>made)
-    return made
+    return untrack(kpl_new(kind, ()))
 
 
 def untrack(item):

@@ -63,17 +63,19 @@ cdef class Frames:
         free(self.schemas)
         free(self.versions)
 
-    cdef int reserve(self, size_t count) except -1:
-        """Makes room for `count` records. The subclass fills in `data`."""
+    cdef int reserve(self, size_t count, bint warned) except -1:
+        """Makes room for `count` records. The subclass fills in `data`. ``warned``: an aggregate with an unused
+        entry that is no explicit hash key is uncertain."""
         if count >= NONE:
             raise ValueError("too many records")
-        self.count = count
         take_message(&self.m)
+        self.m.no_unusable = warned
         self.data = <Data *>malloc((count + 1) * sizeof(Data))
         self.state = <uint8_t *>malloc(count + 1)
         self.starts = <size_t *>calloc(count + 1, sizeof(size_t))
         if self.data == NULL or self.state == NULL or self.starts == NULL:
             raise MemoryError
+        self.count = count
         return 0
 
     cdef int read_all(self, bint hash_keys) except -1:
@@ -155,11 +157,10 @@ cdef class Frames:
         cdef void *more
         cdef Row *row
         if self.schema_room < rows:
-            self.schema_room = self.m.rows.room
-            more = realloc(self.schemas, 4 * self.schema_room)
+            more = realloc(self.schemas, 4 * self.m.rows.room)
             if more == NULL:
                 return False
-            self.schemas = <int32_t *>more
+            self.schemas, self.schema_room = <int32_t *>more, self.m.rows.room
         schemas = self.schemas
         for i in range(first, rows):
             if i + 8 < rows:
@@ -245,6 +246,7 @@ cdef class Frames:
         cdef size_t pks = self.m.pks.count, count = pks + self.m.ehks.count, shard_count = ranged.shape[0]
         cdef size_t opens = endings.shape[0] // 16, i
         cdef int64_t shard, inside, last = -1
+        cdef bint outside = False
         cdef set distinct = set()
         cdef const uint8_t *key
         cdef bint certain
@@ -255,9 +257,6 @@ cdef class Frames:
             <size_t>ends.shape[0] < 16 * shard_count
         ):
             raise IndexError("shards")
-        for i in range(self.count):
-            if not 0 <= shards[i] < <int64_t>shard_count:
-                raise IndexError(shards[i])
         self.judged_codes = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
         self.codes = <int64_t *>PyBytes_AS_STRING(self.judged_codes)
         with nogil:
@@ -265,6 +264,9 @@ cdef class Frames:
                 text = &self.m.pks.at[i] if i < pks else &self.m.ehks.at[i - pks]
                 key = self.hashes + 16 * i
                 shard = shards[text.frame]
+                if not 0 <= shard < <int64_t>shard_count:
+                    outside = True
+                    break
                 inside = 0
                 if ranged[shard]:
                     inside = 1
@@ -274,6 +276,9 @@ cdef class Frames:
                 self.codes[i] = (shard if inside == 2 else 0) * <int64_t>(opens + 1)
                 self.codes[i] += <int64_t>expected_shard(key, &endings[0] if opens else NULL, opens)
                 self.codes[i] = (self.codes[i] * 3 + inside) * 2 + certain
+        if outside:
+            self.codes, self.judged_codes = NULL, None
+            raise IndexError("shards")
         for i in range(count):
             if self.codes[i] != last:
                 last = self.codes[i]
@@ -290,7 +295,8 @@ cdef class Frames:
         cdef bytes out = PyBytes_FromStringAndSize(NULL, self.count)
         cdef char *at = PyBytes_AS_STRING(out)
         cdef size_t record
-        self.check_judged(0, self.m.rows.count)
+        if self.codes == NULL:
+            raise ValueError("not judged")
         with nogil:
             for record in range(self.count):
                 at[record] = self.kind(record)

@@ -2,7 +2,8 @@
  * aggregate in one block of memory, with its data and keys; any other as a tuple of its fields.
  *
  * A block holds the bytes of no other user record. Its data, if short, is made into bytes whenever it is asked for; so
- * are keys that few others have. The garbage collector visits only rows with fields that can be part of a cycle. */
+ * are keys that few others have. The garbage collector knows only rows with fields that can be part of a cycle: to
+ * count, link and visit the others costs a tenth of all work (tp_is_gc). */
 #ifndef KPL_ROW_H
 #define KPL_ROW_H
 
@@ -15,19 +16,20 @@
 enum { KPL_ROW_FIELDS = 14, KPL_MOST_INSIDE = 416 /* Python's quick allocator has blocks of up to 512 bytes */ };
 
 /* What a block may refer to, in this order. A key or data that it does not refer to is inside. */
-enum { KPL_HAS_PK = 1, KPL_HAS_EHK = 2, KPL_HAS_PLACED = 4, KPL_HAS_DATA = 8, KPL_IS_BLOCK = 16 };
+enum { KPL_HAS_PK = 1, KPL_HAS_EHK = 2, KPL_HAS_PLACED = 4, KPL_HAS_DATA = 8, KPL_HAS_TAGS = 16, KPL_IS_BLOCK = 32,
+       KPL_COLLECTED = 64 /* the garbage collector knows it */ };
 
 typedef struct {
     PyObject_VAR_HEAD /* ob_size: bytes of `refs` and of what is inside */
     PyObject *shared; /* a tuple of all fields; of a block those that it shares with its whole Kinesis record */
     uint32_t number;  /* its sub-sequence number */
-    uint32_t pk_size : 9, ehk_size : 9, has : 5; /* sizes of the keys inside; no explicit hash key is empty */
+    uint32_t pk_size : 9, ehk_size : 9, has : 7; /* sizes of the keys inside; no explicit hash key is empty */
     PyObject *refs[];                            /* then data, partition key, explicit hash key */
 } kpl_block;
 
 static inline Py_ssize_t kpl_refs(uint32_t has) { /* how many */
     static const uint8_t counts[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
-    return counts[has & 15];
+    return counts[has & 15] + (has >> 4 & 1);
 }
 
 static inline PyObject *kpl_ref(const kpl_block *row, uint32_t what) {
@@ -74,6 +76,9 @@ static PyObject *kpl_row_field(PyObject *self, void *number) {
             if (!row->ehk_size) break;
             inside = kpl_inside(row, &size);
             return kpl_new_text(inside + size + row->pk_size, row->ehk_size);
+        case 3:
+            if (row->has & KPL_HAS_TAGS) field = kpl_ref(row, KPL_HAS_TAGS);
+            break;
         case 5: return PyLong_FromUnsignedLong(row->number);
         case 9:
             if (row->has & KPL_HAS_PLACED) field = kpl_ref(row, KPL_HAS_PLACED);
@@ -95,10 +100,14 @@ static PyObject *kpl_row_getattr(PyObject *self, PyObject *name) {
 static void kpl_row_dealloc(PyObject *self) {
     kpl_block *row = (kpl_block *)self;
     PyTypeObject *kind = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
+    const bool collected = row->has & KPL_COLLECTED;
+    if (collected) PyObject_GC_UnTrack(self);
     Py_DECREF(row->shared);
     for (Py_ssize_t i = kpl_refs(row->has); i > 0; i--) Py_DECREF(row->refs[i - 1]);
-    kind->tp_free(self);
+    if (collected)
+        PyObject_GC_Del(self);
+    else
+        PyObject_Free(self);
     Py_DECREF(kind);
 }
 
@@ -110,20 +119,25 @@ static int kpl_row_traverse(PyObject *self, visitproc visit, void *arg) {
     return 0;
 }
 
-/* A row of class `kind` with room for `size` bytes; it has nothing, and the collector does not visit it. */
-static inline kpl_block *kpl_new_row(PyObject *kind, PyObject *shared, size_t size) {
-    kpl_block *row = PyObject_GC_NewVar(kpl_block, (PyTypeObject *)kind, (Py_ssize_t)size);
+static int kpl_row_is_collected(PyObject *self) { return (((kpl_block *)self)->has & KPL_COLLECTED) != 0; }
+
+/* A row of class `kind` with room for `size` bytes; it has nothing. `atoms`: no field can be part of a cycle; else it is
+ * to be tracked when it is complete. */
+static inline kpl_block *kpl_new_row(PyObject *kind, PyObject *shared, size_t size, bool atoms) {
+    PyTypeObject *type = (PyTypeObject *)kind;
+    kpl_block *row = atoms ? PyObject_NewVar(kpl_block, type, (Py_ssize_t)size)
+                           : PyObject_GC_NewVar(kpl_block, type, (Py_ssize_t)size);
     if (!row) return NULL;
     Py_INCREF(shared);
     row->shared = shared;
-    row->has = 0;
+    row->has = atoms ? 0 : KPL_COLLECTED;
     return row;
 }
 
-/* A user record in one block. `pk` and `ehk`: NULL where their texts come inside; `placed`: NULL for None. */
+/* A user record in one block. `pk` and `ehk`: NULL where their texts come inside; `placed`, `tags`: NULL for none. */
 static PyObject *kpl_new_block(PyObject *kind, PyObject *shared, const kpl_row *user, PyObject *pk,
                                const kpl_text *pk_text, PyObject *ehk, const kpl_text *ehk_text, size_t number,
-                               PyObject *placed) {
+                               PyObject *placed, PyObject *tags, bool atoms) {
     PyObject *data = NULL;
     uint32_t pk_size = pk ? 0 : pk_text->size, ehk_size = ehk || !ehk_text ? 0 : ehk_text->size;
     size_t size = user->size;
@@ -133,8 +147,9 @@ static PyObject *kpl_new_block(PyObject *kind, PyObject *shared, const kpl_row *
         size = 0;
     }
     uint32_t has = KPL_IS_BLOCK | (pk ? KPL_HAS_PK : 0) | (ehk ? KPL_HAS_EHK : 0) | (placed ? KPL_HAS_PLACED : 0) |
-                   (data ? KPL_HAS_DATA : 0);
-    kpl_block *row = kpl_new_row(kind, shared, kpl_refs(has) * sizeof(PyObject *) + size + pk_size + ehk_size);
+                   (data ? KPL_HAS_DATA : 0) | (tags ? KPL_HAS_TAGS : 0);
+    kpl_block *row =
+        kpl_new_row(kind, shared, kpl_refs(has) * sizeof(PyObject *) + size + pk_size + ehk_size, atoms);
     if (!row) {
         Py_XDECREF(data);
         return NULL;
@@ -144,14 +159,16 @@ static PyObject *kpl_new_block(PyObject *kind, PyObject *shared, const kpl_row *
     if (ehk) *ref++ = Py_NewRef(ehk);
     if (placed) *ref++ = Py_NewRef(placed);
     if (data) *ref++ = data;
+    if (tags) *ref++ = Py_NewRef(tags);
     row->number = (uint32_t)number;
     row->pk_size = pk_size;
     row->ehk_size = ehk_size;
-    row->has = has;
+    row->has |= has;
     uint8_t *inside = (uint8_t *)ref;
     if (size) memcpy(inside, user->data, size);
     if (pk_size) memcpy(inside + size, pk_text->at, pk_size);
     if (ehk_size) memcpy(inside + size + pk_size, ehk_text->at, ehk_size);
+    if (!atoms) PyObject_GC_Track(row);
     return (PyObject *)row;
 }
 
@@ -166,7 +183,7 @@ static PyObject *kpl_row_new(PyObject *none, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &kind, &PyTuple_Type, &fields)) return NULL;
     if (!kpl_is_row_type(kind) || PyTuple_GET_SIZE(fields) != KPL_ROW_FIELDS)
         return PyErr_Format(PyExc_TypeError, "%R is no row of %d fields", kind, KPL_ROW_FIELDS);
-    kpl_block *row = kpl_new_row(kind, fields, 0);
+    kpl_block *row = kpl_new_row(kind, fields, 0, false);
     if (row) PyObject_GC_Track(row);
     return (PyObject *)row;
 }
@@ -188,6 +205,7 @@ static PyObject *kpl_row_storage(PyObject *names) {
                                     {NULL, NULL, 0, NULL}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, (void *)kpl_row_dealloc},
                                   {Py_tp_traverse, (void *)kpl_row_traverse},
+                                  {Py_tp_is_gc, (void *)kpl_row_is_collected},
                                   {Py_tp_getattro, (void *)kpl_row_getattr},
                                   {Py_tp_getset, fields},
                                   {Py_tp_methods, methods},
@@ -241,6 +259,23 @@ static const kpl_slots *kpl_slots_of(PyObject *kind, Py_ssize_t count) {
     slots->kind = kind;
     slots->count = count;
     return slots;
+}
+
+/* The fields of a Value as a tuple, which the collector does not visit: nobody can change it. NULL, with TypeError, if
+ * one was never set. */
+static PyObject *kpl_fields_of(PyObject *value, const kpl_slots *slots) {
+    PyObject *fields = PyTuple_New(slots->count);
+    if (!fields) return NULL;
+    for (Py_ssize_t i = 0; i < slots->count; i++) {
+        PyObject *field = *kpl_slot(value, slots, i);
+        if (!field) {
+            Py_DECREF(fields);
+            return PyErr_Format(PyExc_TypeError, "%R has no field %zd", slots->kind, i);
+        }
+        PyTuple_SET_ITEM(fields, i, Py_NewRef(field));
+    }
+    PyObject_GC_UnTrack(fields);
+    return fields;
 }
 
 /* A Value of these fields. `atoms`: none of them can be part of a cycle, so the collector need not visit it. */

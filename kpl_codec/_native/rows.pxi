@@ -23,43 +23,48 @@ cdef class FrameRows(Frames):
 
     ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the field kcl of a row by the kind of its
     aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
-    `judge` is called before the first run.
+    `judge` is called before the first run. ``warned``: as in `FrameColumns`.
     ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `judge`.
 
     If hash keys are needed, all messages are read at once, otherwise each when its rows are made, while its bytes
     are in the cache. Raises TypeError unless every record is a KinesisRecord with bytes.
     """
 
-    cdef list records
+    cdef list records  # the fields of each, as a tuple: its slots may change
     cdef object row_type
-    cdef const Slots *source_slots
     cdef const Slots *placement_slots
+    cdef type tag_type  # None before the first
     cdef tuple fates
     cdef bint kcl
     cdef bint judged
     cdef public dict facts
     cdef size_t next  # the first record of the next run
+    cdef size_t next_tag  # of the next row or of one after it
+    cdef bint running
     cdef list keys  # per text, in the order of `hashes`: its str, once made; None before the first
     cdef list placements  # per text: its placement, once made; None before the first
 
     def __cinit__(self, list records not None, tuple types not None, tuple fates not None, *, bint kcl=False,
-                  bint judged=False):
+                  bint judged=False, bint warned=False):
         cdef size_t i, size = 0, frames = 0
         cdef object item
+        cdef const Slots *slots
         cdef bytes data
         record_type, self.row_type, placement_type = types
         if not is_row_type(<PyObject *>self.row_type):
             raise TypeError(self.row_type)
-        self.source_slots = slots_of(<PyObject *>record_type, 8)
+        slots = slots_of(<PyObject *>record_type, 8)
         self.placement_slots = slots_of(<PyObject *>placement_type, 6)
         if len(fates) != 4:
             raise ValueError("fates")
         self.records = []
-        for i in range(min(<size_t>len(records), <size_t>MOST_RECORDS)):
+        for i in range(MOST_RECORDS):
+            if i >= <size_t>len(records):  # it may change: a new tuple may start the garbage collector
+                break
             item = <object>PyList_GET_ITEM(records, i)
             if type(item) is not record_type:
                 raise TypeError(item)
-            self.records.append(item)
+            self.records.append(fields_of(<PyObject *>item, slots))
             item = <object>self.source(i, 1)
             if type(item) is not bytes:
                 raise TypeError(item)
@@ -69,7 +74,7 @@ cdef class FrameRows(Frames):
             if size >= CHUNK and frames % LANES == 0:
                 break
         self.fates, self.kcl, self.judged = fates, kcl, judged
-        self.reserve(len(self.records))
+        self.reserve(len(self.records), warned)
         for i in range(self.count):
             data = <bytes><object>self.source(i, 1)
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
@@ -82,12 +87,13 @@ cdef class FrameRows(Frames):
             raise MemoryError
 
     cdef inline PyObject *source(self, size_t record, Py_ssize_t field) noexcept:
-        """A field of a Kinesis record, which owns it."""
-        return slot(PyList_GET_ITEM(self.records, record), self.source_slots, field)[0]
+        """A field of a Kinesis record, which `records` owns."""
+        return borrowed_item(PyList_GET_ITEM(self.records, record), field)
 
     cdef int read_now(self, size_t record) except -1:
         """Reads the message of one record, over the one before, and sets its state."""
-        self.m.rows.count = self.m.pks.count = self.m.ehks.count = 0
+        empty_message(&self.m)
+        self.next_tag = 0
         if self.read_one(record) == NO_MEMORY:
             raise MemoryError
         if self.state[record] == UNREAD:
@@ -134,6 +140,16 @@ cdef class FrameRows(Frames):
         return self
 
     def __next__(self):
+        # A new row may start the garbage collector, and that runs any code.
+        if self.running:
+            raise RuntimeError("the next run is being made")
+        self.running = True
+        try:
+            return self.next_run()
+        finally:
+            self.running = False
+
+    cdef tuple next_run(self):
         cdef list rows = []
         cdef size_t first = self.next, record = first, start = 0, stop = 0, i
         cdef What what = OPENED
@@ -177,7 +193,7 @@ cdef class FrameRows(Frames):
         """The fields of a row; of a block those that all user records of the Kinesis record share."""
         cdef tuple made = (
             <object>pk, <object>data, <object>ehk, (), <object>self.source(record, 2), sub, aggregated,
-            <object>self.source(record, 3), <object>self.source(record, 4), <object>placed, (), self.fates[kind], None,
+            <object>self.source(record, 3), <object>self.source(record, 4), <object>placed, (), self.fates[<Py_ssize_t>kind], None,
             <object>self.source(record, 7),
         )
         if atoms:
@@ -192,16 +208,19 @@ cdef class FrameRows(Frames):
         cdef Text *pk_text = &self.m.pks.at[row.pk]
         cdef Text *ehk_text = NULL if row.ehk == NONE else &self.m.ehks.at[row.ehk]
         cdef size_t size = row.size + pk_text.size + (0 if ehk_text == NULL else ehk_text.size)
-        cdef object made
+        cdef tuple tags
+        cdef PyObject *own_tags = NULL
+        if self.m.tags.count and not self.kcl:
+            tags = self.tags(i)
+            if tags:
+                own_tags = <PyObject *>tags
         # A text that many have is made once for all.
         if size > MOST_INSIDE or 2 * self.m.pks.count <= self.m.rows.count:
             pk = self.key(row.pk)
         if ehk_text != NULL and (size > MOST_INSIDE or 2 * self.m.ehks.count <= self.m.rows.count):
             ehk = self.key(self.m.pks.count + row.ehk)
-        made = new_block(<PyObject *>self.row_type, <PyObject *>shared, row, pk, pk_text, ehk, ehk_text, number, placed)
-        if not atoms:
-            PyObject_GC_Track(<void *>made)
-        return made
+        return new_block(<PyObject *>self.row_type, <PyObject *>shared, row, pk, pk_text, ehk, ehk_text, number, placed,
+                         own_tags, atoms)
 
     cdef object plain_row(self, size_t record, bint atoms):
         cdef PyObject *placed = <PyObject *>None
@@ -209,10 +228,18 @@ cdef class FrameRows(Frames):
             placed = self.placement(&self.m.rows.at[self.starts[record]], record, 0)
         fields = self.fields(record, False, 0, self.source(record, 0), self.source(record, 1), self.source(record, 5),
                              <object>self.source(record, 6) or 0, placed, atoms)
-        made = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0))
+        made = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0, atoms))
         if not atoms:
             PyObject_GC_Track(<void *>made)
         return made
+
+    cdef tuple tags(self, size_t row):
+        """The tags of `row`; rows come in order."""
+        while self.next_tag < self.m.tags.count and self.m.tags.at[self.next_tag].row < row:
+            self.next_tag += 1
+        if self.tag_type is None:
+            self.tag_type = tag_type()
+        return tags_of(&self.m, row, &self.next_tag, self.tag_type)
 
     cdef PyObject *key(self, size_t number) except NULL:
         """The text with that index as a str, which `keys` owns."""

@@ -31,18 +31,30 @@ cdef extern from "_native/wire.h" nogil:
         Text *at
         size_t count, room
 
+    ctypedef struct TagAt "kpl_tag":
+        const uint8_t *key
+        const uint8_t *value
+        uint32_t key_size, value_size
+        uint32_t row
+
+    ctypedef struct Tags "kpl_tags":
+        TagAt *at
+        size_t count, room
+
     ctypedef struct Message "kpl_content":
         Rows rows
         Texts pks
         Texts ehks
+        Tags tags
+        bint no_unusable
 
     void prefetch "KPL_PREFETCH" (const void *address)
     bint add_row "kpl_add_row" (Rows *rows, const Row *row)
     bint add_text "kpl_add_text" (Texts *texts, const uint8_t *at, size_t size, size_t frame)
+    void empty_message "kpl_empty_content" (Message *m)
     void free_message "kpl_free_content" (Message *m)
     void take_message "kpl_take_content" (Message *m)
     void leave_message "kpl_leave_content" (Message *m)
-    bint is_ascii "kpl_is_ascii" (const uint8_t *p, size_t size)
     int compare_hash_keys "kpl_compare_hash_keys" (const uint8_t *one, const uint8_t *other)
     bint is_hash_key "kpl_is_hash_key" (const uint8_t *p, size_t size)
     void read_hash_key "kpl_read_hash_key" (const uint8_t *p, size_t size, uint8_t *key)

@@ -9,22 +9,27 @@ cdef class FrameColumns(Frames):
     ``hash_keys``: the hash keys of all keys are computed, and plain records with unusual explicit hash keys
     are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data must not be opened: these are
     uncertain. ``unframe``: rows have no frame of the Schema Registry (schema_registry.py), unless with zlib.
+    ``warned``: aggregates with an unused entry that is no explicit hash key are uncertain.
+
+    Rows do not change once a column, or `cut`, was asked for: `drop` then raises ValueError.
     """
 
     cdef Column column
     cdef Column pk
     cdef Column ehk
     cdef object allocate
+    cdef bint fixed
 
     def __cinit__(self, Column data not None, Column partition_keys not None, Column explicit_hash_keys not None,
-                  allocate, *, bint hash_keys=False, const uint8_t[::1] closed=None, bint unframe=False):
+                  allocate, *, bint hash_keys=False, const uint8_t[::1] closed=None, bint unframe=False,
+                  bint warned=False):
         cdef size_t i
         if partition_keys.count != data.count or explicit_hash_keys.count != data.count or (
             closed is not None and <size_t>closed.shape[0] != data.count
         ):
             raise ValueError("columns of different lengths")
         self.column, self.pk, self.ehk, self.allocate = data, partition_keys, explicit_hash_keys, allocate
-        self.reserve(data.count)
+        self.reserve(data.count, warned)
         self.unframing = unframe
         for i in range(self.count):
             self.data[i].at, self.data[i].size, self.data[i].plain = NULL, 0, False
@@ -88,9 +93,11 @@ cdef class FrameColumns(Frames):
 
     def drop(self, const uint8_t[::1] records not None):
         """Removes the rows of the records whose byte in ``records`` is not 0."""
-        cdef size_t record, i, kept = 0, first
+        cdef size_t record, i, kept = 0, first, tag = 0, tags = 0
         if <size_t>records.shape[0] != self.count:
             raise IndexError("records")
+        if self.fixed:
+            raise ValueError("rows are in use")
         for record in range(self.count):
             first = kept
             if not records[record]:
@@ -98,9 +105,20 @@ cdef class FrameColumns(Frames):
                     self.m.rows.at[kept] = self.m.rows.at[i]
                     if self.unframing:
                         self.schemas[kept] = self.schemas[i]
+                    while tag < self.m.tags.count and self.m.tags.at[tag].row <= i:
+                        if self.m.tags.at[tag].row == i:
+                            self.m.tags.at[tags] = self.m.tags.at[tag]
+                            self.m.tags.at[tags].row = <uint32_t>kept
+                            tags += 1
+                        tag += 1
                     kept += 1
             self.starts[record] = first
         self.starts[self.count] = self.m.rows.count = kept
+        self.m.tags.count = tags
+
+    cdef int check(self, size_t start, size_t stop) except -1:
+        self.fixed = True
+        return Frames.check(self, start, stop)
 
     # ── columns of the rows from `start` to before `stop` ────────────────────────────────────────────
 
@@ -146,6 +164,8 @@ cdef class FrameColumns(Frames):
     @property
     def schema_versions(self):
         """int32: the number of each row's schema version, -1 for none; only with ``unframe``."""
+        if not self.unframing:
+            raise ValueError("frames were not taken off")
         return PyBytes_FromStringAndSize(<const char *>self.schemas, sizeof(int32_t) * self.m.rows.count)
 
     def texts(self, bint explicit, size_t start, size_t stop):
@@ -184,6 +204,67 @@ cdef class FrameColumns(Frames):
                         valid.at[i >> 3] |= 1 << (i & 7)
                 ends[i + 1] = <int32_t>total
         return None if valid is None else valid.buffer, offsets.buffer, out.buffer
+
+    def tags(self, size_t start, size_t stop):
+        """(validity or None, offsets int32 of each row's list, offsets int32 and bytes of the keys, validity or None,
+        offsets int32 and bytes of the values): the rows' tags, null where there are none. None if no row has one."""
+        cdef Buffer valid, lists, keys, key_bytes, values, value_bytes, given = None
+        cdef size_t first = self.first_tag(start), last = self.first_tag(stop), i, row, nulls = 0
+        cdef uint64_t key_size = 0, value_size = 0
+        cdef int32_t *ends
+        cdef const TagAt *tag
+        self.check(start, stop)
+        if first == last:
+            return None
+        with nogil:
+            for i in range(first, last):
+                tag = &self.m.tags.at[i]
+                key_size += tag.key_size
+                value_size += tag.value_size
+                nulls += tag.value == NULL
+        valid, lists = self.output((stop - start + 7) // 8), self.output(4 * (stop - start + 1))
+        keys, key_bytes = self.output(4 * (last - first + 1)), self.output(key_size)
+        values, value_bytes = self.output(4 * (last - first + 1)), self.output(value_size)
+        if nulls:
+            given = self.output((last - first + 7) // 8)
+        with nogil:
+            memset(valid.at, 0, (stop - start + 7) // 8)
+            ends = <int32_t *>lists.at
+            i = first
+            for row in range(stop - start):
+                ends[row] = <int32_t>(i - first)
+                while i < last and self.m.tags.at[i].row == start + row:
+                    valid.at[row >> 3] |= 1 << (row & 7)
+                    i += 1
+            ends[stop - start] = <int32_t>(last - first)
+            if nulls:
+                memset(given.at, 0, (last - first + 7) // 8)
+            key_size = value_size = 0
+            (<int32_t *>keys.at)[0] = (<int32_t *>values.at)[0] = 0
+            for i in range(last - first):
+                tag = &self.m.tags.at[first + i]
+                copy(key_bytes.at + key_size, tag.key, tag.key_size)
+                copy(value_bytes.at + value_size, tag.value, tag.value_size)
+                key_size += tag.key_size
+                value_size += tag.value_size
+                (<int32_t *>keys.at)[i + 1], (<int32_t *>values.at)[i + 1] = <int32_t>key_size, <int32_t>value_size
+                if nulls and tag.value != NULL:
+                    given.at[i >> 3] |= 1 << (i & 7)
+        return (
+            valid.buffer, lists.buffer, keys.buffer, key_bytes.buffer,
+            None if given is None else given.buffer, values.buffer, value_bytes.buffer,
+        )
+
+    cdef size_t first_tag(self, size_t row) noexcept:
+        """The number of the first tag of `row` or of a later one."""
+        cdef size_t low = 0, high = self.m.tags.count, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.m.tags.at[middle].row < row:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def spread(self, Column column not None, size_t start, size_t stop):
         """(None, offsets int32, bytes): each row's item of a column of the Kinesis records, which has no nulls."""

@@ -18,7 +18,7 @@ from ..deaggregation.records import Counts, Drop
 from ..format import nested
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge
-from .layout import KEYS_AND_DATA, TYPES, Layout, Source
+from .layout import KEYS_AND_DATA, TAGS_FIELD, TYPES, Layout, Source
 
 Numbers = np.ndarray[Any, Any]
 
@@ -56,7 +56,7 @@ class CompiledColumns:
     def __init__(
         self, source: Source, layout: Layout, judge: Judge | None, policy: Policy, unframe: bool
     ) -> None:
-        self._source, self._layout = source, layout
+        self._source, self._layout, self._policy = source, layout, policy
         opened = source.opened
         self._frames = _FrameColumns(
             _column(source.data),
@@ -66,6 +66,7 @@ class CompiledColumns:
             hash_keys=judge is not None,
             closed=None if opened is None else opened.astype(np.uint8),
             unframe=unframe,
+            warned=policy == "report",
         )
         frames = self._frames
         makers = partial(frames.texts, False), partial(frames.texts, True), frames.user_data
@@ -145,6 +146,11 @@ class CompiledColumns:
                     columns[name] = pc.take(own, pa.array(records), boundscheck=False)
             for name in filter(wants, KEYS_AND_DATA):
                 put(name, TYPES[name], self._makers[name])
+        # The KCL discards tags (KCL-7).
+        if wants("tags") and self._policy != "kcl":
+            buffers = frames.tags(start, stop)
+            if buffers is not None:
+                columns["tags"] = _tags(count, *buffers)
         if wants("subSequenceNumber"):
             put("subSequenceNumber", pa.int64(), frames.sub_sequence_numbers)
         if wants("firstOfRecord"):
@@ -166,6 +172,16 @@ class CompiledColumns:
         if wants("errorCount"):
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
         return layout.batch(columns, count)
+
+
+def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:
+    """The column of tags from the buffers of `FrameColumns.tags`."""
+    kind = TAGS_FIELD.type.value_type
+    count = int(np.frombuffer(lists, np.int32, rows + 1)[-1])
+    keys = pa.Array.from_buffers(pa.string(), count, [None, *texts[:2]])
+    values = pa.Array.from_buffers(pa.string(), count, [*texts[2:]])
+    tags = pa.StructArray.from_arrays([keys, values], fields=list(kind))
+    return pa.Array.from_buffers(TAGS_FIELD.type, rows, [valid, lists], children=[tags])
 
 
 class _Facts:

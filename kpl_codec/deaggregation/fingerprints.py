@@ -247,7 +247,7 @@ def _tables(data: bytes, outer_key: str | None) -> Tables:
             MAGIC,
             outer_key,
             list(sound.partition_key_table),
-            list(sound.explicit_hash_key_table),
+            [text or None for text in sound.explicit_hash_key_table],
             sound.partition_key_indices,
             [None] * len(sound) if explicit is None else [None if n < 0 else n for n in explicit],
             sound.data,

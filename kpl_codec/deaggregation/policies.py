@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from ..compiled import compiled
 from ..errors import DecodeError, MalformedMessage
 from ..format import frame, wire
-from ..format.codec import aggregated_record, decode, is_aggregated
+from ..format.codec import decode, is_aggregated
 from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
@@ -148,7 +148,8 @@ class Opener:
         """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
         is not bytes. None: without compiled code."""
         judge = self._judge
-        frames = _FrameRows(records, _TYPES, self._fates, kcl=self._policy == "kcl", judged=judge is not None)
+        told = {"kcl": self._policy == "kcl", "judged": judge is not None, "warned": self._policy == "report"}
+        frames = _FrameRows(records, _TYPES, self._fates, **told)
         if frames is not None and judge is not None:
             shard_ids = [record.shard_id for record in records[: frames.count]]
             numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
@@ -224,7 +225,14 @@ class Opener:
         except DecodeError as error:
             return (self._raw(record, error, "raw"),)
         parsed = parse(message)
-        return self._walked(record) if parsed is None else self._sound(record, parsed)
+        if parsed is None:
+            return self._walked(record)
+        user_records = self._sound(record, parsed)
+        if "" not in parsed.explicit_hash_key_table:
+            return user_records
+        index = parsed.explicit_hash_key_table.index("")
+        unused = wire.unused_hash_key(record.data, 4, len(record.data) - DIGEST_SIZE, index)
+        return chain((self._raw(record, unused, None, -1),), user_records)
 
     def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         kind, placements = None, None
@@ -249,14 +257,12 @@ class Opener:
         return rows.unopened(record, None, fate, (error,), sub)
 
     def _walked(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
-        """The user records of a frame that the fast decoders cannot decide."""
+        """The user records of a frame that is not sound."""
         try:
             walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE)
         except MalformedMessage as error:
             return self._unreadable(record, error)
         first = walked.first_defect()
-        if walked.unused is None and first is None:
-            return self._sound(record, aggregated_record(walked))
         whole = walked.defects[0] if walked.defects else None if walked.record_count else first
         return self._defective(record, whole or walked.unused, walked)
 

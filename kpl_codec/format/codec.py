@@ -1,7 +1,6 @@
 """encode, decode, is_aggregated and the builder: from bytes to user records and back.
 
-There are two decoders. If the fast one cannot tell that a message is sound, wire.py decides and finds the
-defect.
+There are two decoders: a fast one for sound messages, and wire.py, which finds the defects of the others.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ def as_bytes(data: object, function: str) -> bytes:
 
 
 def aggregated_record(walked: wire.Message) -> AggregatedRecord:
-    """The user records of a message without a defect that the fast decoder could not decide: unknown fields,
-    long varints."""
+    """The user records of a message without a defect, as wire.py reads them."""
     data = walked.data
     pk_indices, ehk_indices, payloads, tags = [], [], [], []
     for record in walked.records():
@@ -122,11 +120,13 @@ class AggregatedRecordBuilder:
     """Collects user records up to ``max_size`` bytes (None: no limit); `size` is exact at every step.
 
     State: the user records so far. ``add`` either takes a user record whole or raises and changes
-    nothing, so that no user record can get lost between two aggregates.
+    nothing, so that no user record can get lost between two aggregates. So, too, where threads share it:
+    compiled they wait for each other, in pure Python one of two that meet gets RuntimeError.
     """
 
     def __init__(self, max_size: int | None = None) -> None:
         self.max_size = max_size
+        self._turn = [None]  # taken while the state changes; `pop` and `append` are atomic
         self.clear()
 
     def __len__(self) -> int:
@@ -159,19 +159,23 @@ class AggregatedRecordBuilder:
     def add(self, record: UserRecord) -> None:
         """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
         fit; in both cases nothing has changed."""
-        after = self.size_with(record)
-        # ENC-5: "A builder MUST take a user record whole or refuse it with an error that says so."
-        if self.max_size is not None and after > self.max_size:
-            raise AggregateFull(
-                field="data", size=after, max_size=self.max_size, record_index=len(self._records)
-            )
-        # ENC-6: "The size an aggregate is said to have MUST be the number of bytes written for it."
-        self._size = after
-        self._records.append(record)
-        key, _, explicit_hash_key, _ = record
-        self._partition_keys.setdefault(key, len(self._partition_keys))
-        if explicit_hash_key is not None:
-            self._explicit_hash_keys.setdefault(explicit_hash_key, len(self._explicit_hash_keys))
+        record = tuple.__new__(UserRecord, record)  # what is measured cannot change
+        self._take_turn()
+        try:
+            after = self.size_with(record)
+            # ENC-5: "A builder MUST take a user record whole or refuse it with an error that says so."
+            if self.max_size is not None and after > self.max_size:
+                count = len(self._records)
+                raise AggregateFull(field="data", size=after, max_size=self.max_size, record_index=count)
+            # ENC-6: "The size an aggregate is said to have MUST be the number of bytes written for it."
+            self._size = after
+            key, _, explicit_hash_key, _ = record
+            self._partition_keys.setdefault(key, len(self._partition_keys))
+            if explicit_hash_key is not None:
+                self._explicit_hash_keys.setdefault(explicit_hash_key, len(self._explicit_hash_keys))
+            self._records.append(record)
+        finally:
+            self._turn.append(None)
 
     def build(self) -> bytes:
         """The aggregated record of what was added. Raises EncodeError if that is nothing."""
@@ -179,12 +183,23 @@ class AggregatedRecordBuilder:
 
     def clear(self) -> list[UserRecord]:
         """Empty the builder. Returns the user records that it held."""
+        self._take_turn()
         records = getattr(self, "_records", [])
         self._records: list[UserRecord] = []
         self._size = FRAME_OVERHEAD
         self._partition_keys: dict[str, int] = {}
         self._explicit_hash_keys: dict[str, int] = {}
+        self._turn.append(None)
         return records
+
+    def _take_turn(self) -> None:
+        try:
+            self._turn.pop()
+        except IndexError:
+            raise RuntimeError(
+                "another add or clear of this AggregatedRecordBuilder is under way: nothing was changed; "
+                "give each thread its own builder, or hold a lock"
+            ) from None
 
 
 def _build_each(builders: Iterable[AggregatedRecordBuilder]) -> list[bytes]:

@@ -1,8 +1,8 @@
 """Converts between proto2 messages and AggregatedRecord, fast.
 
-The compiled parser or `quick_parse` reads a message. If they cannot tell that it is sound they return None,
-and wire.py finds what is wrong and where. Writing gives the same bytes as the KPL for the same user
-records in the same order (all partition keys, all explicit hash keys, all user records).
+The compiled parser or `quick_parse` reads every sound message. Of any other they return None, and wire.py
+finds what is wrong and where. Writing gives the same bytes as the KPL for the same user records in the same
+order (all partition keys, all explicit hash keys, all user records).
 Specification: spec/01-aggregated-record.md, MSG and ENC.
 """
 
@@ -14,12 +14,12 @@ from itertools import repeat
 from typing import Any, overload
 
 from ..compiled import compiled
-from ..errors import EncodeError, HashKeyError, MalformedMessage
+from ..errors import EncodeError, HashKeyError
 from ..lazy import shown
-from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..limits import MAX_NESTING, MAX_PARTITION_KEY_LENGTH
 from .hash_keys import explicit_hash_key_value
 from .records import Tag, UserRecord
-from .wire import read_varint
+from .wire import END_GROUP, FIXED32, FIXED64, LENGTH_DELIMITED, START_GROUP, VARINT, read_varint
 
 
 class AggregatedRecord(Sequence[UserRecord]):
@@ -122,26 +122,121 @@ def user_records_in_python(
 _user_records = compiled("user_records", user_records_in_python)
 
 
-def quick_parse(message: bytes) -> tuple[Any, ...] | None:
-    """The parts of the AggregatedRecord in ``message``; None: it may be broken. `_native/wire.h` in Python.
+def _skip(message: bytes, pos: int, end: int, tag: int, nesting: int) -> int:
+    """The offset after the value of an unknown field, which may be a group. Raises ValueError if broken."""
+    groups: list[int] = []
+    while True:
+        # MSG-1: field numbers from 1 to 2^29 - 1.
+        if not 8 <= tag < 2**32:
+            raise ValueError("field number")
+        kind = tag & 7
+        if kind == VARINT:
+            _, pos = read_varint(message, pos, end)
+        elif kind == LENGTH_DELIMITED:
+            size, pos = read_varint(message, pos, end)
+            pos += size
+        elif kind in (FIXED64, FIXED32):
+            pos += 8 if kind == FIXED64 else 4
+        elif kind == START_GROUP and nesting + len(groups) < MAX_NESTING:
+            groups.append(tag)
+        elif kind != END_GROUP or not groups or groups.pop() != tag - 1:
+            raise ValueError("wire type or group")
+        if pos > end:
+            raise ValueError("truncated")
+        if not groups:
+            return pos
+        tag, pos = read_varint(message, pos, end)
 
-    It knows the shape that writers give a message: tables, and user records of an index, perhaps a second
-    one, and data, in this order. It is not sure of anything else: tags, unknown fields, another order.
+
+def _texts(message: bytes, pos: int, end: int) -> tuple[str | None, str | None]:
+    """Key and value of a tag. Raises ValueError if it is broken."""
+    key = value = None
+    while pos < end:
+        tag, pos = read_varint(message, pos, end)
+        if tag >> 3 > 2:
+            pos = _skip(message, pos, end, tag, 2)
+            continue
+        size, pos = read_varint(message, pos, end)
+        if tag not in (0x0A, 0x12) or pos + size > end:
+            raise ValueError("tag")
+        text = message[pos : pos + size].decode()
+        key, value = (text, value) if tag == 0x0A else (key, text)
+        pos += size
+    return key, value
+
+
+def _user_record(message: bytes, pos: int, end: int) -> tuple[int, int, bytes, tuple[Tag, ...]]:
+    """Index of the partition key, of the explicit hash key (-1: none), data and tags of any user record.
+    Raises ValueError if it is broken."""
+    pk, ehk = -1, -1
+    data: bytes | None = None
+    tags: list[Tag] = []
+    while pos < end:
+        tag = message[pos]
+        if tag < 0x80:
+            pos += 1
+        else:
+            tag, pos = read_varint(message, pos, end)
+        if tag >> 3 > 4:
+            pos = _skip(message, pos, end, tag, 1)
+            continue
+        if pos < end and message[pos] < 0x80:
+            value, pos = message[pos], pos + 1
+        else:
+            value, pos = read_varint(message, pos, end)
+        # MSG-12: of a field that may stand once, the last one counts.
+        if tag == 0x08:
+            pk = value
+            continue
+        if tag == 0x10:
+            ehk = value
+            continue
+        start, pos = pos, pos + value
+        if pos > end or tag not in (0x1A, 0x22):
+            raise ValueError("length or wire type")
+        if tag == 0x1A:
+            data = message[start:pos]
+        else:
+            key, text = _texts(message, start, pos)
+            if key is None:
+                raise ValueError("tag without key")
+            tags.append(_NEW(Tag, (key, text)))
+    if data is None or pk < 0:
+        raise ValueError("partition key or data missing")
+    return pk, ehk, data, tuple(tags)
+
+
+_NEW = tuple.__new__
+
+
+def quick_parse(message: bytes) -> tuple[Any, ...] | None:
+    """The parts of the AggregatedRecord in a sound ``message``; None: wire.py finds its defect.
+    `_native/wire.h` in Python.
+
+    Quickest is the shape that writers give a message: tables, and user records of an index, perhaps a second
+    one, and data, in this order. An entry that is no explicit hash key, and that none has, comes as "".
     """
     tables: dict[int, list[bytes]] = {0x0A: [], 0x12: []}
     partition_key_indices: list[int] = []
     explicit_hash_key_indices: list[int] = []
     payloads: list[bytes] = []
+    tags: list[tuple[Tag, ...]] | None = None
+    none: tuple[Tag, ...] = ()
     pos, size = 0, len(message)
-
-    def number(at: int) -> tuple[int, int]:
-        return read_varint(message, at, size)
-
     try:
         while pos < size:
             tag = message[pos]
+            pos += 1
+            if tag not in _KNOWN:
+                tag, pos = read_varint(message, pos - 1, size)
+                if tag >> 3 > 3:
+                    pos = _skip(message, pos, size, tag, 0)
+                    continue
             # Nearly every number has one byte: only the others cost a call.
-            length, pos = (message[pos + 1], pos + 2) if message[pos + 1] < 0x80 else number(pos + 1)
+            length = message[pos]
+            pos += 1
+            if length >= 0x80:
+                length, pos = read_varint(message, pos - 1, size)
             end = pos + length
             if end > size:
                 return None
@@ -149,43 +244,64 @@ def quick_parse(message: bytes) -> tuple[Any, ...] | None:
                 tables[tag].append(message[pos:end])
                 pos = end
                 continue
-            if message[pos] != 0x08:
-                return None
-            pk, pos = (message[pos + 1], pos + 2) if message[pos + 1] < 0x80 else number(pos + 1)
-            ehk = -1
-            if message[pos] == 0x10:
-                ehk, pos = number(pos + 1)
-            if message[pos] != 0x1A:
-                return None
-            length, pos = (message[pos + 1], pos + 2) if message[pos + 1] < 0x80 else number(pos + 1)
-            if pos + length != end:  # whatever was read before lies within the user record, too
-                return None
+            start, pk, ehk, own, plain = pos, -1, -1, none, False
+            if message[pos] == 0x08:
+                pk = message[pos + 1]
+                pk, pos = (pk, pos + 2) if pk < 0x80 else read_varint(message, pos + 1, size)
+                if message[pos] == 0x10:
+                    ehk, pos = read_varint(message, pos + 1, size)
+                if message[pos] == 0x1A:
+                    length = message[pos + 1]
+                    length, pos = (length, pos + 2) if length < 0x80 else read_varint(message, pos + 1, size)
+                    plain = pos + length == end  # whatever was read before lies within the user record, too
+            if plain:
+                data = message[pos:end]
+            else:
+                pk, ehk, data, own = _user_record(message, start, end)
+                if own and tags is None:
+                    tags = [none] * len(payloads)
             partition_key_indices.append(pk)
             explicit_hash_key_indices.append(ehk)
-            payloads.append(message[pos:end])
+            payloads.append(data)
+            if tags is not None:
+                tags.append(own)
             pos = end
         partition_keys = tuple(map(bytes.decode, tables[0x0A]))
         explicit_hash_keys = tuple(map(bytes.decode, tables[0x12]))
-        for key in explicit_hash_keys:
-            explicit_hash_key_value(key)
-    except (IndexError, KeyError, MalformedMessage, UnicodeDecodeError, HashKeyError):
+    except (IndexError, KeyError, ValueError):
         return None
-    if not payloads or max(map(len, partition_keys), default=0) > MAX_PARTITION_KEY_LENGTH:
+    longest = max(map(len, partition_keys + explicit_hash_keys), default=0)
+    if not payloads or longest > MAX_PARTITION_KEY_LENGTH:
         return None
     last = max(explicit_hash_key_indices)
     if max(partition_key_indices) >= len(partition_keys) or last >= len(explicit_hash_keys):
         return None
+    usable = tuple(key if _is_hash_key(key) else "" for key in explicit_hash_keys)
+    # KEY-8: an entry that no user record has may be anything.
+    if "" in usable and any(ehk >= 0 and not usable[ehk] for ehk in explicit_hash_key_indices):
+        return None
     return (
-        *(partition_keys, explicit_hash_keys, partition_key_indices),
-        *(None if last < 0 else explicit_hash_key_indices, payloads, None),
+        *(partition_keys, usable, partition_key_indices),
+        *(None if last < 0 else explicit_hash_key_indices, payloads, tags),
     )
+
+
+_KNOWN = (0x0A, 0x12, 0x1A)
+
+
+def _is_hash_key(text: str) -> bool:
+    try:
+        explicit_hash_key_value(text)
+    except HashKeyError:
+        return False
+    return True
 
 
 _parse = compiled("parse", quick_parse)
 
 
 def parse(message: bytes) -> AggregatedRecord | None:
-    """Decode a sound message. None: it may be broken; wire.py decides."""
+    """Decode a sound message. None: it is broken; wire.py finds the defect."""
     parts = _parse(message)
     return None if parts is None else AggregatedRecord(*parts)
 

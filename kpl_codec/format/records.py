@@ -134,7 +134,7 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
         code, field = "data-type", "data"
     elif explicit_hash_key is not None and not _is_canonical(explicit_hash_key):
         code, field = "explicit-hash-key", "explicit_hash_key"
-    elif tags and not all(isinstance(tag, Tag) and _has_utf_8(tag.key, tag.value or "") for tag in tags):
+    elif tags and not (type(tags) in (tuple, list) and all(map(_is_tag, tags))):
         code, field = "tag", "tags"
     else:
         return
@@ -147,6 +147,10 @@ def _is_canonical(text: str) -> bool:
     except HashKeyError:
         return False
     return True
+
+
+def _is_tag(tag: object) -> bool:
+    return isinstance(tag, Tag) and _has_utf_8(tag.key, tag.value or "")
 
 
 def _has_utf_8(*texts: str) -> bool:

@@ -1,7 +1,7 @@
 """Walks the bytes of a message and finds where they are broken.
 
-The slow, exact decoder: pure Python, one field at a time. It decides where the fast decoders (message.py,
-_speedups) cannot tell that a message is sound. It also reads as the KCL's protobuf does, for kcl.py, and
+The slow, exact decoder: pure Python, one field at a time. It reads what the fast decoders (message.py,
+_speedups) do not take for sound. It also reads as the KCL's protobuf does, for kcl.py, and
 finds the defects for an explanation. Offsets count from the start of ``data``, which is the whole frame.
 
 Memory is linear in the input: user records are read one at a time, never collected in a list.
@@ -9,6 +9,7 @@ Specification: spec/01-aggregated-record.md, MSG-1 to MSG-10.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ..errors import (
@@ -346,6 +347,12 @@ class Message:
             if found:
                 return found[0] if first is None or _offset(found[0]) < _offset(first) else first
         return first
+
+
+def unused_hash_key(data: bytes, start: int, end: int, index: int) -> UnusedHashKey:
+    """The warning for that entry of the explicit hash key table of a sound message (KEY-8)."""
+    entries = (field for field in fields(data, start, end) if field.number == 2)
+    return UnusedHashKey(index=index, offset=next(islice(entries, index, None)).start)
 
 
 def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | DecodeError:

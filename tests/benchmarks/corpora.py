@@ -8,6 +8,7 @@ e  plain records of 1 KiB
 f  as a, an explicit hash key on every user record
 g  ~1.2 KB aggregates of about 10 user records of ~100 B, 3 keys: a quiet stream
 h  hostile: frames of a, of which 1 in 16 is damaged (digest, index, wire type, truncation)
+t  as a, a tag on every user record, as `kpl-codec repair` writes it
 """
 
 from __future__ import annotations
@@ -50,13 +51,19 @@ SHARD = "shardId-000000000000"
 
 
 def user_records(
-    rng: random.Random, low: int, high: int, keys: list[str] | None, *, explicit: bool = False
+    rng: random.Random,
+    low: int,
+    high: int,
+    keys: list[str] | None,
+    *,
+    explicit: bool = False,
+    tags: tuple[kpl.Tag, ...] = (),
 ) -> Iterator[kpl.UserRecord]:
     """Endless. ``keys`` None: every user record its own UUID."""
     while True:
         key = rng.choice(keys) if keys is not None else str(uuid.UUID(int=rng.getrandbits(128), version=4))
         hash_key = str(rng.randint(0, MAX_HASH_KEY)) if explicit else None
-        yield kpl.UserRecord(key, rng.randbytes(rng.randint(low, high)), hash_key)
+        yield kpl.UserRecord(key, rng.randbytes(rng.randint(low, high)), hash_key, tags)
 
 
 def _aggregates(
@@ -68,6 +75,7 @@ def _aggregates(
     per_frame: int,
     *,
     explicit: bool = False,
+    tags: tuple[kpl.Tag, ...] = (),
 ) -> tuple[list[bytes], int]:
     rng = random.Random(f"{frame_size} {low} {high} {table} {per_frame} {explicit}")
     pool = None if table is None else [f"device-{rng.randrange(10**9):09d}" for _ in range(table)]
@@ -75,7 +83,7 @@ def _aggregates(
     while written < size:
         keys = None if pool is None else rng.sample(pool, per_frame)
         builder = kpl.AggregatedRecordBuilder(frame_size)
-        for record in user_records(rng, low, high, keys, explicit=explicit):
+        for record in user_records(rng, low, high, keys, explicit=explicit, tags=tags):
             if builder.size_with(record) > frame_size:
                 break
             builder.add(record)
@@ -108,6 +116,7 @@ def _hostile(size: int) -> tuple[list[bytes], int]:
     return frames, total
 
 
+_COPIED = (kpl.Tag("kpl_codec.repair", f"{SHARD}/49545115243490985018280067714973144582180062593/0"),)
 _MAKERS = {
     "a": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8),
     "b": lambda size: _aggregates(size, 50 * KIB, 70, 130, None, 0),
@@ -117,6 +126,7 @@ _MAKERS = {
     "f": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, explicit=True),
     "g": lambda size: _aggregates(size, 1228, 70, 130, 512, 3),
     "h": _hostile,
+    "t": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, tags=_COPIED),
 }
 NAMES = tuple(_MAKERS)
 

@@ -13,14 +13,16 @@ from itertools import product
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.arrow.compiled_columns import may_nest
+from kpl_codec.compiled import speedups
 from kpl_codec.format.nested import described, layers_around
 from kpl_codec.schema_registry import frame as schema_frame
 from kpl_codec.testing import strategies as kst
+from tests.examples import examples
 
 pytestmark = pytest.mark.requirement("NST-1")
 
@@ -123,6 +125,68 @@ def test_columns_pass_over_nothing_that_objects_find(made: list[tuple[bytes, lis
         items.append(data)
     found = [n for n, item in enumerate(items) if layers_around(item) is not None]
     assert set(found) <= set(columns_say(items))
+
+
+@st.composite
+def deflated(draw: st.DrawFn, data: bytes) -> bytes:
+    """``data`` in gzip or zlib as any writer may make it: levels, codes, windows, blocks, flushes."""
+    wbits = draw(st.sampled_from([15, 31]))
+    packer = zlib.compressobj(
+        draw(st.integers(0, 9)), zlib.DEFLATED, wbits, draw(st.integers(1, 9)), draw(st.integers(0, 4))
+    )
+    made = b""
+    for part in draw(st.lists(st.integers(0, 60), max_size=4)):
+        made += packer.compress(data[:part])
+        data = data[part:]
+        made += packer.flush(draw(st.sampled_from([zlib.Z_NO_FLUSH, zlib.Z_SYNC_FLUSH, zlib.Z_FULL_FLUSH])))
+    return made + packer.compress(data) + packer.flush()
+
+
+@settings(deadline=None, max_examples=examples(300))
+@given(st.data(), st.sampled_from(list(FRAMES.values())), st.sampled_from(list(WRAPPINGS.values())))
+def test_no_way_to_compress_hides_one(made: st.DataObject, frame: bytes, wrap: Wrap) -> None:
+    header = made.draw(st.binary(max_size=31) | st.sampled_from([b"", b"orders/v1 " * 3, bytes(31)]))
+    data = made.draw(
+        deflated(made.draw(st.sampled_from([header + wrap(frame), wrap(frame), header + frame])))
+    )
+    # Python's zlib says what is within.
+    if layers_around(data) is not None:
+        assert columns_say([data]) == [0]
+
+
+@pytest.mark.skipif(speedups is None, reason="without the compiled extension")
+@settings(deadline=None, max_examples=examples(300))
+@given(st.data(), st.binary(max_size=90) | st.text("ab,1", max_size=90).map(str.encode))
+def test_the_first_bytes_are_those_of_zlib(made: st.DataObject, data: bytes) -> None:
+    whole = bytearray(made.draw(deflated(data * made.draw(st.integers(1, 40)))))
+    for at, byte in made.draw(st.lists(st.tuples(st.integers(2, 60), st.integers(0, 255)), max_size=2)):
+        whole[at : at + 1] = bytes([byte])
+    stream = bytes(whole[10 if whole[:1] == b"\x1f" else 2 : made.draw(st.none() | st.integers(12, 80))])
+    unpacker = zlib.decompressobj(-15)
+    try:
+        expected = unpacker.decompress(stream, 40)
+    except zlib.error:
+        return
+    if len(expected) == 40 or unpacker.eof:
+        assert speedups.inflate_head(stream) == expected
+    else:
+        assert speedups.inflate_head(stream) is None
+
+
+def test_ordinary_compressed_data_is_passed_over_by_its_beginning() -> None:
+    rng = random.Random(3)
+    rows = [
+        {"id": n, "name": f"customer-{rng.randrange(9999)}", "uuid": f"{rng.getrandbits(128):032x}"}
+        for n in range(300)
+    ]
+    items = [json.dumps(rows[n : n + 1 + n % 40]).encode() for n in range(250)]
+    for pack in (
+        gzip.compress,
+        zlib.compress,
+        lambda data: zlib.compress(data, 1),
+        lambda data: zlib.compress(data, 0),
+    ):
+        assert columns_say(list(map(pack, items))) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,457 @@
+"""What a program may do to the compiled extension, on purpose or by mistake: threads that share a builder,
+objects whose methods change what is being read. Each case ends, or raises a Python error.
+
+    python -m fuzz.hostile [CASE ...]          all cases, in this process
+    python -m fuzz.sanitize --seconds 60       under both sanitizers, again and again
+
+`tests/test_hostile.py` runs each in a process of its own, compiled and in Python alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kpl_codec as kpl
+from kpl_codec.compat.aws_kinesis_agg.aggregator import RecordAggregator
+from kpl_codec.compiled import speedups
+from kpl_codec.deaggregation.policies import Opener
+from kpl_codec.deaggregation.records import Counts
+from kpl_codec.format.message import AggregatedRecord
+
+THREADS = 4
+Case = Callable[[], None]
+CASES: dict[str, Case] = {}
+
+
+def case(run: Case) -> Case:
+    CASES[run.__name__.replace("_", " ")] = run
+    return run
+
+
+def together(*work: Callable[[], None]) -> None:
+    """Runs each in a thread; the threads take turns as often as they can. Raises the first error."""
+    errors: list[BaseException] = []
+
+    def kept(do: Callable[[], None]) -> None:
+        try:
+            do()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=kept, args=(do,)) for do in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    if errors:
+        raise errors[0]
+
+
+def hold_exactly(builder: Any, added: list[kpl.UserRecord]) -> None:
+    """The frame has exactly what was added, and the size that was said."""
+    data = builder.build()
+    assert len(data) == builder.size
+    assert len(builder) == len(added)
+    assert sorted(kpl.decode(data)) == sorted(added)
+
+
+def adder(builder: Any, added: list[kpl.UserRecord], name: str, count: int = 1000) -> Callable[[], None]:
+    """Adds user records with keys, tags and hash keys that Python has to check. In pure Python two that meet
+    get RuntimeError."""
+
+    def work() -> None:
+        for i in range(count):
+            tags = (kpl.Tag(f"ä{i}", "v"),) if i % 3 == 0 else ()
+            record = kpl.UserRecord(f"é{name}-{i % 50}", b"x" * (i % 400), str(i) if i % 2 else None, tags)
+            with contextlib.suppress(RuntimeError, kpl.AggregateFull):
+                builder.add(record)
+                added.append(record)
+
+    return work
+
+
+@case
+def threads_share_a_builder() -> None:
+    builder = kpl.AggregatedRecordBuilder()
+    added: list[kpl.UserRecord] = []
+    together(*(adder(builder, added, str(n)) for n in range(THREADS)))
+    hold_exactly(builder, added)
+
+
+@case
+def threads_share_a_builder_with_a_limit() -> None:
+    builder = kpl.AggregatedRecordBuilder(20_000)
+    added: list[kpl.UserRecord] = []
+    together(*(adder(builder, added, str(n)) for n in range(THREADS)))
+    assert builder.size <= 20_000
+    hold_exactly(builder, added)
+
+
+@case
+def threads_build_and_clear_while_others_add() -> None:
+    builder = kpl.AggregatedRecordBuilder()
+    added: list[kpl.UserRecord] = []
+    cleared: list[kpl.UserRecord] = []
+
+    def empty() -> None:
+        for _ in range(100):
+            with contextlib.suppress(kpl.EncodeError):
+                assert kpl.decode(builder.build())
+            builder.size_with(kpl.UserRecord("é", b"x"))
+            with contextlib.suppress(RuntimeError):
+                cleared.extend(builder.clear())
+
+    together(empty, *(adder(builder, added, str(n)) for n in range(THREADS)))
+    cleared.extend(builder.clear())
+    assert sorted(map(tuple, cleared)) == sorted(map(tuple, added))
+
+
+@case
+def threads_share_the_drop_in() -> None:
+    aggregator = RecordAggregator(20_000)
+
+    def work() -> None:
+        for i in range(300):
+            # It is not thread-safe, as the original: what two threads make of it is a Python error at most.
+            with contextlib.suppress(ValueError, AssertionError, RuntimeError, AttributeError):
+                full = aggregator.add_user_record(f"é{i % 50}", b"x" * i)
+                if full:
+                    assert kpl.decode(full.get_contents()[2])
+
+    together(*[work] * THREADS)
+
+
+class Adding:
+    """Does ``then`` whenever one of its methods is asked."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        self.then = then
+
+    def __iter__(self) -> Iterator[Any]:
+        self.then()
+        return iter(("é", b"data", None, ()))
+
+
+class Number(int):
+    """Compares as a number, and does ``then`` meanwhile."""
+
+    then: Callable[[], object] = staticmethod(lambda: None)
+
+    def __lt__(self, other: int) -> bool:
+        self.then()
+        return int(self) < other
+
+    def __gt__(self, other: int) -> bool:
+        self.then()
+        return int(self) > other
+
+
+class Digits(str):
+    """A hash key that does ``then`` when it is compared or looked up."""
+
+    then: Callable[[], object] = staticmethod(lambda: None)
+
+    def __eq__(self, other: object) -> bool:
+        self.then()
+        return str(self) == other
+
+    def __hash__(self) -> int:
+        self.then()
+        return super().__hash__()
+
+
+class Dying:
+    """Does ``then`` when nothing refers to it any more; a ``cycle``: when the garbage collector finds it."""
+
+    def __init__(self, then: Callable[[], object], *, cycle: bool = True) -> None:
+        self.itself, self.then = self if cycle else None, then
+
+    def __del__(self) -> None:
+        self.then()
+
+
+def adding_to(builder: Any, count: int = 40) -> Callable[[], None]:
+    """Adds large user records; not from within itself."""
+    inside: list[int] = []
+
+    def then() -> None:
+        if not inside:
+            inside.append(1)
+            for i in range(count):
+                with contextlib.suppress(RuntimeError):
+                    builder.add(kpl.UserRecord(f"key-{i}", b"x" * 5000))
+            inside.clear()
+
+    return then
+
+
+def hold_what_it_says(builder: Any) -> None:
+    data = builder.build()
+    assert len(data) == builder.size
+    assert len(kpl.decode(data)) == len(builder)
+
+
+@case
+def a_record_that_adds_while_it_is_read() -> None:
+    builder = kpl.AggregatedRecordBuilder()
+    builder.add(Adding(adding_to(builder)))  # type: ignore[arg-type]
+    hold_what_it_says(builder)
+
+
+@case
+def tags_that_add_while_they_are_read() -> None:
+    builder = kpl.AggregatedRecordBuilder()
+    then = adding_to(builder)
+
+    class Tags(list[kpl.Tag]):
+        def __iter__(self) -> Iterator[kpl.Tag]:
+            then()
+            return super().__iter__()
+
+    def generated() -> Iterator[kpl.Tag]:
+        then()
+        yield kpl.Tag("a", "b")
+
+    for tags in (Tags([kpl.Tag("a", "b")]), generated()):
+        with contextlib.suppress(kpl.EncodeError):
+            builder.add(("é", b"data", None, tags))  # type: ignore[arg-type]
+    builder.add(kpl.UserRecord("last", b""))
+    hold_what_it_says(builder)
+
+
+@case
+def a_limit_that_adds_while_it_is_compared() -> None:
+    builder = kpl.AggregatedRecordBuilder()
+    limit = Number(10**6)
+    builder.max_size = limit
+    limit.then = adding_to(builder)
+    for i in range(100):
+        with contextlib.suppress(kpl.AggregateFull, RuntimeError):
+            builder.add(kpl.UserRecord("é", b"y" * i))
+    hold_what_it_says(builder)
+
+
+@case
+def a_hash_key_that_adds_while_it_is_compared() -> None:
+    builder = kpl.AggregatedRecordBuilder()
+    key = Digits("7")
+    key.then = adding_to(builder)
+    for _ in range(3):
+        with contextlib.suppress(kpl.EncodeError, RuntimeError):
+            builder.add(("é", b"data", key, ()))  # type: ignore[arg-type]
+    builder.add(kpl.UserRecord("last", b""))
+    hold_what_it_says(builder)
+
+
+@case
+def garbage_that_adds_while_records_are_made() -> None:
+    builder = kpl.AggregatedRecordBuilder()
+    then = adding_to(builder, 2)
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for i in range(60):
+            Dying(then)
+            with contextlib.suppress(RuntimeError):
+                builder.add(kpl.UserRecord(f"é{i}", b"x", None, (kpl.Tag("k"),)))
+                builder.size_with(kpl.UserRecord(f"é{i}", b"x"))
+    finally:
+        gc.set_threshold(*before)
+    hold_what_it_says(builder)
+
+
+@case
+def lists_that_shrink_while_an_aggregate_is_read() -> None:
+    class Index:
+        def __index__(self) -> int:
+            for each in (data, pks, tags):
+                each.clear()
+            return 0
+
+    data: list[Any] = [b"x"] * 1000
+    pks: list[Any] = [0, Index()] + [0] * 998
+    tags: list[Any] = [()] * 1000
+    with contextlib.suppress(IndexError, TypeError, ValueError):
+        list(AggregatedRecord(("a",), (), pks, None, data, tags))
+
+
+@case
+def records_that_say_they_are_something_else() -> None:
+    class Liar(bytes):
+        __class__ = kpl.KinesisRecord  # type: ignore[assignment]
+
+    class Emptying:
+        @property
+        def __class__(self) -> Any:
+            records.clear()
+            return kpl.KinesisRecord
+
+    records: list[Any] = []
+    sound = kpl.KinesisRecord("a", kpl.encode([kpl.UserRecord("a", b"x")]), "1")
+    for liar in (Liar(b"12345678"), Emptying()):
+        for at in (0, 500):
+            records[:] = [sound] * 1000
+            records[at] = liar
+            with contextlib.suppress(TypeError, AttributeError):
+                list(kpl.deaggregate(records))
+
+
+@case
+def records_without_a_field() -> None:
+    data = kpl.encode([kpl.UserRecord("a", b"x")])
+    for name in kpl.KinesisRecord.__match_args__:
+        record = kpl.KinesisRecord("a", data, "1")
+        object.__delattr__(record, name)
+        with contextlib.suppress(AttributeError):
+            list(kpl.deaggregate([record] * 3))
+    with contextlib.suppress(AttributeError):
+        list(kpl.deaggregate([object.__new__(kpl.KinesisRecord)]))
+
+
+@case
+def records_whose_fields_change_while_they_are_read() -> None:
+    shards = kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)])
+
+    def change() -> None:
+        for record in records:
+            for name in kpl.KinesisRecord.__match_args__:
+                with contextlib.suppress(AttributeError):
+                    object.__delattr__(record, name)
+
+    for options in ({}, {"shard_map": shards}):
+        for user_records in (1, 300):
+            records = [
+                kpl.KinesisRecord(
+                    f"é{n}", kpl.encode([kpl.UserRecord(f"ä{n}", b"x" * 50)] * user_records), str(n)
+                )
+                for n in range(50)
+            ]
+            records += [kpl.KinesisRecord(f"é{n}" * 9, b"y" * 500, str(n)) for n in range(50)]
+            before = gc.get_threshold()
+            Dying(change)
+            gc.set_threshold(1, 1, 1)
+            try:
+                with contextlib.suppress(AttributeError):
+                    for row in kpl.deaggregate(records, **options):  # type: ignore[arg-type]
+                        assert row.data in (b"x" * 50, b"y" * 500)
+                        change()
+            finally:
+                gc.set_threshold(*before)
+
+
+@case
+def garbage_that_goes_on_with_the_same_records() -> None:
+    data = kpl.encode([kpl.UserRecord(f"é{i}", b"x" * i, None, (kpl.Tag("k", "v"),)) for i in range(700)])
+    records = [kpl.KinesisRecord("a", data, str(n)) for n in range(4)]
+    for policy in ("strict", "kcl", "report"):
+        # Not `deaggregate`: CPython's own `itertools.chain` does not stand it.
+        runs = Opener(policy, None, Counts()).open(records)
+        read: list[Any] = []
+
+        def go_on(runs: Iterator[Any] = runs, read: list[Any] = read) -> None:
+            with contextlib.suppress(ValueError, RuntimeError, StopIteration):
+                read.extend(next(runs))
+
+        before = gc.get_threshold()
+        gc.set_threshold(1, 1, 1)
+        try:
+            for _ in range(20):
+                Dying(go_on)
+                go_on()
+        finally:
+            gc.set_threshold(*before)
+        assert [row.data for row in read] == [b"x" * i for i in range(700)] * 4
+
+
+@case
+def a_result_whose_end_empties_the_list() -> None:
+    if speedups is None:
+        return
+    from kpl_codec.producer.results import Delivery
+
+    record = kpl.UserRecord("k", b"d")
+    waiting = [
+        speedups.Pending(record, 1, own_hash_key=False, keyless=False, must_wrap=False) for _ in range(500)
+    ]
+    every = tuple(waiting)
+    waiting[0].result = Dying(waiting.clear, cycle=False)
+    speedups.deliver(Delivery, waiting, "shardId-0", "1", ())
+    assert all(type(each.result) is Delivery for each in every)
+
+
+@case
+def arrow_buffers_that_change_after_they_were_checked() -> None:
+    if speedups is None:
+        return
+    import array
+
+    data = kpl.encode([kpl.UserRecord("a", b"x" * 10)] * 3)
+    count = 200
+    for at, lie in ((5, 2**30), (5, -1), (count, 2**31 - 1), (0, 7)):
+        offsets = array.array("i", [len(data) * i for i in range(count + 1)])
+        column = speedups.Column(None, offsets, data * count, 0, count, False)
+        none = speedups.Column(
+            bytes((count + 7) // 8), array.array("i", [0] * (count + 1)), None, 0, count, False
+        )
+        offsets[at] = lie
+        frames = speedups.FrameColumns(column, none, none, bytearray, hash_keys=True)
+        assert bytes(frames.user_data(0, 3 * count)[2]) == b"x" * 30 * count
+        frames.spread(column, 0, 3 * count)
+        shards = array.array("q", [0] * count)
+        frames.judge(shards, bytes(16), b"\xff" * 16, b"\1", b"\xff" * 16)
+        frames.hash_keys(0, 3 * count)
+
+
+@case
+def an_output_buffer_that_drops_rows() -> None:
+    if speedups is None:
+        return
+    import array
+
+    small, large = (kpl.encode([kpl.UserRecord("a", b"x" * size)] * 50) for size in (1, 5000))
+    offsets = array.array("i", [0, len(small), len(small) + len(large)])
+
+    def allocate(size: int) -> bytearray:
+        with contextlib.suppress(ValueError):
+            frames.drop(b"\1\0")
+        return bytearray(size)
+
+    column = speedups.Column(None, offsets, small + large, 0, 2, False)
+    none = speedups.Column(b"\0", array.array("i", [0] * 3), None, 0, 2, False)
+    for make in ("user_data", "sub_sequence_numbers"):
+        frames = speedups.FrameColumns(column, none, none, allocate)
+        assert len(getattr(frames, make)(0, 100)[-1]) in (800, 50 + 250_000)
+
+
+@case
+def sizes_that_overflow() -> None:
+    if speedups is None:
+        return
+    import array
+
+    offsets = array.array("i", [0] * 10)
+    for first in (2**64 - 1, 2**64 - 2, 2**63, 9):
+        for count in (1, 9, 2**63, 2**64 - 1):
+            for valid in (None, b"\xff\xff"):
+                with contextlib.suppress(ValueError, OverflowError):
+                    speedups.Column(valid, offsets, b"x" * 10, first, count, False)
+                    raise AssertionError((first, count))
+
+
+def main(names: list[str]) -> None:
+    for name in names or list(CASES):
+        CASES[name]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,240 @@
+"""What a sound message costs does not depend on how it is written.
+
+Counted, not timed: the bytecodes that Python runs. Compiled code opens every sound message and runs none
+for a user record; `quick_parse` runs a few times as many as for a plain message of the same size and count. A
+timed twin is marked slow.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from fuzz.invariants import frame
+from kpl_codec.compiled import speedups
+from kpl_codec.format.message import quick_parse
+
+Fields = list[bytes]
+
+
+def varint(value: int, length: int = 1) -> bytes:
+    out = bytearray()
+    while value >= 0x80 or len(out) + 1 < length:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(tag: int, value: bytes | int, length: int = 1) -> bytes:
+    """A field; its numbers have at least so many bytes."""
+    if isinstance(value, int):
+        return varint(tag, length) + varint(value, length)
+    return varint(tag, length) + varint(len(value), length) + value
+
+
+KEYS = [field(0x0A, b"key-%d" % i) for i in range(8)]
+HASH_KEYS = [field(0x12, b"%d" % (i << 100)) for i in range(8)]
+MIXED = b"".join([field(0x78, 1), field(0x7D, 0)[:1] + b"1234", field(0x79, 0)[:1] + b"12345678"])
+GROUP = b"\x7b" + field(0x08, 7) + b"\x7c"
+
+
+def user_record(i: int, *more: bytes, before: bytes = b"") -> bytes:
+    return field(0x1A, before + field(0x08, i % 8) + field(0x1A, b"x" * 100) + b"".join(more))
+
+
+def tag(key: bytes, value: bytes | None = None) -> bytes:
+    return field(0x22, field(0x0A, key) + (b"" if value is None else field(0x12, value)))
+
+
+def keyed(count: int, *entries: bytes) -> bytes:
+    """User records with the given explicit hash keys."""
+    inner = [field(0x08, i % 8) + field(0x10, i % len(entries)) for i in range(count)]
+    rows = [field(0x1A, each + field(0x1A, b"x" * 100)) for each in inner]
+    return b"".join([*KEYS, *(field(0x12, entry) for entry in entries), *rows])
+
+
+def rows(count: int, *more: bytes) -> Fields:
+    return [user_record(i, *more) for i in range(count)]
+
+
+#: Ways to write a number of user records, all sound.
+VARIANTS: dict[str, Callable[[int], bytes]] = {
+    "tag": lambda n: b"".join(KEYS + rows(n, tag(b"kpl_codec.repair", b"1/2"))),
+    "two tags, one without a value": lambda n: b"".join(KEYS + rows(n, tag(b"a"), tag("é".encode(), b""))),
+    "tag first": lambda n: b"".join(KEYS + [user_record(i, before=tag(b"a", b"b")) for i in range(n)]),
+    "tag with unknown fields": lambda n: b"".join(
+        KEYS + rows(n, field(0x22, MIXED + field(0x0A, b"a") + GROUP))
+    ),
+    "unknown field in user records": lambda n: b"".join(KEYS + rows(n, field(0x7A, b"unknown"))),
+    "fixed numbers in user records": lambda n: b"".join(KEYS + rows(n, MIXED)),
+    "group in user records": lambda n: b"".join(KEYS + rows(n, GROUP)),
+    "unknown field before each": lambda n: b"".join(KEYS + [field(0x7A, b"u") + row for row in rows(n)]),
+    "group before each": lambda n: b"".join(KEYS + [GROUP + row for row in rows(n)]),
+    "tables last": lambda n: b"".join(rows(n) + KEYS),
+    "tables between": lambda n: b"".join(KEYS[:4] + rows(n) + KEYS[4:]),
+    "data first": lambda n: b"".join(
+        KEYS + [field(0x1A, field(0x1A, b"x" * 100) + field(0x08, i % 8)) for i in range(n)]
+    ),
+    "index given twice": lambda n: b"".join(
+        KEYS + [user_record(i, before=field(0x08, 2**64 - 1)) for i in range(n)]
+    ),
+    "data given twice": lambda n: b"".join(
+        KEYS + [user_record(i, before=field(0x1A, b"y")) for i in range(n)]
+    ),
+    "long numbers": lambda n: b"".join(
+        KEYS + [field(0x1A, field(0x08, i % 8, 4) + field(0x1A, b"x" * 100, 4), 4) for i in range(n)]
+    ),
+    "longest numbers": lambda n: b"".join(
+        KEYS + [field(0x1A, field(0x08, i % 8, 10) + field(0x1A, b"x" * 100, 10), 10) for i in range(n)]
+    ),
+    "an unused key for each": lambda n: b"".join(KEYS + [field(0x0A, b"unused")] * n + rows(n)),
+    "an unused hash key for each": lambda n: b"".join(KEYS + HASH_KEYS[:1] * n + rows(n)),
+    "hash keys": lambda n: keyed(n, *(b"%d" % (i << 100) for i in range(8))),
+    "hash keys with a sign": lambda n: keyed(n, b"+7", b"-0"),
+    "hash keys of another script": lambda n: keyed(n, "٣".encode(), "+１7".encode()),
+    "hash keys with zeros": lambda n: keyed(n, b"007", b"0" * 200 + b"7"),
+    "unusable hash key that none has": lambda n: b"".join([*KEYS, field(0x12, b" "), *rows(n)]),
+}
+#: The report policy has one more row, with the warning, and Python makes it.
+WARNED = "unusable hash key that none has"
+
+
+def plain(count: int, size: int) -> bytes:
+    """The message of so many user records that the KPL would write, of at least that size."""
+    table = b"".join(KEYS)
+    data = b"x" * max(100, (size - len(table)) // count - 8)
+    return table + b"".join(field(0x1A, field(0x08, i % 8) + field(0x1A, data)) for i in range(count))
+
+
+def bytecodes(work: Callable[[], object]) -> int:
+    """How many Python runs in ``work``."""
+    count = 0
+
+    def seen(running: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        running.f_trace_opcodes = True
+        count += event == "opcode"
+        return seen
+
+    work()  # imports, caches
+    before = sys.gettrace()
+    sys.settrace(seen)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+MAP = kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)])
+
+
+def records(message: bytes) -> list[kpl.KinesisRecord]:
+    return [kpl.KinesisRecord("key-0", frame(message), str(n), "shardId-000000000000") for n in range(4)]
+
+
+def columns(message: bytes, policy: Any, **options: Any) -> Iterator[Any]:
+    pa = pytest.importorskip("pyarrow")
+    from kpl_codec.arrow import Deaggregator
+
+    names = "partitionKey", "data", "sequenceNumber", "shardId"
+    found = [
+        (each.partition_key, each.data, each.sequence_number, each.shard_id) for each in records(message)
+    ]
+    batch = pa.RecordBatch.from_pydict(dict(zip(names, map(list, zip(*found, strict=True)), strict=True)))
+    return Deaggregator(batch.schema, policy, **options).process(batch)
+
+
+WAYS: dict[str, Callable[[bytes], object]] = {
+    "decode": lambda message: kpl.decode(frame(message)),
+    "user records": lambda message: list(kpl.decode(frame(message))),
+    "strict": lambda message: list(kpl.deaggregate(records(message))),
+    "kcl": lambda message: list(kpl.deaggregate(records(message), "kcl", hash_key_range=kpl.ALL_HASH_KEYS)),
+    "report": lambda message: list(kpl.deaggregate(records(message), "report", shard_map=MAP)),
+    "from an iterator": lambda message: list(kpl.deaggregate(iter(records(message)))),
+    "columns": lambda message: list(columns(message, "strict")),
+    "columns with tags": lambda message: list(columns(message, "report", shard_map=MAP, tags=True)),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_they_are_sound_and_read_alike(variant: str) -> None:
+    count = 20
+    message = VARIANTS[variant](count)
+    decoded = kpl.decode(frame(message))
+    assert [(row.partition_key, row.data) for row in decoded] == [
+        (f"key-{i % 8}", b"x" * 100) for i in range(count)
+    ]
+    parts = quick_parse(message)
+    assert parts is not None
+    assert parts == decoded.columns()
+
+
+@pytest.mark.skipif(speedups is None, reason="without the compiled extension")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_compiled_code_opens_it_without_python(variant: str, way: str) -> None:
+    if variant == WARNED and way in ("report", "columns with tags"):
+        pytest.skip("Python makes a row of the warning")
+    few, many = VARIANTS[variant](10), VARIANTS[variant](90)
+    do = WAYS[way]
+    grown = bytecodes(lambda: do(many)) - bytecodes(lambda: do(few))
+    assert grown <= bytecodes(lambda: do(plain(90, len(many)))) // 10
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_python_alone_runs_a_few_times_as_much(variant: str) -> None:
+    message = VARIANTS[variant](100)
+    usual = bytecodes(lambda: quick_parse(plain(100, len(message))))
+    assert bytecodes(lambda: quick_parse(message)) <= 5 * usual
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_grows_as_the_number_of_user_records(variant: str) -> None:
+    """Eight times the user records, at most eight times the work: in the quick parser, and where the byte
+    walker has to find a defect at the end."""
+    few, many = VARIANTS[variant](20), VARIANTS[variant](160)
+    assert bytecodes(lambda: quick_parse(many)) <= 8 * bytecodes(lambda: quick_parse(few))
+
+    def refused(message: bytes) -> int:
+        data = frame(message + field(0x1A, b""))
+
+        def work() -> None:
+            for policy in ("kcl", "report"):
+                list(kpl.deaggregate([kpl.KinesisRecord("key-0", data, "1")], policy))
+            with pytest.raises(kpl.MissingField):
+                kpl.decode(data)
+
+        return bytecodes(work)
+
+    assert refused(many) <= 8 * refused(few)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_cpu_time_is_that_of_a_plain_message(way: str) -> None:
+    """Three times compiled, five times in Python alone: the least of some turns, one after the other."""
+    most = 5 if speedups is None else 3
+    do, slow = WAYS[way], {}
+    for variant, made in VARIANTS.items():
+        if speedups is not None and variant == WARNED:
+            continue
+        message = made(400)
+        usual = plain(400, len(message))
+        times: dict[bytes, list[float]] = {message: [], usual: []}
+        for _ in range(7):
+            for which, spent in times.items():
+                begun = time.process_time()
+                for _ in range(3):
+                    do(which)
+                spent.append(time.process_time() - begun)
+        ratio = min(times[message]) / min(times[usual])
+        if ratio > most:
+            slow[variant] = round(ratio, 1)
+    assert not slow
