@@ -22,10 +22,13 @@ else:
         return lambda cls: cls
 
 
-class _DataclassFields:
-    """`__dataclass_fields__` of a Value."""
+class _OfDataclass:
+    """An attribute that `dataclasses` and `pprint` ask a Value for, as a dataclass with its fields has it."""
 
-    def __get__(self, value: object, kind: type[Value]) -> dict[str, Any]:
+    def __set_name__(self, _kind: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, value: object, kind: type[Value]) -> Any:
         from dataclasses import field, make_dataclass
 
         defaults = kind.__new__.__defaults__ or ()
@@ -34,8 +37,7 @@ class _DataclassFields:
         declared: list[Any] = [(name, kind.__annotations__[name]) for name in required]
         for name, default in zip(names[len(required) :], defaults, strict=True):
             declared.append((name, kind.__annotations__[name], field(default=default)))
-        fields: dict[str, Any] = make_dataclass(kind.__name__, declared).__dataclass_fields__  # type: ignore[attr-defined]
-        return fields
+        return getattr(make_dataclass(kind.__name__, declared, frozen=True, repr=False), self._name)
 
 
 def _refuse(value: Value, name: str, *_new: object) -> NoReturn:
@@ -106,7 +108,8 @@ class Value(metaclass=_Kind):
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]]
-    __dataclass_fields__: ClassVar[dict[str, Any]] = _DataclassFields()  # type: ignore[assignment]
+    __dataclass_fields__: ClassVar[dict[str, Any]] = _OfDataclass()  # type: ignore[assignment]
+    __dataclass_params__: ClassVar[Any] = _OfDataclass()
     #: Its fields, as a tuple.
     _values: ClassVar[Any]
     #: Names and lines of code that make one.

@@ -12,6 +12,7 @@ import inspect
 import json
 import os
 import pickle
+import pprint
 import subprocess
 import sys
 from collections.abc import Callable
@@ -141,6 +142,7 @@ PROTOCOLS: dict[str, Callable[[Any], Any]] = {
     "dataclasses.fields": lambda v: [(f.name, f.type, repr(f.default)[:20]) for f in dataclasses.fields(v)],
     "dataclasses.replace": lambda v: dataclasses.replace(v, **{_first(v): "new"}),
     "dataclasses.asdict": dataclasses.asdict,
+    "pprint": lambda v: pprint.pformat([v, v], width=20),
     "pandas": _pandas,
     "_repr_html_": lambda v: hasattr(v, "_repr_html_"),
     "weakref": lambda v: hasattr(v, "__weakref__"),

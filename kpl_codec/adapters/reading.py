@@ -83,7 +83,8 @@ def read_record(record: Any, path: str, shard_id: str | None = None) -> KinesisR
         except CaptureError as error:
             return _error(error, path, record)
     # CAP-7: "A shard id given beside the source MUST be used only where the source has none."
-    return found if found.shard_id else found.replace(shard_id=shard_id)
+    given = found.shard_id or found.shard_id is shard_id
+    return found if given else found.replace(shard_id=shard_id)
 
 
 def _error(error: CaptureError, path: str, record: Any) -> CaptureError:

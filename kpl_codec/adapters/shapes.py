@@ -102,10 +102,12 @@ def arrival(source: _RawRecord, key: str, unit: int) -> datetime | None:
 
 def time_error(record: Any) -> CaptureError | None:
     """What is wrong with the time of a record that was read without one; None where it has none."""
-    levels: dict[str, _RawRecord] = {"": {name: getattr(record, name, None) for name in _TIMES}}
+    levels: dict[str, _RawRecord]
     if isinstance(record, Mapping):
         levels = {f"{key}.": record[key] for key in _LEVELS if isinstance(record.get(key), Mapping)}
         levels[""] = record
+    else:
+        levels = {"": {name: getattr(record, name, None) for name in _TIMES}}
     for prefix, level in levels.items():
         for name in _TIMES:
             if level.get(name) is not None:

@@ -19,6 +19,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from ..compiled import compiled
@@ -46,14 +47,10 @@ _LONGEST_RUN = 0.001
 _EXIT_TIMEOUT = 10.0
 
 
-def _as_it_is(future: asyncio.Future[Delivery]) -> asyncio.Future[Delivery]:
-    return future
-
-
 # The garbage collector does not visit a future before it ends: in an outage there are very many, and visits
 # were a third of a put. (What leads back to one of a producer that is never closed is not collected.)
-_untrack: Final = compiled("untrack", _as_it_is)
-_track: Final = compiled("track", _as_it_is)
+_untrack: Final = compiled("untrack", lambda future: future)
+_track: Final = compiled("track", lambda future: future)
 
 
 class AsyncProducer(ProducerBase):
@@ -75,6 +72,7 @@ class AsyncProducer(ProducerBase):
         self._letters, self._wake = self._owner.letters, self._schedule
         weakref.finalize(self, _never_closed, self._letters)
         self._starting, self._turnstile = asyncio.Lock(), asyncio.Lock()
+        self._thread: int | None = None  # in which its event loop runs
         self._blocked = 0  # puts that wait for room
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
@@ -105,7 +103,7 @@ class AsyncProducer(ProducerBase):
                     self._owner.client = self._client = await self._own_client.enter_async_context(own)
                 if not self._letters.closing:  # meanwhile
                     self._owner.notes = await asyncio.to_thread(self._new_notes)
-                    self._owner.loop = asyncio.get_running_loop()
+                    self._owner.loop, self._thread = asyncio.get_running_loop(), get_ident()
                     self._started = True
                     self._schedule()
                     self._loop_end = self._until_loop_ends()
@@ -174,8 +172,9 @@ class AsyncProducer(ProducerBase):
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         letters, owner = self._letters, self._owner
-        # (Its loop runs: so it is this one. get_running_loop asks the system for the process, at each call.)
-        if not self._started or letters.closing or letters.broken is not None or not owner.loop.is_running():
+        # (get_running_loop asks the system for the process, at each call.)
+        here = get_ident() == self._thread and owner.loop.is_running()
+        if not here or letters.closing or letters.broken is not None:
             await self._start()
         future: asyncio.Future[Delivery] = _untrack(owner.loop.create_future())
         pending.token = future

@@ -124,8 +124,9 @@ class Producer(ProducerBase):
         return future
 
     def _size_again(self) -> bool:
-        """See `_size_read`. False also where the limit is a setting, and where a callback must not wait."""
-        if self.config.max_record_size is not None or driving.here or self._in_hook:
+        """See `_size_read`. False also where the limit is a setting, and in a callback or a log call, which
+        must not wait."""
+        if self.config.max_record_size is not None or driving.here or self._in_hook or in_log():
             return False
         may_wait("put")
         self._connect()

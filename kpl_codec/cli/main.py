@@ -126,7 +126,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 @contextmanager
 def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
     """All that this process and those that it starts ask AWS for, they ask as ``profile`` and as the role,
-    whatever else is in the environment."""
+    whatever else is in the environment.
+
+    Set in the environment, which the processes of Spark and of the local engine get: as an argument the role
+    would go through every path of a capture into each of their tasks."""
     before = dict(os.environ)
     if profile is not None:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):

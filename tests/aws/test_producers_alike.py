@@ -16,7 +16,14 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws import AsyncProducer, Producer, WouldDeadlock, producer_owner, producer_tells
+from kpl_codec.aws import (
+    AsyncProducer,
+    Producer,
+    WouldDeadlock,
+    aio_producer,
+    producer_owner,
+    producer_tells,
+)
 from kpl_codec.format.records import Tag
 from kpl_codec.producer import (
     Delivery,
@@ -408,8 +415,9 @@ def test_dropped_ones_are_handed_over_and_bounded(skin: str) -> None:
 
 @pytest.mark.requirement("PRD-9")
 @pytest.mark.parametrize("ends", ["delivered", "refused", "cancelled", "left"])
-def test_an_awaited_future_leaves_no_garbage(ends: str) -> None:
+def test_an_awaited_future_leaves_no_garbage(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The collector does not visit those of AsyncProducer: nothing may lead back to one that has ended."""
+    monkeypatch.setattr(aio_producer, "_EXIT_TIMEOUT", 0.1)
     seen: list[weakref.ref[Any]] = []
 
     async def use(producer: Skin) -> None:

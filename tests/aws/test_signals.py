@@ -23,9 +23,9 @@ from botocore.exceptions import InvalidRegionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.aws import DeliveryFuture, Producer, WouldDeadlock, one_lock
+from kpl_codec.aws import DeliveryFuture, Producer, WouldDeadlock, one_lock, producer_base
 from kpl_codec.aws.delivery_future import end_all
-from kpl_codec.producer import Delivery, ProducerClosed, ProducerConfig, ProducerFull
+from kpl_codec.producer import Delivery, ProducerClosed, ProducerConfig, ProducerFull, RecordTooLarge
 from tests.examples import examples, share
 
 from .model_client import ModelClient
@@ -229,6 +229,26 @@ def test_a_call_that_needs_the_log_of_who_waits_for_it_ends_the_wait(
     with log.lock:
         assert getattr(producer, name)() is False
     assert isinstance(future.result(30), Delivery)
+    assert producer.close()
+
+
+@pytest.mark.requirement("PRD-62", "PRD-70")
+@pytest.mark.timeout(30)
+def test_in_a_log_call_a_put_that_is_too_large_does_not_wait_for_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producer_base, "_SIZE_WAIT", 1e6)
+    log = logging.NullHandler()
+    log.lock = threading.RLock()
+
+    def spoil(operation: str, answer: Any) -> Any:
+        assert log.lock is not None
+        with log.lock:  # as botocore does when its DEBUG is on
+            return answer
+
+    producer = Producer("s", client=ModelClient(spoil=spoil))
+    with log.lock, pytest.raises(RecordTooLarge):
+        producer.put("k", bytes(1 << 21))
     assert producer.close()
 
 

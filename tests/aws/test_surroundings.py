@@ -59,7 +59,7 @@ def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_
 
 @pytest.mark.requirement("PRD-75")
 @pytest.mark.parametrize("method", ["put", "flush", "wait_ready", "close", "__aenter__"])
-@pytest.mark.parametrize("first", ["runs", "has ended", "was closed"])
+@pytest.mark.parametrize("first", ["rests", "runs", "has ended", "was closed"])
 def test_in_another_event_loop_every_method_raises_at_once(method: str, first: str) -> None:
     """Module-global producers meet a new loop with each asyncio.run: of an invocation, a task, a test."""
     config = ProducerConfig(max_outstanding_records=1, record_max_buffered_time_ms=20_000)
@@ -72,17 +72,25 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
         await producer.put("k", b"x")  # now it is full
 
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(put())
-    if first != "runs":
+    thread = threading.Thread(target=loop.run_forever)
+    if first == "runs":
+        thread.start()
+        asyncio.run_coroutine_threadsafe(put(), loop).result()
+    else:
+        loop.run_until_complete(put())
+    if first in ("has ended", "was closed"):
         loop.run_until_complete(loop.shutdown_asyncgens() if first == "has ended" else asyncio.sleep(0))
         loop.close()
-    if method == "close" and first != "runs":
+    if method == "close" and first in ("has ended", "was closed"):
         assert asyncio.run(use()) is (first == "has ended")
     else:
         with pytest.raises(ProducerClosed, match="event loop") as raised:
             asyncio.run(asyncio.wait_for(use(), 30))
         assert raised.value.code == "loop-ended"
     if first == "runs":
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+    if first in ("rests", "runs"):
         assert loop.run_until_complete(producer.close())
         loop.close()
 
