@@ -241,9 +241,11 @@ _WHICH: Final = (LINE, "part", "member", "crc32")
 
 
 def _facts(line: bytes) -> dict[str, Any] | None:
-    """The JSON object that a line begins with, or is."""
+    """The JSON object that a line begins with, or is; None for one with text that is no Unicode."""
     try:
         facts, _ = json.JSONDecoder().raw_decode(line.decode())
+        if b"\\u" in line:  # half of a surrogate pair, which nothing can print or write
+            json.dumps(facts, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return facts if isinstance(facts, dict) else None

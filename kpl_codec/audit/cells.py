@@ -18,10 +18,25 @@ OK, NULL, BAD = 0, 1, 2
 
 
 def texts(column: Any) -> Any:
-    """A column as a dictionary of texts."""
-    if pa.types.is_dictionary(column.type):
-        return column.cast(pa.dictionary(column.type.index_type, pa.string()))
-    return column.cast(pa.string()).dictionary_encode()
+    """A column as a dictionary of texts; a cell that is none, such as a list, as the text that it prints."""
+    coded = pa.types.is_dictionary(column.type)
+    try:
+        if coded:
+            found = column.cast(pa.dictionary(column.type.index_type, pa.string()))
+        else:
+            found = column.cast(pa.string()).dictionary_encode()
+        found.dictionary.validate(full=True)  # bytes that are no UTF-8
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        plain = column.dictionary_decode() if coded else column
+        cells = map(_text, (plain.cast(pa.binary()) if pa.types.is_string(plain.type) else plain).to_pylist())
+        return pa.array(cells, pa.string()).dictionary_encode()
+    return found
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return None if value is None else str(value)
 
 
 def whole_numbers(column: Any) -> tuple[Any, Any]:
@@ -29,7 +44,8 @@ def whole_numbers(column: Any) -> tuple[Any, Any]:
     if pa.types.is_signed_integer(column.type):
         states = np.where(column.is_null().to_numpy(zero_copy_only=False), NULL, OK)
         return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(), states
-    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    coded = column.dictionary_encode() if numeric or pa.types.is_decimal(column.type) else texts(column)
     read = [_whole_number(value) for value in coded.dictionary.to_pylist()]
     values = np.array([number for number, _ in read] + [0], np.int64)
     states = np.array([state for _, state in read] + [NULL], np.int64)

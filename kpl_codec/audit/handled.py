@@ -47,6 +47,7 @@ _SPELLINGS: Final = {
     COUNT: r"userrecords|userrecordcount|count",
 }
 _TABLES: Final = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
+_SHARD_ID: Final = re.compile(r"shardId-[0-9]{12}", re.ASCII)
 _BATCH_ROWS: Final = 1 << 18
 _HEAD: Final = 1 << 16
 
@@ -319,6 +320,9 @@ def _put_rows(book: Book, file: File, columns: dict[str, Any], before: int) -> l
 
 def _add_table(tally: Tally, book: Book, file: File, columns: dict[str, Any], before: int) -> None:
     home, code, good_shard, good_number, shards, numbers = _names(columns)
+    # Text that is no shard id, of Kinesis or in a ledger, names no other shard: it may mean any.
+    known = [text in tally.names.shards or bool(_SHARD_ID.fullmatch(text or "")) for text in shards]
+    good_shard &= np.array([*known, False])[home]
     if SUB in columns:
         first, states = whole_numbers(columns[SUB])
         first = np.where(states == NULL, NOT_TOLD, np.where(states == BAD, -1, first))

@@ -47,6 +47,8 @@ from .why import Fetched, Why, fetch
 _MOST: Final = 1 << 31
 #: Columns of the picture.
 _COLUMNS: Final = 60
+#: In ms since 1970: a later time cannot be drawn.
+_YEAR_9999: Final = 253_370_764_800_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 #: What makes an audit incomplete, and how it is told.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
@@ -232,7 +234,7 @@ class Audited:
     def _cells(self) -> Iterator[AuditCell]:
         """User records by shard and when they were put."""
         names = self.names
-        known = names.at[(names.at > 0) & (names.at < 1 << 60)]
+        known = names.at[(names.at > 0) & (names.at < _YEAR_9999)]
         if not len(known):
             return
         first, width = int(known.min()), max(-(-(int(known.max()) - int(known.min()) + 1) // _COLUMNS), 1000)

@@ -115,6 +115,8 @@ def _where_to_look(folder: Location) -> list[RenderableType]:
         line(f"In the folder {folder}"),
         table(["", ""], places, indent=2),
         line(f"    kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"),
+        line("  a ledger is gzip'd JSON lines, a Kinesis record a line:"),
+        line(f"    zcat {folder}/ledger/*.gz | head -3"),
         line(""),
         line("A live stream is checked all the time by: kpl-codec watch --stream NAME"),
     ]

@@ -282,7 +282,8 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 def handled_runs(df: DataFrame) -> DataFrame:
     """The names in ``df`` (``shardId``, ``sequenceNumber``, ``subSequenceNumber``; with ``streamName`` where
     it has that) as runs, ``subSequenceNumber`` to ``lastSubSequenceNumber``; other columns are left out. What
-    is there twice stays twice. A sub-sequence number that is null is 0: a record that is no aggregate.
+    is there twice stays twice. A sub-sequence number that is null stays null, in a row of its own: it means 0
+    for a record that is no aggregate, and nothing for an aggregate.
 
     Rows of ``df`` may be runs already, with ``lastSubSequenceNumber``: those of several days can be put
     together and made small again. A Kinesis record of which all user records are there once is one row, so
@@ -305,20 +306,22 @@ def handled_runs(df: DataFrame) -> DataFrame:
             expected = "string" if name in place else "an integer"
             raise TypeError(f"column {name} is {kind}, not {expected}")
 
-    def number(name: str, of_null: Column) -> Column:
+    def number(name: str) -> Column:
         given = F.col(name)
         if types.get(fold(name)) != "string":
-            return F.coalesce(given.cast("long"), of_null)
+            return given.cast("long")
         # SPK-114: "A value that cannot be read as what its column holds MUST be refused with the column's
         # name, whatever the session makes of such a cast; null alone is null."
         refused = F.raise_error(F.concat(F.lit(f"column {name} is no number: "), F.substring(given, 1, 40)))
-        whole = F.when(given.isNull(), of_null).when(given.rlike("^-?[0-9]{1,18}$"), given.cast("long"))
-        return whole.otherwise(refused)
+        # (\z: $ also matches before a line feed at the end.)
+        whole = given.isNull() | given.rlike(r"^-?[0-9]{1,18}\z")
+        return F.when(whole, given.cast("long")).otherwise(refused)
 
-    names = df.select(*place, number(_SUB, F.lit(0)).alias(_SUB), *([_LAST] if fold(_LAST) in types else ()))
-    ends = number(_LAST, F.col(_SUB)) if fold(_LAST) in types else F.col(_SUB)
+    names = df.select(*place, number(_SUB).alias(_SUB), *([_LAST] if fold(_LAST) in types else ()))
+    ends = F.coalesce(number(_LAST), F.col(_SUB)) if fold(_LAST) in types else F.col(_SUB)
     backwards = F.raise_error(F.lit(f"column {_LAST} is before {_SUB}"))
-    runs = names.select(*place, _SUB, F.when(ends >= F.col(_SUB), ends).otherwise(backwards).alias(_LAST))
+    last = F.when(ends < F.col(_SUB), backwards).when(F.col(_SUB).isNotNull(), ends)
+    runs = names.select(*place, _SUB, last.alias(_LAST))
     # SPK-113: "A function whose output has the form of its input MUST take its own output, and change nothing
     # in it, or refuse it."
     # AUD-18: "A table of what was handled MUST say the same after it was made small."

@@ -4,19 +4,25 @@ handled, and of nothing that nobody handled nothing is said."""
 from __future__ import annotations
 
 import csv
+import gzip
+import json
 import random
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit.ledger import SUFFIX
 from kpl_codec.audit.running import Audited, AuditError, audit
 from kpl_codec.findings import kind_of
 
@@ -165,7 +171,7 @@ class World:
                 if self.chance.random() < 0.2:
                     bad = self.chance.choice(["", "x", "-1", "1.5", "NULL", "nan", "9" * 200])
                     column = self.chance.choice([0, 1, 2, 2])
-                    row[column] = bad if column else self.chance.choice(["", "NULL"])  # (a text is a name)
+                    row[column] = bad
             with table.open("w", newline="") as out:
                 csv.writer(out).writerows(rows)
 
@@ -269,6 +275,61 @@ def live(world: World, happenings: list[Any]) -> None:
         assert happenings
         return
     check(world, audited)
+
+
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize("side", ["produced", "handled"])
+@pytest.mark.parametrize(
+    "facts",
+    [{"shard": "\ud800"}, {"error_code": "\udc00"}, {"at_ms": 1 << 59}, {"at_ms": 253_402_300_800_000}],
+    ids=str,
+)
+def test_what_a_ledger_says_can_be_written_whatever_it_says(
+    facts: dict[str, Any], side: str, tmp_path: Path
+) -> None:
+    """Half of a surrogate pair, and a time that no calendar has."""
+    place = {"shard": SHARDS[0], "sequence_number": "7"} if "error_code" not in facts else {}
+    kind = "refused" if "error_code" in facts else "delivered" if side == "produced" else "handled"
+    row = {"kind": kind, **place, "sub_sequence_number": 0, "user_records": 2, "at_ms": 1, **facts}
+    header = {"kpl_ledger": "w", "part": 0, "member": 0, "kind": "header", "version": 1, "lines": 2}
+    header |= {"side": side, "stream": "orders", "stream_arn": None}
+    producer = Ledger(tmp_path / "produced").writer("orders")
+    producer.note([Row("delivered", SHARDS[0], "8", 1, 1)])
+    producer.close()
+    (tmp_path / "handled").mkdir()
+    (tmp_path / "handled/notes.txt").write_text("nothing\n")
+    text = "".join(json.dumps(line) + "\n" for line in (header, row))
+    (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(text.encode()))
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    audited.write(str(tmp_path / "out"))
+    assert (tmp_path / "out/report.html").exists()
+    told = any(one.file.startswith("w-") for one in audited.unreadable)
+    assert told == ("at_ms" not in facts)
+
+
+@pytest.mark.requirement("AUD-21")
+@pytest.mark.parametrize("column", ["shardId", "sequenceNumber", "subSequenceNumber"])
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [({"a": 1}, False), (["x"], False), (b"\xff", False), (b"\xff", True), (True, False), (1.5, False)],
+)
+def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, tmp_path: Path) -> None:
+    """Its row is told, and what it may name is unknown. ``text``: bytes that are no UTF-8, in a text."""
+    with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
+        producer.note([Row("delivered", SHARDS[0], str(number), 2, 1) for number in (7, 8, 9)])
+    (tmp_path / "handled").mkdir()
+    good = {"shardId": SHARDS[0], "sequenceNumber": "9", "subSequenceNumber": 0}
+    pq.write_table(pa.Table.from_pylist([good]), tmp_path / "handled/good.parquet")
+    one = {"shardId": [SHARDS[0]], "sequenceNumber": ["8"], "subSequenceNumber": [0], column: [cell]}
+    table = pa.table(one)
+    if text:
+        bytes_of = table[column].chunk(0).buffers()
+        table = pa.table({**one, column: pa.Array.from_buffers(pa.string(), 1, bytes_of)})
+    pq.write_table(table, tmp_path / "handled/strange.parquet")
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    audited.write(str(tmp_path / "out"))
+    assert any("strange" in one.file for one in audited.unreadable)
+    assert not any(name[1] == "8" for name in said(audited, lambda one: one.kind == "audit-missing"))
 
 
 @pytest.mark.soak

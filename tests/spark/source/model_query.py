@@ -254,6 +254,19 @@ TELLING: list[dict[str, Any]] = [
             None,
             {"loss_allowed": True},
         ),
+        # The same, and the listing that is known is of the earlier life.
+        (
+            [("split", 0), ("batch", 3), ("recreate_at_once", 1), ("split", 0)],
+            (2, 0),
+            None,
+            {"loss_allowed": True},
+        ),
+        (
+            [("recreate_at_once", 1), ("put", 9), ("batch", 1), ("wait", 100)],
+            (2, 0),
+            None,
+            {"loss_allowed": True},
+        ),
         # Created again while a query of a Spark before 4.2 was down.
         ([("put", 9), ("recreate", 1), ("put", 9), ("restart_at_tips", 0)], (2, 0), None, {}),
         *(
