@@ -121,7 +121,20 @@ _CHECK: Final[dict[str, str]] = {
     "ResourceNotFoundException": "check the name, the region and the account",
     "UnrecognizedClientException": "check the credentials",
     "InvalidSignatureException": "check the credentials and this machine's clock",
-    "NoRegionError": "give --region, or set AWS_DEFAULT_REGION",
+    **dict.fromkeys(
+        (
+            "NoRegionError",
+            "InvalidRegionError",
+            "UnknownRegionError",
+            "UnknownEndpointError",
+            "ServiceNotInRegionError",
+        ),
+        "give --region, or set AWS_DEFAULT_REGION",
+    ),
+    **dict.fromkeys(
+        ("ConfigNotFound", "ConfigParseError", "InvalidConfigError", "InfiniteLoopConfigError"),
+        "check the file that AWS_CONFIG_FILE names (~/.aws/config)",
+    ),
     "not-sent": _NETWORK,
     "unauthenticated": "check this machine's clock, and where the credentials come from",
     "unconfigured": "give --profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID",

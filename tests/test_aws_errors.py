@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kpl_codec.aws_errors import _RULES, _TABLE, error_kind, is_permanent, rule_of
+from kpl_codec.aws_errors import _RULES, _TABLE, error_kind, is_permanent, rule_of, what_to_check
 
 
 def test_each_code_has_one_rule() -> None:
@@ -73,3 +73,14 @@ def test_every_error_of_the_calls_we_make_is_listed_or_passes(operation: str) ->
         "InternalFailureException",
         "ResourceInUseException",
     }
+
+
+def test_what_to_check_is_of_the_setting_that_is_wrong() -> None:
+    """A region that is none is no matter of credentials, nor is a file that cannot be read."""
+    exceptions = pytest.importorskip("botocore.exceptions")
+    of_region = [name for name in vars(exceptions) if name.endswith("RegionError")]
+    assert len(of_region) > 3
+    for name in of_region:
+        assert "--region" in str(what_to_check(name)), name
+    assert "AWS_CONFIG_FILE" in str(what_to_check("ConfigParseError"))
+    assert "--profile" in str(what_to_check("NoCredentialsError"))

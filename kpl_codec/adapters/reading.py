@@ -20,7 +20,7 @@ _IDENTITIES = (
     ("recordId", "record_id"),
     ("RecordId", "record_id"),
 )
-TEXT_IS_JSON = "text is read as JSON: decode base64 (base64.b64decode), and of a file give the content"
+_TEXT_IS_JSON = "text is read as JSON: decode base64 (base64.b64decode), and of a file give the content"
 _NOTICE = (
     "Lambda's notice of a batch that failed: it names the records and holds none; "
     "kpl-codec cat --stream NAME --only FILE reads them"
@@ -65,7 +65,7 @@ def hint_of(value: object) -> str | None:
     """What ``value`` is, which is no Kinesis record, and what to do; None where that is not known."""
     if isinstance(value, Mapping):
         return next((text for name, text in _OTHERS.items() if name in value), None)
-    return TEXT_IS_JSON if isinstance(value, (str, int, float)) else None
+    return _TEXT_IS_JSON if isinstance(value, (str, int, float)) else None
 
 
 def read_record(record: Any, path: str, shard_id: str | None = None) -> KinesisRecord | CaptureError:
@@ -163,7 +163,7 @@ def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecor
     from .json_stream import Defect, json_documents  # handlers do not need it: their events are parsed
 
     json_follows = source.lstrip("\ufeff\x1e \t\r\n,")[:1] in ("{", "[", "")
-    hint = None if json_follows else TEXT_IS_JSON
+    hint = None if json_follows else _TEXT_IS_JSON
     for count, found in enumerate(json_documents(source, max_size=len(source) + 1)):
         place = f"{path}<{count}>" if count else path
         if isinstance(found, Defect):

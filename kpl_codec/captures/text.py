@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from .. import adapters
 from ..adapters.json_stream import Defect, json_documents
-from ..adapters.reading import TEXT_IS_JSON, is_about_time
+from ..adapters.reading import is_about_time
 from ..errors import CaptureError
 from .files import Piece
 from .rows import Rows, first_line
 
+_NO_CAPTURE: Final = "it is no capture that is known; if it is base64, decode it first (base64 -d)"
 #: How many values of unknown shape are kept until it is clear whether the file has records.
 _HELD: Final = 1000
 _BLOCK: Final = 1 << 20
@@ -45,7 +46,7 @@ def read_text(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterato
                 # place; values before and after it count."
                 # SPK-13: "A JSON value of more than 32 MiB MUST be reported as too-large; of a list each item
                 # is a value by itself."
-                hint = f": {TEXT_IS_JSON}" if found.at == found.offset else ""
+                hint = f": {_NO_CAPTURE}" if found.at == found.offset else ""
                 rows.unreadable(found.code, f"{found.reason} (byte {found.at}){hint}", position, line)
             else:
                 values.add(found.value, position, line)

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..adapters.shapes import queue_record
 from ..deaggregation.policies import deaggregate
@@ -29,6 +29,7 @@ from .source import Captured, Unreadable, UsageError, client_of, other_client, p
 if TYPE_CHECKING:
     from ..aws.only import Gone, NotRead
 
+NESTED: Final = "nested-aggregate"
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
 EPILOG = """\
@@ -76,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
     items = _items(args)
     decode = _decoder(args) if args.decode else None
     counts: Counter[str] = Counter()
+    defects: Counter[str] = Counter()
+    opened_before = False
 
     def rows() -> Iterator[tuple[dict[str, Any], bytes]]:
         for item in items:
@@ -92,7 +95,11 @@ def run(args: argparse.Namespace) -> int:
         try:
             for told, data in islice(rows(), args.limit):
                 something()
-                counts["defective"] += "defects" in told
+                codes = told.get("defects", ())
+                counts["user records"] += 1
+                counts["defective"] += bool(codes)
+                defects.update(set(codes))
+                opened_before |= NESTED in codes and not told["aggregated"] and "subSequenceNumber" in told
                 _write(args, told, data)
         except KeyboardInterrupt:
             if not args.follow:
@@ -102,6 +109,15 @@ def run(args: argparse.Namespace) -> int:
     if args.paths and not counts["records"] and not counts["unreadable"]:
         counts["unreadable"] = 1
         note(f"there is no Kinesis record in {read}")
+    if defects:
+        kinds = ", ".join(f"{code} ({count})" for code, count in sorted(defects.items()))
+        which = f"{counts['defective']} of {counts['user records']} user records"
+        note(f"{which} are defective: {kinds}; kpl-codec explain {min(defects)} says more")
+    if opened_before:
+        note(
+            f"{NESTED}: records with a sub-sequence number were opened before, by the KCL or its "
+            "MultiLangDaemon, and are not opened again"
+        )
     return FINDINGS if counts["defective"] or counts["unreadable"] else CLEAN
 
 
@@ -228,7 +244,7 @@ def _codes(record: DeaggregatedRecord) -> list[str]:
     if not record.aggregated and disguise_of(record.data) is not None:
         found.append("encoded-frame")
     elif not found and layers_around(record.data) is not None:
-        found.append("nested-aggregate")
+        found.append(NESTED)
     return found
 
 

@@ -66,8 +66,10 @@ class Shard(Value):
                 numbers.get("EndingSequenceNumber"),
             ]
             reason = "" if all(text is None or isinstance(text, str) for text in texts) else "not a string"
-        except (KeyError, TypeError, AttributeError) as error:
-            reason = f"{type(error).__name__} at {error}"
+        except KeyError as error:
+            reason = f"no {error.args[0]}"
+        except (TypeError, AttributeError):
+            reason = "a range that is no object"
         except HashKeyError as error:
             reason = error.describe()
         if reason:

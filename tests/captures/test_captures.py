@@ -483,6 +483,13 @@ def test_base64_instead_of_json_is_called_so(tmp_path: Path) -> None:
         assert "base64" in rows[0]["captureText"]
 
 
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"\x89PNG\r\n\x1a\n", b"ORDER 17", b"ODRtYXdnbw=="])
+def test_a_file_that_is_no_capture_gets_the_advice_of_a_file(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(content)
+    (row,) = read(tmp_path / "x")
+    assert "if it is base64, decode it first" in row["captureText"]
+
+
 ARRIVAL = "approximateArrivalTimestamp"
 #: Values that some column cannot hold, or that no such field has.
 EXTREMES: list[Any] = [

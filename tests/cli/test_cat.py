@@ -107,6 +107,34 @@ def test_what_is_defective_is_shown_and_what_is_unreadable_is_told(
     assert err.count("other.json") >= 2
 
 
+@pytest.mark.parametrize("output", [[], ["--data-only"]])
+def test_an_exit_status_of_1_has_its_reason_on_standard_error(
+    output: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Who has only the data, or pipes the lines on, must see why as well."""
+    first, plain = ANSWER["Records"]
+    broken = {**first, "Data": base64.b64encode(FRAME[:-1] + b"?").decode()}
+    (tmp_path / "broken.json").write_text(json.dumps({**ANSWER, "Records": [broken, broken, plain]}))
+    assert main(["cat", *output, str(tmp_path / "broken.json")]) == 1
+    err = capfdbinary.readouterr().err.decode()
+    assert "2 of 3 user records are defective: checksum-mismatch (2)" in err
+    assert "explain checksum-mismatch" in err
+
+
+def test_what_the_kcl_opened_before_is_not_opened_again_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = {"partitionKey": "x", "sequenceNumber": "7", "data": base64.b64encode(FRAME).decode(),
+               "approximateArrivalTimestamp": 1767323045678}  # fmt: skip
+    path = tmp_path / "messages.json"
+    for before, found in ({}, 3), ({"subSequenceNumber": 0}, 1):
+        records = [{"action": "record", **message, **before}]
+        path.write_text(json.dumps({"action": "processRecords", "records": records}))
+        assert len(lines(capsys, str(path), code=int(found == 1))) == found
+    main(["cat", str(path)])
+    assert "opened before, by the KCL or its MultiLangDaemon" in capsys.readouterr().err
+
+
 def test_what_standard_input_holds_is_not_told_by_a_temporary_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

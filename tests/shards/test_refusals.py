@@ -80,7 +80,9 @@ MAPS: list[tuple[Callable[[], object], str, str]] = [
     ),
     (listed(5), "malformed", "a page that is no object"),
     (listed({"Shards": [{}]}), "malformed", "a shard without ShardId"),
-    (listed({"Shards": [{"ShardId": "s"}]}), "malformed", "s: KeyError at 'HashKeyRange'"),
+    (listed({"Shards": [{"ShardId": "s"}]}), "malformed", "s: no HashKeyRange"),
+    (listed({"Shards": [{"ShardId": "s", "HashKeyRange": {}}]}), "malformed", "s: no StartingHashKey"),
+    (listed({"Shards": [{"ShardId": "s", "HashKeyRange": 5}]}), "malformed", "s: a range that is no object"),
     (lambda: kpl.ShardMap.from_json("shards.txt"), "malformed", NOT_JSON),
     (
         lambda: kpl.ShardMap.from_json("shards.json"),
