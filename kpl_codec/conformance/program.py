@@ -189,9 +189,7 @@ def _text(key: bytes | None) -> str | bytes | None:
 # -- a program in Python --------------------------------------------------------------------------
 
 
-def serve(
-    name: str, version: str, operations: Mapping[str, Answer], fields: Sequence[str] = FIELDS
-) -> None:
+def serve(name: str, version: str, operations: Mapping[str, Answer], fields: Sequence[str] = FIELDS) -> None:
     """Answer questions until the input ends. An exception of an operation becomes an error answer."""
     out = sys.stdout
     sys.stdout = sys.stderr  # output of an implementation must not mix with the answers

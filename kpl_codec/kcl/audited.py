@@ -1,4 +1,4 @@
-"""A record processor around the user's own: it notes what was handled, and stores that before each checkpoint.
+"""A record processor around the user's own: it stores what was handled before each checkpoint.
 
     kcl_rs         Scheduler(record_processor_factory=audited(Processor, stream="orders", ledger=...), ...)
     amazon_kclpy   KCLProcess(audited(Processor, stream="orders", ledger=...)()).run()

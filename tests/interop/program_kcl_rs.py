@@ -1,5 +1,5 @@
-"""Adapter for kcl-rs (PyPI), which opens aggregates before Python sees them: each frame is put on a local stream
-of one shard, and a record that is no aggregate behind it, so that it shows where nothing comes."""
+"""Adapter for kcl-rs (PyPI), which opens aggregates before Python sees them: each frame is put on a local
+stream of one shard, and a plain record behind it, so that it shows where nothing comes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ class Processor(kcl_rs.RecordProcessorBase):
         for record in given.records:
             got.put((record.partition_key, record.data))
 
-    lease_lost = shard_ended = shutdown_requested = initialize
+    def lease_lost(self, given: Any) -> None:
+        pass
+
+    def shard_ended(self, given: Any) -> None:
+        pass
+
+    def shutdown_requested(self, given: Any) -> None:
+        pass
 
 
 def decode(asked: dict[str, Any]) -> dict[str, Any]:

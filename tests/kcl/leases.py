@@ -8,7 +8,7 @@ import kpl_codec as kpl
 
 
 def create_leases(dynamodb: Any, table: str, shards: list[kpl.Shard]) -> None:
-    """As kcl_rs does it; but it takes half a minute to begin, and 20 seconds to take the leases of children."""
+    """As kcl_rs does it; but that takes half a minute, and 20 seconds more for the leases of children."""
     dynamodb.create_table(
         TableName=table,
         KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
@@ -17,7 +17,7 @@ def create_leases(dynamodb: Any, table: str, shards: list[kpl.Shard]) -> None:
     )
     for shard in shards:
         keys = shard.hash_key_range
-        item = {
+        item: dict[str, Any] = {
             "leaseKey": {"S": shard.shard_id},
             "entityType": {"S": "LEASE"},
             "checkpoint": {"S": "TRIM_HORIZON"},

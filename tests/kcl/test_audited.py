@@ -1,5 +1,5 @@
-"""A KCL that is killed at any point, and record processors that checkpoint anywhere and fail anywhere: at each
-checkpoint the ledger has all that counts as handled, and never more."""
+"""A KCL that is killed at any point, and record processors that checkpoint anywhere and fail anywhere: at
+each checkpoint the ledger has all that counts as handled, and never more."""
 
 from __future__ import annotations
 

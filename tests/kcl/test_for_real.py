@@ -1,5 +1,5 @@
-"""kcl_rs on a local Kinesis and a local DynamoDB: a split, killed workers, aggregates of many shards. The audit
-names what the KCL dropped, and nothing else."""
+"""kcl_rs on a local Kinesis and a local DynamoDB: a split, killed workers, aggregates of many shards. The
+audit names what the KCL dropped, and nothing else."""
 
 from __future__ import annotations
 
@@ -86,9 +86,15 @@ def test_the_audit_names_what_the_kcl_dropped(
     gets = set(kcl(client, stream_name))
     for n, dies in enumerate([*die_after, 0]):
         command = [sys.executable, "-m", "tests.kcl.worker", stream_name, workers[n % len(workers)]]
-        with open(tmp_path / f"log-{n}", "wb") as log, subprocess.Popen(
-            [*command, tmp_path / "handled", truth, str(dies)], stdin=subprocess.PIPE, stdout=log, stderr=log
-        ) as worker:
+        with (
+            open(tmp_path / f"log-{n}", "wb") as log,
+            subprocess.Popen(
+                [*command, tmp_path / "handled", truth, str(dies)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            ) as worker,
+        ):
             while worker.poll() is None and (dies or not gets <= read_truth(truth).keys()):
                 time.sleep(0.1)
             if worker.stdin:

@@ -1,7 +1,7 @@
-"""A worker of kcl_rs, to be started and killed: python -m tests.kcl.worker STREAM WORKER LEDGER TRUTH DIE_AFTER
+"""A worker of kcl_rs: python -m tests.kcl.worker STREAM WORKER LEDGER TRUTH DIE_AFTER
 
-It appends the name of each user record to TRUTH when it has handled it. After DIE_AFTER of them it kills itself
-in the middle of a batch. Every 30 user records it checkpoints at one. It ends when its input does.
+It appends the name of each user record to TRUTH when it has handled it. After DIE_AFTER of them it kills
+itself in the middle of a batch. Every 30 user records it checkpoints at one. It ends when its input does.
 """
 
 from __future__ import annotations
