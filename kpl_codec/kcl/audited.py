@@ -35,8 +35,9 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
     for which it raises does not count: the KCL goes on with the next one. So return when records are handled,
     not before.
 
-    What counts is stored before the KCL gets a checkpoint. What the ledger raises (OSError, or what S3
-    raises) comes out of ``checkpoint``; the KCL has not got it then, and the next one tries again.
+    What counts is stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. What the ledger
+    raises (OSError, or what S3 raises) comes out of ``checkpoint``; the KCL has not got it then, and the next
+    one tries again.
     """
 
     def processor() -> _Audited:

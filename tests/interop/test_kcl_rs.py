@@ -49,9 +49,7 @@ def test_kcl_rs_on_the_vectors() -> None:
     said = dict(zip(columns, (int(cell.strip() or 0) for cell in row.split("|")), strict=True))
     assert {grade: result.grades[grade] for grade in columns} == said
     counts = [beside[how] for how in ("same", "lost", "unopened", "opened", "more")]
-    words = (
-        r"For (\d+) of the 303 .* loses (\d+) that.* hands (\d+) on .* opens (\d+) that.* delivers (\d+) that Java drops"
-    )
+    words = r"For (\d+) of.* loses (\d+) that.* hands (\d+) on.* opens (\d+) that.* delivers (\d+) that Java"
     found = re.search(words, PAGE, re.DOTALL)
     assert found is not None
     assert counts == [int(count) for count in found.groups()]

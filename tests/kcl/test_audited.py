@@ -195,6 +195,46 @@ def test_handled_is_what_was_returned_or_checkpointed_and_all_of_it_is_stored(da
         check_audit(kcl, Path(folder))
 
 
+@pytest.mark.requirement("AUD-24")
+def test_without_any_checkpoint_rows_are_stored_all_the_same() -> None:
+    """Else what is handled in a day would be kept in memory."""
+    place = Place()
+    lazy = SimpleNamespace(initialize=lambda _: None, process_records=lambda _: None)
+    processor = audited(lambda: lazy, stream="orders", ledger=Ledger(place))()
+    processor.initialize(SimpleNamespace(shard_id=SHARD))
+    names = [(str(1000 + number), 0) for number in range(12_000)]
+    for start in range(0, len(names), 1000):
+        batch = [record(name) for name in names[start : start + 1000]]
+        processor.process_records(SimpleNamespace(records=batch, checkpointer=None))
+    assert place.names() == Counter(names[:10_000])
+
+
+def test_version_1_of_amazon_kclpy_is_refused() -> None:
+    """Its methods take other arguments."""
+    with pytest.raises(TypeError, match=r"version 1 are not audited: derive yours from amazon_kclpy\.v3"):
+        audited(lambda: SimpleNamespace(version=1), stream="orders", ledger=Ledger(print))()
+
+
+def test_version_2_of_amazon_kclpy_ends_by_shutdown() -> None:
+    place, ended = Place(), list[str]()
+    names = [("100", 0), ("100", 1)]
+
+    def shutdown(given: Any) -> None:
+        ended.append(given.reason)
+        given.checkpointer.checkpoint()
+
+    calls = dict.fromkeys(("initialize", "process_records"), lambda _: None)
+    user = SimpleNamespace(version=2, shutdown=shutdown, **calls)
+    processor = audited(lambda: user, stream="orders", ledger=Ledger(place))()
+    assert processor.version == 2
+    processor.initialize(SimpleNamespace(shard_id=SHARD))
+    processor.process_records(SimpleNamespace(records=[record(name) for name in names], checkpointer=None))
+    stored = SimpleNamespace(checkpoint=lambda *_: ended.append(f"{len(place.names())} stored"))
+    processor.shutdown(SimpleNamespace(reason="TERMINATE", checkpointer=stored))
+    assert ended == ["TERMINATE", "2 stored"]
+    assert '"kind":"end"' in place.lines[-1]
+
+
 def check_audit(kcl: Kcl, folder: Path) -> None:
     """Missing is what was not handled, and nothing else."""
     writer = Ledger(folder / "produced").writer("orders")
