@@ -26,7 +26,7 @@ from ..audit.test_for_real import FAST, Name, kcl, name_of, names_of, put_faulty
 from .leases import create_leases
 
 pytest.importorskip("kcl_rs")
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
