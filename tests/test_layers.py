@@ -24,7 +24,7 @@ LEVELS = (
     {"findings"},
     {"adapters", "producer", "watch"},
     {"arrow", "aws", "pictures"},
-    {"aws_lambda", "captures", "compat", "report"},
+    {"aws_lambda", "captures", "compat", "kcl", "report"},
     {"outlets", "validation"},
     {"audit"},
     {"spark"},

@@ -25,7 +25,7 @@ PUBLIC = (
     ".aws_lambda.powertools",
     ".aws_lambda.queues", ".aws_lambda.shard_map_cache", ".aws_lambda.watch",
     ".adapters", ".arrow", ".spark", ".shards", ".deaggregation", ".format.compression", ".format.hash_keys",
-    ".schema_registry",
+    ".schema_registry", ".kcl",
     ".validation", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
 )  # fmt: skip
 #: Functions that take more by position: a put takes what a record is made of.

@@ -11,7 +11,7 @@
               MultiLangDaemon writes it
     queue     "RecordId" or "ReceiptHandle"        bytes, or base64 in a JSON dump; seconds
     boto3     "Data" or "SequenceNumber"           bytes, or base64 in a JSON dump; seconds
-    kcl       amazon_kclpy's object, which has ``binary_data``; milliseconds
+    kcl       amazon_kclpy's or kcl_rs's object, which has ``binary_data``; milliseconds
     raw       bytes, bytearray, memoryview         as it is
 
 A number that is no time of a Kinesis record in its shape's unit shows its own unit: see `read_timestamp`. A
@@ -259,8 +259,8 @@ def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> Kinesi
 
 
 def kcl_record(record: Any) -> KinesisRecord:
-    """amazon_kclpy's object for a record. Its arrival is in milliseconds, or a naive datetime in local
-    time."""
+    """amazon_kclpy's or kcl_rs's object for a record. Its arrival is in milliseconds, or a naive datetime in
+    local time."""
     if not isinstance(record.binary_data, bytes):
         raise CaptureError(code="wrong-type", field="binary_data", requirement="CAP-4")
     names = ("partition_key", "sequence_number", "sub_sequence_number", "timestamp_millis")

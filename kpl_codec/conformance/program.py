@@ -189,7 +189,7 @@ def _text(key: bytes | None) -> str | bytes | None:
 # -- a program in Python --------------------------------------------------------------------------
 
 
-def serve(name: str, version: str, operations: Mapping[str, Answer]) -> None:
+def serve(name: str, version: str, operations: Mapping[str, Answer], fields: Sequence[str] = FIELDS) -> None:
     """Answer questions until the input ends. An exception of an operation becomes an error answer."""
     out = sys.stdout
     sys.stdout = sys.stderr  # output of an implementation must not mix with the answers
@@ -198,6 +198,7 @@ def serve(name: str, version: str, operations: Mapping[str, Answer]) -> None:
         asked = json.loads(line)
         if asked["op"] == "hello":
             answer = {"name": name, "version": version, "protocol": PROTOCOL, "ops": sorted(operations)}
+            answer["fields"] = list(fields)
         else:
             try:
                 answer = operations[asked["op"]](asked)

@@ -31,7 +31,7 @@ GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "move-over.md", "s3-and-accounts.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "kcl.md", "move-over.md", "s3-and-accounts.md",
     "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validation.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.aws.only.md",
@@ -128,14 +128,13 @@ def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.M
 
 @pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An S3 with a bucket, an STS that gives roles, and a Glue."""
+    """An S3 with a bucket, an STS that gives roles, a Glue, a DynamoDB and a CloudWatch."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0)
     server.start()
     address = "http://{}:{}".format(*server.get_host_and_port())
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", address)
+    for service in ("S3", "STS", "GLUE", "DYNAMODB", "CLOUDWATCH"):
+        monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", address)
     # What servers of this process hold is one store: another guide may have left something.
     urllib.request.urlopen(f"{address}/moto-api/reset", data=b"")
     boto3.client("s3").create_bucket(Bucket="captures")
@@ -143,9 +142,9 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     server.stop()
 
 
-#: Run by CI only: three Spark sessions one after the other, and what waits for a stream.
+#: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
-    ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    ("ci.md", "fuzz-your-consumer.md", "kcl.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )
 
@@ -156,8 +155,10 @@ SLOW = dict.fromkeys(
 def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if path.name in WITH_STREAM:
         request.getfixturevalue("orders")
-    if path.name in ("dead-letters.md", "s3-and-accounts.md", "schema-registry.md"):
+    if path.name in ("dead-letters.md", "kcl.md", "s3-and-accounts.md", "schema-registry.md"):
         request.getfixturevalue("captures")
+    if path.name == "kcl.md":
+        pytest.importorskip("kcl_rs")
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
     folder = tmp_path / "work"

@@ -1,0 +1,163 @@
+"""A record processor around the user's own: it stores what was handled before each checkpoint.
+
+    kcl_rs         Scheduler(record_processor_factory=audited(Processor, stream="orders", ledger=...), ...)
+    amazon_kclpy   KCLProcess(audited(Processor, stream="orders", ledger=...)()).run()
+
+Specification: spec/15-audit.md, AUD-24 to AUD-26.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..ledger import Ledger, Notes, Row, runs
+
+#: Rows that are kept between two checkpoints at most.
+_MOST_ROWS: Final = 5000
+#: User records of one call that do not count as handled yet, by sequence number and sub-sequence number.
+_Batch = deque[tuple[str, int]]
+
+
+def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[[], Any]:
+    """A factory of record processors that do what those of ``processor_factory`` do, and keep a ledger.
+
+    * ``processor_factory``: gives a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
+      a function, or an object with ``shard_record_processor()``.
+    * ``stream``: the stream's name or ARN. (The KCL tells only the shard: one factory for each stream.)
+    * ``ledger``: a `kpl_codec.audit.Ledger`. Each lease writes one of its own.
+
+    The user records of a batch count as handled when ``process_records`` returns. A checkpoint within it
+    counts what it covers, up to its sub-sequence number; without one that is 0, as the KCL stores it. A batch
+    for which it raises does not count: the KCL goes on with the next one. So return when records are handled,
+    not before.
+
+    What counts is stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. What the ledger
+    raises (OSError, or what S3 raises) comes out of ``checkpoint``; the KCL has not got it then, and the next
+    one tries again.
+    """
+
+    def processor() -> _Audited:
+        make = getattr(processor_factory, "shard_record_processor", processor_factory)
+        return _Audited(make(), stream, ledger)
+
+    return processor
+
+
+class _Proxy:
+    """An object of the KCL, with some members in place of its own."""
+
+    def __init__(self, given: Any, **members: Any) -> None:
+        self.__dict__ |= {**members, "_given": given}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._given, name)
+
+
+class _Audited:
+    """Has every method that a KCL calls. Checkpoints may come from another thread."""
+
+    def __init__(self, processor: Any, stream: str, ledger: Ledger) -> None:
+        self.version = getattr(processor, "version", 3)
+        if self.version not in (2, 3):
+            raise TypeError(
+                f"record processors of version {self.version} are not audited: derive yours from "
+                "amazon_kclpy.v3.processor.RecordProcessorBase"
+            )
+        self._processor, self._stream, self._ledger = processor, stream, ledger
+        self._shard_id = ""
+        self._lock = threading.RLock()
+        self._rows: list[Row] = []  # of what counts, not stored yet
+        self._writer: Notes | None = None
+
+    def initialize(self, given: Any) -> None:
+        self._shard_id = given.shard_id
+        self._processor.initialize(given)
+
+    def process_records(self, given: Any) -> None:
+        # AUD-24: "A user record MUST count as handled when process_records has returned, or when a checkpoint
+        # within it covers the user record, and not otherwise."
+        batch = _Batch((record.sequence_number, record.sub_sequence_number or 0) for record in given.records)
+        self._processor.process_records(self._guarded(given, batch))
+        self._count(batch, None)
+        if len(self._rows) >= _MOST_ROWS:
+            self._store()
+
+    def lease_lost(self, given: Any) -> None:
+        self._end(self._processor.lease_lost, given)
+
+    def shard_ended(self, given: Any) -> None:
+        self._end(self._processor.shard_ended, given)
+
+    def shutdown_requested(self, given: Any) -> None:
+        self._end(self._processor.shutdown_requested, given)
+
+    def shutdown(self, given: Any) -> None:
+        """Of amazon_kclpy's version 2: the lease is lost, or the shard has ended."""
+        self._end(self._processor.shutdown, given)
+
+    def _end(self, of_processor: Callable[[Any], None], given: Any) -> None:
+        # AUD-26: "When the lease is lost, the shard ends or a shutdown is requested, what counts MUST be
+        # stored and the ledger closed, even if the user's processor raises."
+        try:
+            of_processor(self._guarded(given, _Batch()))
+        finally:
+            self._store()
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
+
+    def _guarded(self, given: Any, batch: _Batch) -> Any:
+        """The KCL's input, with a checkpointer that first stores what counts."""
+        real = getattr(given, "checkpointer", None)
+        if real is None:
+            return given
+
+        def checkpoint(sequence_number: str | None = None, sub_sequence_number: int | None = None) -> Any:
+            self._count(batch, _position(sequence_number, sub_sequence_number))
+            self._store()
+            return real.checkpoint(sequence_number, sub_sequence_number)
+
+        def prepare_checkpoint(
+            sequence_number: str | None = None, sub_sequence_number: int | None = None
+        ) -> Any:
+            prepared = real.prepare_checkpoint(sequence_number, sub_sequence_number)
+
+            def commit() -> Any:
+                self._count(batch, _position(sequence_number, sub_sequence_number))
+                self._store()
+                return prepared.checkpoint()
+
+            return _Proxy(prepared, checkpoint=commit)
+
+        checkpointer = _Proxy(real, checkpoint=checkpoint, prepare_checkpoint=prepare_checkpoint)
+        return _Proxy(given, checkpointer=checkpointer)
+
+    def _count(self, batch: _Batch, last: tuple[int, int] | None) -> None:
+        """Those of the batch up to ``last`` are handled; None: all of it."""
+        names = []
+        with self._lock:
+            while batch and (last is None or (int(batch[0][0]), batch[0][1]) <= last):
+                names.append((self._shard_id, *batch.popleft()))
+            self._rows += runs("handled", names, int(time.time() * 1000))
+
+    def _store(self) -> None:
+        # AUD-25: "What counts MUST be stored before the KCL gets a checkpoint. Where it cannot be stored, the
+        # KCL MUST NOT get the checkpoint."
+        with self._lock:
+            if self._writer is None and self._rows:
+                self._writer = self._ledger.writer(self._stream, "handled")
+            if self._writer is not None:
+                rows, self._rows = self._rows, []  # the writer keeps what it cannot write
+                self._writer.note(rows)
+
+
+def _position(sequence_number: str | None, sub_sequence_number: int | None) -> tuple[int, int] | None:
+    """What a checkpoint covers; None: all that was delivered. The KCL judges what is no sequence number."""
+    if sequence_number is None:
+        return None
+    number = str(sequence_number)
+    return (int(number) if number.isdecimal() else -1, sub_sequence_number or 0)

@@ -1,0 +1,55 @@
+"""kcl-rs on the decoding vectors, beside the Java KCL: what spec/12-implementations.md says of it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.conformance.judging import Result, judge, question, vectors
+from kpl_codec.conformance.program import Program
+
+from ..spec.vectors import REPOSITORY
+
+pytest.importorskip("kcl_rs")
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
+
+PAGE = (REPOSITORY / "spec" / "12-implementations.md").read_text()
+Delivered = list[tuple[str, bytes]]
+
+
+def of_the_kcl(data: bytes) -> Delivered:
+    """What the Java KCL delivers of a frame, on the only shard of a stream."""
+    frame = [kpl.KinesisRecord("outer", data, "1", "shardId-000000000000")]
+    found = kpl.deaggregate(frame, "kcl", hash_key_range=kpl.ALL_HASH_KEYS)
+    return [(record.partition_key or "", record.data) for record in found]
+
+
+def test_kcl_rs_on_the_vectors() -> None:
+    result, beside = Result("kcl-rs", ""), Counter[str]()
+    with Program([sys.executable, "-m", "tests.interop.program_kcl_rs"], timeout=60) as program:
+        for vector in vectors():
+            if vector["kind"] != "decode":
+                continue
+            answer = program.ask(question(vector))
+            result.judgements.append(judge(vector, answer, program.hello["fields"]))
+            data = bytes.fromhex(vector["input"]["data"])
+            raw, java = [("outer", data)], of_the_kcl(data)
+            rows = answer.get("user_records", ())
+            ours = (
+                raw if "plain" in answer else [(r["partition_key"], bytes.fromhex(r["data"])) for r in rows]
+            )
+            how = "unopened" if ours == raw else "opened" if java == raw else "lost" if not ours else "more"
+            beside["same" if ours == java else how] += 1
+    columns = ("pass", "refused", "unopened", "accepted", "lost", "wrong", "failed")
+    (row,) = re.findall(r"^\| kcl-rs .*?\| (.*) \|$", PAGE, re.MULTILINE)
+    said = dict(zip(columns, (int(cell.strip() or 0) for cell in row.split("|")), strict=True))
+    assert {grade: result.grades[grade] for grade in columns} == said
+    counts = [beside[how] for how in ("same", "lost", "unopened", "opened", "more")]
+    words = r"For (\d+) of.* loses (\d+) that.* hands (\d+) on.* opens (\d+) that.* delivers (\d+) that Java"
+    found = re.search(words, PAGE, re.DOTALL)
+    assert found is not None
+    assert counts == [int(count) for count in found.groups()]

@@ -1,0 +1,254 @@
+"""A KCL that is killed at any point, and record processors that checkpoint anywhere and fail anywhere: at
+each checkpoint the ledger has all that counts as handled, and never more."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit.running import audit
+from kpl_codec.kcl import audited
+
+from ..examples import examples
+
+SHARD = "shardId-000000000000"
+#: Sequence number and sub-sequence number; the first has two digits, then three.
+Name = tuple[str, int]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Place:
+    """Where a ledger is: lines, or an error while it is broken."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.broken = False
+
+    def __call__(self, line: str) -> None:
+        if self.broken:
+            raise OSError("the disk is full")
+        self.lines.append(line)
+
+    def names(self) -> Counter[Name]:
+        rows = [row for row in map(json.loads, self.lines) if row["kind"] == "handled"]
+        assert {row["shard"] for row in rows} <= {SHARD}
+        return Counter(
+            (row["sequence_number"], row["sub_sequence_number"] + sub)
+            for row in rows
+            for sub in range(row["user_records"])
+        )
+
+
+def position(name: Name) -> tuple[int, int]:
+    return int(name[0]), name[1]
+
+
+class Kcl:
+    """One shard, what a KCL does with it, and the truth: ``counted`` is handled, as often; of the batches for
+    which the user's processor raised, ``skipped`` is not."""
+
+    def __init__(self, draw: Any) -> None:
+        self.draw = draw
+        sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=5))
+        self.records = [(str(97 + number), sub) for number, size in enumerate(sizes) for sub in range(size)]
+        self.checkpointed = self.delivered = (-1, 0)
+        self.place = Place()
+        self.counted, self.batch = Counter[Name](), list[Name]()
+        self.skipped: set[Name] = set()
+
+    def live(self) -> None:
+        """From the checkpoint on, until the process is killed or the lease ends."""
+        factory: Any = lambda: User(self)  # noqa: E731
+        if self.draw(st.booleans()):
+            factory = SimpleNamespace(shard_record_processor=factory)
+        processor = audited(factory, stream="orders", ledger=Ledger(self.place))()
+        processor.initialize(SimpleNamespace(shard_id=SHARD, sequence_number=None))
+        left = [name for name in self.records if position(name) > self.checkpointed]
+        self.delivered, begun = self.checkpointed, len(self.place.lines)
+        try:
+            while left and self.draw(st.integers(0, 9)):
+                size = self.draw(st.integers(1, 6))
+                self.batch, left = left[:size], left[size:]
+                self.delivered = position(self.batch[-1])
+                if self.call(processor.process_records, records=[record(name) for name in self.batch]):
+                    self.count(self.batch)
+                self.skipped |= set(self.batch)
+            self.batch = []
+            if self.draw(st.booleans()):
+                self.place.broken = False
+                ways = [processor.shard_ended, processor.shutdown_requested, processor.lease_lost]
+                self.call(self.draw(st.sampled_from(ways)))
+                assert self.place.names() == self.counted  # AUD-26
+                assert self.place.lines[begun:] == [] or '"kind":"end"' in self.place.lines[-1]
+        except Killed:
+            pass
+        self.place.broken = False
+        assert self.place.names() <= self.counted
+        self.counted = self.place.names()  # nobody knows of the rest, and it comes again
+
+    def call(self, method: Any, **facts: Any) -> bool:
+        try:
+            method(SimpleNamespace(checkpointer=self, **facts))
+        except (ValueError, OSError):
+            return False  # both libraries write it to their log, and go on
+        return True
+
+    def count(self, names: list[Name]) -> None:
+        """These are handled, as far as they are of the batch and not counted yet."""
+        self.counted.update(name for name in self.batch if name in names)
+        self.batch = [name for name in self.batch if name not in names]
+        assert self.place.names() <= self.counted
+
+    # -- its checkpointer -------------------------------------------------------------------------
+
+    def checkpoint(self, sequence_number: str | None = None, sub_sequence_number: int | None = None) -> None:
+        assert self.place.names() == self.counted  # AUD-25
+        where = self.delivered
+        if sequence_number is not None:
+            where = int(sequence_number), sub_sequence_number or 0
+        self.checkpointed = max(self.checkpointed, where)
+
+    def prepare_checkpoint(self, *where: Any) -> Any:
+        return SimpleNamespace(checkpoint=lambda: self.checkpoint(*where), pending_checkpoint=where)
+
+
+def record(name: Name) -> Any:
+    return SimpleNamespace(sequence_number=name[0], sub_sequence_number=name[1])
+
+
+class User:
+    """A record processor that does anything a user may do."""
+
+    def __init__(self, kcl: Kcl) -> None:
+        self.kcl, self.draw = kcl, kcl.draw
+
+    def initialize(self, given: Any) -> None:
+        assert given.shard_id == SHARD
+
+    def process_records(self, given: Any) -> None:
+        names = [(one.sequence_number, one.sub_sequence_number) for one in given.records]
+        for _ in range(self.draw(st.integers(0, 3))):
+            self.kcl.place.broken = self.draw(st.integers(0, 4)) == 4
+            self.checkpoint(given.checkpointer, names)
+        self.fail()
+
+    def checkpoint(self, checkpointer: Any, names: list[Name]) -> None:
+        self.fail()
+        where: tuple[Any, ...] = ()
+        covered = names
+        if names and self.draw(st.booleans()):
+            where = name = self.draw(st.sampled_from(names))
+            if self.draw(st.booleans()):  # without sub-sequence number: the KCL stores 0
+                where, name = (name[0],), (name[0], 0)
+            covered = [one for one in names if position(one) <= position(name)]
+        if self.draw(st.booleans()):
+            checkpointer, where = checkpointer.prepare_checkpoint(*where), ()
+            self.fail()
+        self.kcl.count(covered)
+        try:
+            checkpointer.checkpoint(*where)
+        except OSError:
+            assert self.kcl.place.broken
+            if self.draw(st.booleans()):
+                raise
+
+    def fail(self) -> None:
+        how = self.draw(st.integers(0, 9))
+        if how == 9:
+            raise Killed
+        if how == 8:
+            raise ValueError("of the user's processor")
+
+    def end(self, given: Any) -> None:
+        if self.draw(st.booleans()):
+            given.checkpointer.checkpoint()
+        if self.draw(st.booleans()):
+            raise ValueError("of the user's processor")
+
+    lease_lost = shard_ended = shutdown_requested = end
+
+
+@pytest.mark.requirement("AUD-24", "AUD-25", "AUD-26")
+@settings(max_examples=examples(400))
+@given(st.data())
+def test_handled_is_what_was_returned_or_checkpointed_and_all_of_it_is_stored(data: st.DataObject) -> None:
+    kcl = Kcl(data.draw)
+    for _ in range(data.draw(st.integers(1, 4))):
+        kcl.live()
+    # What comes no more was handled, or the user's processor had raised.
+    gone = {name for name in kcl.records if position(name) <= kcl.checkpointed}
+    assert gone <= kcl.counted.keys() | kcl.skipped
+    with TemporaryDirectory() as folder:
+        check_audit(kcl, Path(folder))
+
+
+@pytest.mark.requirement("AUD-24")
+def test_without_any_checkpoint_rows_are_stored_all_the_same() -> None:
+    """Else what is handled in a day would be kept in memory."""
+    place = Place()
+    lazy = SimpleNamespace(initialize=lambda _: None, process_records=lambda _: None)
+    processor = audited(lambda: lazy, stream="orders", ledger=Ledger(place))()
+    processor.initialize(SimpleNamespace(shard_id=SHARD))
+    names = [(str(1000 + number), 0) for number in range(12_000)]
+    for start in range(0, len(names), 1000):
+        batch = [record(name) for name in names[start : start + 1000]]
+        processor.process_records(SimpleNamespace(records=batch, checkpointer=None))
+    assert place.names() == Counter(names[:10_000])
+
+
+def test_version_1_of_amazon_kclpy_is_refused() -> None:
+    """Its methods take other arguments."""
+    with pytest.raises(TypeError, match=r"version 1 are not audited: derive yours from amazon_kclpy\.v3"):
+        audited(lambda: SimpleNamespace(version=1), stream="orders", ledger=Ledger(print))()
+
+
+def test_version_2_of_amazon_kclpy_ends_by_shutdown() -> None:
+    place, ended = Place(), list[str]()
+    names = [("100", 0), ("100", 1)]
+
+    def shutdown(given: Any) -> None:
+        ended.append(given.reason)
+        given.checkpointer.checkpoint()
+
+    calls = dict.fromkeys(("initialize", "process_records"), lambda _: None)
+    user = SimpleNamespace(version=2, shutdown=shutdown, **calls)
+    processor = audited(lambda: user, stream="orders", ledger=Ledger(place))()
+    assert processor.version == 2
+    processor.initialize(SimpleNamespace(shard_id=SHARD))
+    processor.process_records(SimpleNamespace(records=[record(name) for name in names], checkpointer=None))
+    stored = SimpleNamespace(checkpoint=lambda *_: ended.append(f"{len(place.names())} stored"))
+    processor.shutdown(SimpleNamespace(reason="TERMINATE", checkpointer=stored))
+    assert ended == ["TERMINATE", "2 stored"]
+    assert '"kind":"end"' in place.lines[-1]
+
+
+def check_audit(kcl: Kcl, folder: Path) -> None:
+    """Missing is what was not handled, and nothing else."""
+    writer = Ledger(folder / "produced").writer("orders")
+    sizes = Counter(number for number, _ in kcl.records)
+    writer.note([Row("delivered", SHARD, number, size, 1_700_000_000_000) for number, size in sizes.items()])
+    writer.close()
+    (folder / "handled.log").write_text("".join(line + "\n" for line in kcl.place.lines))
+    until = datetime.now(timezone.utc) + timedelta(days=1)
+    found = audit([str(folder / "produced")], [str(folder / "handled.log")], until=until).findings
+    told = {
+        (one.sequence_number, (one.sub_sequence_number or 0) + sub)
+        for one in found
+        if one.kind in ("audit-missing", "audit-unread")
+        for sub in range(one.user_records or 1)
+    }
+    assert told == set(kcl.records) - kcl.counted.keys()
+    assert not [one for one in found if one.kind in ("audit-unknown", "audit-unclaimed")]

@@ -1,0 +1,124 @@
+"""kcl_rs on a local Kinesis and a local DynamoDB: a split, killed workers, aggregates of many shards. The
+audit names what the KCL dropped, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+import kpl_codec as kpl
+from kpl_codec.audit import Ledger
+from kpl_codec.audit.running import audit
+from kpl_codec.aws import Producer, fetch_shard_map, read_stream
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from ..audit.test_for_real import FAST, Name, kcl, name_of, names_of, put_faulty, split_of
+from .leases import create_leases
+
+pytest.importorskip("kcl_rs")
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def dynamodb(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A DynamoDB for leases; both services by the variables of AWS's SDKs."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    address = "http://{}:{}".format(*server.get_host_and_port())
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", kinesis_local.endpoint_url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+    yield boto3.client("dynamodb", region_name="us-east-1")
+    server.stop()
+
+
+def read_truth(path: Path) -> Counter[Name]:
+    if not path.exists():
+        return Counter()
+    rows = [line.split() for line in path.read_text().splitlines()]
+    return Counter((shard_id, number, int(sub)) for shard_id, number, sub in rows)
+
+
+@pytest.mark.server
+@pytest.mark.requirement("AUD-24", "AUD-25", "AUD-26", "CAP-7")
+@pytest.mark.parametrize(
+    ("user_records", "workers", "die_after", "split"),
+    [
+        (400, ["one"], [250], False),
+        # A child is read ten seconds after its parent.
+        pytest.param(20_000, ["one", "two", "three"], [3000, 1, 7013], True, marks=pytest.mark.slow),
+    ],
+)
+def test_the_audit_names_what_the_kcl_dropped(
+    kinesis_local: LocalKinesis,
+    dynamodb: Any,
+    stream_name: str,
+    tmp_path: Path,
+    user_records: int,
+    workers: list[str],
+    die_after: list[int],
+    split: bool,
+) -> None:
+    kinesis_local.create_stream(stream_name, 2)
+    client = kinesis_local.client()
+    create_leases(dynamodb, stream_name, list(fetch_shard_map(client, stream_name).values()))
+    ledger, truth = Ledger(tmp_path / "produced"), tmp_path / "truth"
+    with Producer(
+        stream_name, ledger=ledger, config=FAST, client_settings=kinesis_local.client_settings
+    ) as producer:
+        for half in range(2):
+            futures = [producer.put(f"key-{n}", b"%d" % n) for n in range(user_records // 2)]
+            assert all(future.result(60) for future in futures)
+            put_faulty(client, stream_name, ledger, ((f"key-{n}", b"x%d" % n) for n in range(80)))
+            if split and half == 0:
+                split_of(kinesis_local, client, stream_name)
+    gets = set(kcl(client, stream_name))
+    for n, dies in enumerate([*die_after, 0]):
+        command = [sys.executable, "-m", "tests.kcl.worker", stream_name, workers[n % len(workers)]]
+        with (
+            open(tmp_path / f"log-{n}", "wb") as log,
+            subprocess.Popen(
+                [*command, tmp_path / "handled", truth, str(dies)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            ) as worker,
+        ):
+            while worker.poll() is None and (dies or not gets <= read_truth(truth).keys()):
+                time.sleep(0.1)
+            if worker.stdin:
+                worker.stdin.close()
+        assert worker.returncode == (-9 if dies else 0), (tmp_path / f"log-{n}").read_text()[-2000:]
+    handled = read_truth(truth)
+    assert handled.keys() == gets
+    audited = audit(
+        [str(tmp_path / "produced")],
+        [str(tmp_path / "handled")],
+        until=datetime.now(timezone.utc),
+        client=client,
+        stream=stream_name,
+    )
+    told: dict[str, set[Name]] = {}
+    for one in audited.findings:
+        for sub in range(one.user_records or 0):
+            name = one.shard_id or "", one.sequence_number or "", (one.sub_sequence_number or 0) + sub
+            told.setdefault(one.kind, set()).add(name)
+    # What our producer has sent again because the split overtook it is no loss.
+    every = {name_of(one) for one in kpl.deaggregate(list(read_stream(client, stream_name)), "report")}
+    lost = every - gets - names_of(tmp_path / "produced", "again")
+    assert told.pop("audit-dropped") == lost
+    assert len(lost) >= 100  # of the faulty writer
+    again = {name for name, times in handled.items() if times > 1}
+    assert told.pop("audit-twice", set()) <= again
+    assert told == {}

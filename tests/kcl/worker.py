@@ -1,0 +1,67 @@
+"""A worker of kcl_rs: python -m tests.kcl.worker STREAM WORKER LEDGER TRUTH DIE_AFTER
+
+It appends the name of each user record to TRUTH when it has handled it. After DIE_AFTER of them it kills
+itself in the middle of a batch. Every 30 user records it checkpoints at one. It ends when its input does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+import kcl_rs
+
+from kpl_codec.adapters import kinesis_records
+from kpl_codec.audit import Ledger
+from kpl_codec.kcl import audited
+
+STREAM, WORKER, LEDGER, TRUTH, DIE_AFTER = sys.argv[1:]
+truth = os.open(TRUTH, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+left = int(DIE_AFTER)
+
+
+class Processor(kcl_rs.RecordProcessorBase):
+    def initialize(self, given: Any) -> None:
+        self.shard_id = given.shard_id
+
+    def process_records(self, given: Any) -> None:
+        global left
+        for n, record in enumerate(kinesis_records(given.records, shard_id=self.shard_id), 1):
+            assert record.data
+            os.write(
+                truth, f"{self.shard_id} {record.sequence_number} {record.sub_sequence_number}\n".encode()
+            )
+            if n % 30 == 0:
+                given.checkpointer.checkpoint(record.sequence_number, record.sub_sequence_number)
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        given.checkpointer.checkpoint()
+
+    def lease_lost(self, given: Any) -> None:
+        pass
+
+    def shard_ended(self, given: Any) -> None:
+        given.checkpointer.checkpoint()
+
+    def shutdown_requested(self, given: Any) -> None:
+        given.checkpointer.checkpoint()
+
+
+if __name__ == "__main__":
+    scheduler = kcl_rs.Scheduler(
+        stream_name=STREAM,
+        application_name=STREAM,
+        worker_identifier=WORKER,
+        record_processor_factory=audited(Processor, stream=STREAM, ledger=Ledger(LEDGER)),
+        region="us-east-1",
+        initial_position="TRIM_HORIZON",
+        retrieval_mode="POLLING",
+        idle_time_between_reads_millis=200,
+        shard_sync_interval_millis=1000,
+    )
+    scheduler.start()
+    sys.stdin.read()
+    scheduler.shutdown()
