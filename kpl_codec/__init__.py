@@ -13,8 +13,8 @@ kpl_codec.errors can be imported here, too.
 from typing import TYPE_CHECKING, Any
 
 from . import lazy
+from .deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .deaggregation.policies import Deaggregation, Policy, deaggregate
-from .deaggregation.records import Counts, DeaggregatedRecord, Drop
 from .errors import AggregateFull as AggregateFull
 from .errors import CaptureError, DecodeError, EncodeError, KplError, ShardMapError
 from .errors import ChecksumMismatch as ChecksumMismatch
@@ -48,7 +48,7 @@ else:  # what a Lambda function does not need
 
 
 def _html(value: Any) -> str:
-    from .pictures.notebook import html
+    from .rendering.notebook import html
 
     return html(value)
 

@@ -87,7 +87,7 @@ class Unframed(NamedTuple):
     data: bytes
 
 
-class Schema(Value):
+class GlueSchema(Value):
     """A schema version as Glue describes it. ``data_format``: AVRO, JSON or PROTOBUF."""
 
     schema_version_id: str
@@ -177,7 +177,7 @@ def unframe(
     return Unframed(version_id, made)
 
 
-def decode_payload(schema: Schema, data: bytes) -> Any:
+def decode_payload(schema: GlueSchema, data: bytes) -> Any:
     """The value in an unframed payload: of JSON and Avro what Python has for it, of Protobuf its bytes.
 
     Avro needs the extra ``avro``. Raises PayloadError, ModuleNotFoundError.

@@ -15,7 +15,8 @@ import pytest
 from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from . import examples, queue_model
+from . import examples
+from .queues import queue_model
 
 pytest_plugins = ["kpl_codec.testing.fixtures"]
 
@@ -50,11 +51,11 @@ TOGETHER = {
         "tests/spark/test_handled.py",
         "tests/spark/test_own_output.py",
         "tests/spark/test_streams.py",
-        "tests/spark/validation/",
+        "tests/spark/validate/",
     ),
     "bare": ("tests/aws_lambda/test_runtime.py",),
     "site": ("tests/site/",),
-    "browser": ("tests/outlets/test_page.py", "tests/report/test_page_browser.py"),
+    "browser": ("tests/watch/test_page.py", "tests/validate/report/test_page_browser.py"),
 }
 
 

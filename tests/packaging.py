@@ -76,13 +76,15 @@ USES = {
         "df = local_session().createDataFrame([(data,)], 'data binary'); assert deaggregate(df).count() == 2",
     ),
     "cli": Use(
-        "import kpl_codec.cli.validate",
+        "import kpl_codec.validate.validate_command",
         command="kpl-codec generate --output made --user-records 9 && "
         "kpl-codec validate made/capture --shards made/shards.json --output out",
     ),
-    "otel": Use("from kpl_codec.outlets.telling import OpenTelemetryOutlet", "OpenTelemetryOutlet('a')"),
+    "otel": Use(
+        "from kpl_codec.watch.metric_exporters import OpenTelemetryOutlet", "OpenTelemetryOutlet('a')"
+    ),
     "watch": Use(
-        "import kpl_codec.cli.watch",
+        "import kpl_codec.watch.watch_command",
         command="kpl-codec watch --print cloudformation --stream orders",
     ),
     "testing": Use("from kpl_codec.testing import strategies", command="python -m pytest -q test_it.py"),

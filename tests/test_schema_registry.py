@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import KinesisRecord, UserRecord, adapters, deaggregate
 from kpl_codec.schema_registry import (
+    GlueSchema,
     PayloadError,
-    Schema,
     SchemaFrameError,
     SchemaRefused,
     decode_payload,
@@ -264,14 +264,14 @@ ORDER = {
         {"name": "items", "type": {"type": "array", "items": "string"}},
     ],
 }
-AVRO = Schema(VERSION, "AVRO", json.dumps(ORDER))
+AVRO = GlueSchema(VERSION, "AVRO", json.dumps(ORDER))
 
 
 @pytest.mark.requirement("GSR-9")
 def test_a_payload_is_decoded_by_its_schema() -> None:
     assert decode_payload(AVRO, b"\x22\x04\x02a\x02b\x00") == {"order": 17, "items": ["a", "b"]}
-    assert decode_payload(Schema(VERSION, "JSON", "{}"), b'{"order": 17}') == {"order": 17}
-    assert decode_payload(Schema(VERSION, "PROTOBUF", ""), b"\x00\x08\x11") == b"\x00\x08\x11"
+    assert decode_payload(GlueSchema(VERSION, "JSON", "{}"), b'{"order": 17}') == {"order": 17}
+    assert decode_payload(GlueSchema(VERSION, "PROTOBUF", ""), b"\x00\x08\x11") == b"\x00\x08\x11"
 
 
 @pytest.mark.requirement("GSR-9")
@@ -290,7 +290,7 @@ def test_a_payload_that_its_schema_does_not_describe_is_an_error(
     data_format: str, definition: str, payload: bytes
 ) -> None:
     with pytest.raises(PayloadError) as caught:
-        decode_payload(Schema(VERSION, data_format, definition), payload)
+        decode_payload(GlueSchema(VERSION, data_format, definition), payload)
     assert (caught.value.schema_version_id, caught.value.data_format) == (VERSION, data_format)
     assert "secret" not in repr(caught.value) + repr(caught.value.__cause__)
     assert caught.value.__context__ is None or caught.value.__suppress_context__

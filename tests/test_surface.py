@@ -20,13 +20,13 @@ ROOT = Path(__file__).parents[1]
 
 #: What is promised (spec/guides/versions.md): the ``__all__`` of these modules, or what they define.
 PUBLIC = (
-    "", ".errors", ".audit", ".aws", ".aws.aio", ".aws.only", ".aws.queues", ".producer", ".aws_lambda",
-    ".aws_lambda.aio", ".aws_lambda.aio_queues", ".aws_lambda.firehose", ".aws_lambda.parser",
+    "", ".errors", ".audit", ".aws", ".aws.aio", ".aws.fetch_by_sequence_number", ".queues.queue_calls", ".producer", ".aws_lambda",
+    ".aws_lambda.aio", ".queues.aio", ".aws_lambda.firehose", ".aws_lambda.parser",
     ".aws_lambda.powertools",
-    ".aws_lambda.queues", ".aws_lambda.shard_map_cache", ".aws_lambda.watch",
+    ".queues.threaded_consumer", ".aws_lambda.shard_map_cache", ".aws_lambda.consumer_watch",
     ".adapters", ".arrow", ".spark", ".shards", ".deaggregation", ".format.compression", ".format.hash_keys",
     ".schema_registry", ".kcl",
-    ".validation", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
+    ".validate", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
 )  # fmt: skip
 #: Functions that take more by position: a put takes what a record is made of.
 POSITIONAL = {"Producer.put", "AsyncProducer.put"}

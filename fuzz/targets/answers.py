@@ -16,9 +16,9 @@ from botocore.exceptions import ClientError, EventStreamError
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.aws.subscription import SubscriptionCursor
 from kpl_codec.producer import ProducerConfig, ProducerCore
-from kpl_codec.producer.kinesis_record import PutRecordsRequest
+from kpl_codec.producer.record_builder import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request, StreamUnavailable
-from kpl_codec.shards.place import TRIM_HORIZON
+from kpl_codec.shards.starting_position import TRIM_HORIZON
 
 from .target import Target, dumped, loaded, repeated
 

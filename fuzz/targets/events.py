@@ -15,7 +15,7 @@ from pydantic import ValidationError
 import kpl_codec as kpl
 from kpl_codec import adapters, aws_lambda
 from kpl_codec.aws_lambda import aio
-from kpl_codec.aws_lambda.batch import Unit
+from kpl_codec.aws_lambda.batch import OpenedRecord
 from kpl_codec.aws_lambda.events import units
 from kpl_codec.aws_lambda.firehose import transform_user_records
 from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope, KinesisUserRecordModel
@@ -84,7 +84,7 @@ def _failing(number: int) -> Callable[[], None]:
     return call
 
 
-def _window(event: Any, opened: list[Unit], failing: int) -> None:
+def _window(event: Any, opened: list[OpenedRecord], failing: int) -> None:
     """The state holds the user records of the Kinesis records before the first that failed, and no others."""
     folded, failed = 0, []
     for unit in opened:
@@ -113,7 +113,7 @@ def _window(event: Any, opened: list[Unit], failing: int) -> None:
     assert ended == ([folded] if event.get("isFinalInvokeForWindow") and not failed else [])
 
 
-def _powertools(event: Any, opened: list[Unit], failing: int) -> None:
+def _powertools(event: Any, opened: list[OpenedRecord], failing: int) -> None:
     """The handler gets every user record; each failed Kinesis record is reported once."""
     given: list[Any] = []
     called = _failing(failing)
@@ -138,7 +138,7 @@ def _powertools(event: Any, opened: list[Unit], failing: int) -> None:
     assert processor.response() == {"batchItemFailures": [{"itemIdentifier": number} for number in order]}
 
 
-def _at_once(event: Any, opened: list[Unit], failing: int) -> None:
+def _at_once(event: Any, opened: list[OpenedRecord], failing: int) -> None:
     """An async handler gets the user records of one partition key in order, none after one that failed, and
     what is reported are Kinesis records of the event. (tests/aws_lambda has the rest of this law.)"""
     records = [record for unit in opened for record in unit.user_records]
@@ -162,7 +162,7 @@ def _at_once(event: Any, opened: list[Unit], failing: int) -> None:
             assert target not in seen[:-1]
 
 
-def _read_by_others(event: Any, opened: list[Unit]) -> None:
+def _read_by_others(event: Any, opened: list[OpenedRecord]) -> None:
     """An event of user records is read as these user records: by `adapters`, by Powertools' models."""
     error = next((unit.poison.error for unit in opened if unit.poison is not None), None)
     try:

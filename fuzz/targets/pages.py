@@ -1,7 +1,7 @@
 """The report page, the summary and the progress lines: keys, file names, stream names of any text.
 
 An input is JSON: a list of texts, each of which stands in every place where text from outside can stand.
-tests/report/test_page_browser.py shows some of them in a real browser.
+tests/validate/report/test_page_browser.py shows some of them in a real browser.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from html.parser import HTMLParser
 
-from kpl_codec.report.page import render_page
-from kpl_codec.report.summary import summary_text
-from tests.report import examples
+from kpl_codec.validate.report.report_page import render_page
+from kpl_codec.validate.report.summary import summary_text
+from tests.validate.report import examples
 
 from .commands import _CONTROL
 from .target import Target, dumped, loaded, repeated

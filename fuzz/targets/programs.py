@@ -10,8 +10,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from kpl_codec.conformance.judging import GRADES, run
-from kpl_codec.conformance.program import ProgramError
+from kpl_codec.conformance.grading import GRADES, run
+from kpl_codec.conformance.subject import ProgramError
 from kpl_codec.producer import ConfigError, ProducerConfig
 
 from .. import corpus

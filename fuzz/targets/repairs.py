@@ -13,9 +13,9 @@ from kpl_codec.captures import InputError, Location
 from kpl_codec.format.records import Tag
 from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore
 from kpl_codec.shards.live_shard_map import LiveShardMap
-from kpl_codec.validation.repair import LOG_EVERY, put_rows
-from kpl_codec.validation.repair_plan import planned
-from kpl_codec.validation.repaired import Log, read_copies
+from kpl_codec.validate.repair import LOG_EVERY, put_rows
+from kpl_codec.validate.repair_marks import RepairLog, read_copies
+from kpl_codec.validate.repair_plan import planned
 
 from .answers import proper
 from .captures import columns_of, parquet
@@ -103,7 +103,7 @@ def plans(given: bytes) -> None:
 
 def _applied(folder: str, plan: Path) -> tuple[Counter[str], bool]:
     """What a run does with a plan, and whether the plan cannot be read; and that the log has all of it."""
-    producer, log = _Producer(), Log(Location(folder))
+    producer, log = _Producer(), RepairLog(Location(folder))
     before = _count(log)
     counts: Counter[str] = Counter()
     unreadable = False
@@ -119,7 +119,7 @@ def _applied(folder: str, plan: Path) -> tuple[Counter[str], bool]:
     return counts, unreadable
 
 
-def _count(log: Log) -> int:
+def _count(log: RepairLog) -> int:
     return sum(map(int.bit_count, log.done()._bits.values()))
 
 

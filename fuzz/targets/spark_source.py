@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from kpl_codec.spark.source.offsets import OffsetError, StreamOffset, batch_pieces
-from kpl_codec.spark.source.options import parse_options
-from kpl_codec.spark.source.positions import OptionError, Unfit, start_position
+from kpl_codec.spark.source.positions import InvalidPosition, OptionError, start_position
+from kpl_codec.spark.source.source_options import parse_options
 
 from .target import Target, dumped, loaded, repeated
 
@@ -48,7 +48,7 @@ def options(given: bytes) -> None:
     assert _SECRET not in found
     try:
         start_position(given.decode("utf-8", "replace"))
-    except Unfit as error:
+    except InvalidPosition as error:
         str(error)
 
 

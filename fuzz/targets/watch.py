@@ -12,10 +12,10 @@ import math
 from collections import Counter
 from typing import Any
 
-from kpl_codec.aws.watch import StateTable
 from kpl_codec.shards.live_shard_map import Failure
-from kpl_codec.watch import Call, Kept, KeptStateError, LastHour, Watch, WatchFinding
-from kpl_codec.watch.kept import Minute, OpenFinding, Wrong
+from kpl_codec.watch import Checkpoint, KeptStateError, LastHour, ShardCall, Watch, WatchFinding
+from kpl_codec.watch.checkpoint import FindingGroup, Minute, OpenFinding
+from kpl_codec.watch.stream_watcher import StateTable
 from tests.watch.model import START, ModelStream, open_map, run
 
 from .answers import READ, parsed, read_answers
@@ -29,7 +29,7 @@ class _Stream(ModelStream):
         super().__init__(open_map(2))
         self._given = iter(answers)
 
-    def answer(self, call: Call, now: float) -> dict[str, Any] | Failure:
+    def answer(self, call: ShardCall, now: float) -> dict[str, Any] | Failure:
         try:
             proper = super().answer(call, now)
         except ValueError:  # an iterator, or a place, that the input gave
@@ -87,7 +87,7 @@ def _item(given: bytes) -> None:
         run.load(START)
     except KeptStateError as error:
         assert len(str(error)) < 500
-    state = Kept(START, {}, frozenset(), {}, {})
+    state = Checkpoint(START, {}, frozenset(), {}, {})
     run.save(state)
     assert run.load(START) == state
 
@@ -96,11 +96,11 @@ def kept(given: bytes) -> None:
     """A state is resumed, and the watch goes on and keeps a state that can be read; or KeptStateError."""
     _item(given)
     try:
-        state = Kept.from_json(loaded(given))
+        state = Checkpoint.from_json(loaded(given))
     except KeptStateError as error:
         str(error)
         return
-    assert Kept.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert Checkpoint.from_json(json.loads(json.dumps(state.to_json()))) == state
     assert math.isfinite(state.at)
     stream = _Stream([])
     watched = Watch(LastHour("orders"), share=0.05)
@@ -108,7 +108,7 @@ def kept(given: bytes) -> None:
     _told(watched.use(stream.shard_map, START))
     _told(run(watched, stream, START, START + 120))
     again = json.loads(json.dumps(watched.keep(START + 120).to_json()))
-    assert Kept.from_json(again).to_json() == again
+    assert Checkpoint.from_json(again).to_json() == again
 
 
 def _watch_seeds() -> list[bytes]:
@@ -137,10 +137,12 @@ def _state() -> dict[str, Any]:
 
 def _kept_seeds() -> list[bytes]:
     state = _state()
-    minute = Minute(1, 2, 3, 0, 5, 6, 7, losses=Counter({(Wrong("stray"), 9): 1}))
+    minute = Minute(1, 2, 3, 0, 5, 6, 7, losses=Counter({(FindingGroup("stray"), 9): 1}))
     finding = OpenFinding(START, START, 1, 1, None, "5", "detail")
     minutes = {"shardId-000000000000": {int(START // 60): minute}}
-    other = Kept(START, {}, frozenset(["shardId-1"]), minutes, {(None, Wrong("hot-key")): finding})
+    other = Checkpoint(
+        START, {}, frozenset(["shardId-1"]), minutes, {(None, FindingGroup("hot-key")): finding}
+    )
     whole = gzip.compress(dumped(state)[0], mtime=0)
     return [
         *dumped(state, other.to_json(), {**state, "at": START + 1}),

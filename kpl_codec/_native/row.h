@@ -1,4 +1,4 @@
-/* What is behind a kpl_codec.deaggregation.records.DeaggregatedRecord in compiled code: a user record of a sound
+/* What is behind a kpl_codec.deaggregation.deaggregated_record.DeaggregatedRecord in compiled code: a user record of a sound
  * aggregate in one block of memory, with its data and keys; any other as a tuple of its fields.
  *
  * A block holds the bytes of no other user record. Its data, if short, is made into bytes whenever it is asked for; so

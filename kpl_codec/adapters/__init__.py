@@ -9,8 +9,8 @@
 Specification: spec/06-lambda.md, CAP-1 to CAP-12.
 """
 
-from .reading import captured, kinesis_records
-from .writing import to_firehose, to_get_records, to_lambda
+from .events_in import captured, kinesis_records
+from .events_out import to_firehose, to_get_records, to_lambda
 
 __all__ = [
     "captured",

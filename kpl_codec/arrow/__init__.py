@@ -23,15 +23,15 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from ..deaggregation.policies import Opener, Policy, check_policy
-from ..deaggregation.records import Counts, Drop
-from ..deaggregation.undoing import Undo
+from ..deaggregation.deaggregated_record import Counts, Drop
+from ..deaggregation.payload import PayloadDecoder
+from ..deaggregation.policies import Policy, RecordDeaggregator, check_policy
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..schema_registry import Unframe
-from ..shards.placement import Judge
+from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
-from ..shards.stream import Streams
+from ..shards.stream_name import Streams
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -150,7 +150,7 @@ class Deaggregator:
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: What is done to batches of user records if compiled code does not do it.
-        self._undo = Undo(max_decompressed_size, unframe, policy, self.counts.defects)
+        self._undo = PayloadDecoder(max_decompressed_size, unframe, policy, self.counts.defects)
         # It does not see frames in compressed data, and knows no versions.
         self._peels = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
@@ -166,14 +166,14 @@ class Deaggregator:
             needed=NEEDED if self._undo.beginnings else (),
             unframe=unframe is not False,
         )
-        judge = Judge(shard_map, hash_key_range) if self._layout.judged else None
+        judge = PlacementChecker(shard_map, hash_key_range) if self._layout.judged else None
         self._streams = streams or Streams(None if shard_map is None else shard_map.stream)
         #: By whether a row is of another stream than the map: such a row is not judged.
         self._judges = judge, None
         self._objects = [self._objects_by(judge) for judge in self._judges]
 
-    def _objects_by(self, judge: Judge | None) -> ObjectColumns:
-        opener = Opener(self.policy, judge, self.counts, self._on_drop)
+    def _objects_by(self, judge: PlacementChecker | None) -> ObjectColumns:
+        opener = RecordDeaggregator(self.policy, judge, self.counts, self._on_drop)
         return ObjectColumns(self._layout, self.policy, opener, judge, self.counts)
 
     @property

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..compiled import compiled
+from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policies import Policy
-from ..deaggregation.records import Counts, Drop
 from ..format import nested
 from ..schema_registry import version_id_text
-from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge
+from ..shards.placement import AGGREGATE_KINDS, CodedShards, PlacementChecker
 from .layout import KEYS_AND_DATA, TAGS_FIELD, TYPES, Layout, Source
 
 Numbers = np.ndarray[Any, Any]
@@ -54,7 +54,7 @@ class CompiledColumns:
     without the Schema Registry's frames; ``packed``: whether there are more, with a payload in zlib."""
 
     def __init__(
-        self, source: Source, layout: Layout, judge: Judge | None, policy: Policy, unframe: bool
+        self, source: Source, layout: Layout, judge: PlacementChecker | None, policy: Policy, unframe: bool
     ) -> None:
         self._source, self._layout, self._policy = source, layout, policy
         opened = source.opened
@@ -187,7 +187,7 @@ def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:
 class _Facts:
     """The columns of what is known of each key: `Facts` by the index of its code."""
 
-    def __init__(self, frames: Any, source: Source, judge: Judge, layout: Layout) -> None:
+    def __init__(self, frames: Any, source: Source, judge: PlacementChecker, layout: Layout) -> None:
         self._frames = frames
         shard_ids, shards = source.shards()
         coded = CodedShards(judge, shard_ids)

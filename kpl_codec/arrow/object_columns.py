@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord
 from ..deaggregation.kcl import fate_of_sound
-from ..deaggregation.policies import Opener, Policy
-from ..deaggregation.records import Counts, DeaggregatedRecord
-from ..deaggregation.rows import hash_key_or_none
-from ..deaggregation.undoing import Undo
+from ..deaggregation.payload import PayloadDecoder
+from ..deaggregation.policies import Policy, RecordDeaggregator
+from ..deaggregation.user_record_rows import hash_key_or_none
 from ..errors import CaptureError, DecodeError
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
 from ..format.records import KinesisRecord
-from ..shards.placement import Judge, Placement
+from ..shards.placement import Placement, PlacementChecker
 from .exchange import filled
 from .layout import ERROR_FIELDS, TYPES, Layout, Source
 
@@ -72,7 +72,7 @@ class NoData(DecodeError):
     text = "the row has no data"
 
 
-class _Row(NamedTuple):
+class _InputRow(NamedTuple):
     """A user record, its row's number in the input, and whether it is the first of its Kinesis record."""
 
     number: int
@@ -84,7 +84,12 @@ class ObjectColumns:
     """Makes batches of the rows of a `Source`. State: the last row, if it was opened before."""
 
     def __init__(
-        self, layout: Layout, policy: Policy, opener: Opener, judge: Judge | None, counts: Counts
+        self,
+        layout: Layout,
+        policy: Policy,
+        opener: RecordDeaggregator,
+        judge: PlacementChecker | None,
+        counts: Counts,
     ) -> None:
         self._layout, self._policy, self._opener, self._counts = layout, policy, opener, counts
         self._judge = judge if layout.placement else None
@@ -108,7 +113,7 @@ class ObjectColumns:
         names = [*known, *(name for name in _KEPT if name in columns)]
         return self._batches(source, self._keep(source, start, end), max_bytes, names)
 
-    def _open(self, source: Source, start: int, end: int) -> Iterator[_Row]:
+    def _open(self, source: Source, start: int, end: int) -> Iterator[_InputRow]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
         values = zip(*(source.values(name, start, end) for name in names), strict=True)
         # The objects have no time: its column is copied.
@@ -119,7 +124,7 @@ class ObjectColumns:
             else:
                 user_records = self._opener.open_one(KinesisRecord(pk, data, number, shard_id, None, ehk))
             for sub, record in enumerate(user_records):
-                yield _Row(row, sub == 0, record)
+                yield _InputRow(row, sub == 0, record)
 
     def _without_data(
         self, pk: str | None, number: str | None, shard_id: str | None, ehk: str | None
@@ -133,7 +138,7 @@ class ObjectColumns:
         data: Any = None
         return DeaggregatedRecord(pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),))
 
-    def _keep(self, source: Source, start: int, end: int) -> Iterator[_Row]:
+    def _keep(self, source: Source, start: int, end: int) -> Iterator[_InputRow]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
         more = ("subSequenceNumber", "aggregated", "error", "hashKey")
         values = zip(*(source.values(name, start, end) for name in (*names, *more)), strict=True)
@@ -157,7 +162,7 @@ class ObjectColumns:
                     place = judge.place(None, certain=certain)
             last, self._last = self._last, (shard_id, number, sub)
             same = last is not None and last[:2] == self._last[:2] and (sub > 0 or last[2] == -1)
-            yield _Row(
+            yield _InputRow(
                 row,
                 not same,
                 DeaggregatedRecord(
@@ -166,11 +171,11 @@ class ObjectColumns:
             )
 
     def _batches(
-        self, source: Source, rows: Iterator[_Row], max_bytes: int, kept: Iterable[str]
+        self, source: Source, rows: Iterator[_InputRow], max_bytes: int, kept: Iterable[str]
     ) -> Iterator[pa.RecordBatch]:
         width = source.width
 
-        def sized() -> Iterator[tuple[_Row, int]]:
+        def sized() -> Iterator[tuple[_InputRow, int]]:
             for row in rows:
                 record = row.record
                 keys = len(record.partition_key or "") + len(record.explicit_hash_key or "")
@@ -179,7 +184,7 @@ class ObjectColumns:
 
         return (self._batch(source, held, kept) for held in filled(sized(), max_bytes))
 
-    def _batch(self, source: Source, rows: list[_Row], kept: Iterable[str]) -> pa.RecordBatch:
+    def _batch(self, source: Source, rows: list[_InputRow], kept: Iterable[str]) -> pa.RecordBatch:
         layout = self._layout
         records = [row.record for row in rows]
         columns: dict[str, pa.Array] = {}
@@ -210,7 +215,7 @@ NEEDED = (
 _Undone = tuple[Any, str | None, tuple[DecodeError, ...]]
 
 
-def undone(rows: pa.RecordBatch, undo: Undo, max_bytes: int) -> Iterator[pa.RecordBatch]:
+def undone(rows: pa.RecordBatch, undo: PayloadDecoder, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """``rows`` with what ``undo`` makes of their data, in batches of at most ``max_bytes`` of it (one row
     always fits). Only user records that begin like something to undo become Python objects."""
     column = rows.column("data").cast(pa.large_binary())
@@ -236,7 +241,7 @@ def undone(rows: pa.RecordBatch, undo: Undo, max_bytes: int) -> Iterator[pa.Reco
 
 
 def _record(rows: pa.RecordBatch, row: int, data: bytes) -> DeaggregatedRecord:
-    """What `Undo` needs of a row."""
+    """What `PayloadDecoder` needs of a row."""
 
     def of(name: str) -> Any:
         return rows.column(name)[row].as_py()

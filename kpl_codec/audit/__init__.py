@@ -5,7 +5,7 @@
 Specification: spec/15-audit.md.
 """
 
-from ..ledger import Kind, Row
-from .ledger import Ledger, Writer
+from ..ledger.ledger import Ledger, Writer
+from ..ledger.ledger_rows import Row, RowKind
 
-__all__ = ["Kind", "Ledger", "Row", "Writer"]
+__all__ = ["RowKind", "Ledger", "Row", "Writer"]

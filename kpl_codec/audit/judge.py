@@ -25,9 +25,19 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..ledger import CODES, NO_DIGEST, Row
-from .book import Hole
-from .names import Name, Names, Run, Runs, Tally, Unclaimed, not_once, runs_in, runs_of
+from ..ledger.ledger_rows import CODES, NO_DIGEST, Row
+from .ledger_reader import Hole
+from .user_record_index import (
+    HandledCounts,
+    Name,
+    Run,
+    Runs,
+    Unclaimed,
+    UserRecordIndex,
+    not_once,
+    runs_in,
+    runs_of,
+)
 
 #: What becomes of a delivered user record.
 FATES = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
@@ -74,8 +84,8 @@ class Audit:
 
 
 def judge(
-    names: Names,
-    tally: Tally,
+    names: UserRecordIndex,
+    tally: HandledCounts,
     *,
     unnamed: Sequence[Row] = (),
     holes: Sequence[Hole] = (),
@@ -162,7 +172,7 @@ def judge(
     )
 
 
-def _ends(names: Names, tally: Tally, finished: set[str]) -> Any:
+def _ends(names: UserRecordIndex, tally: HandledCounts, finished: set[str]) -> Any:
     """Of each shard one past the last user record that the consumer is past."""
     ends = names.starts[tally.passed]
     for code, shard in enumerate(names.shards):
@@ -175,7 +185,7 @@ def _ends(names: Names, tally: Tally, finished: set[str]) -> Any:
     return ends
 
 
-def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
+def _in_holes(names: UserRecordIndex, holes: Sequence[Hole]) -> Any:
     """Which Kinesis records lost notes may have named."""
     anywhere = any(hole.ranges is None or "" in hole.ranges for hole in holes)  # "": of a queue
     inside = np.full(len(names.rows), anywhere)
@@ -187,7 +197,7 @@ def _in_holes(names: Names, holes: Sequence[Hole]) -> Any:
     return inside
 
 
-def _by_shard(names: Names, **parts: Runs) -> dict[str, dict[str, int]]:
+def _by_shard(names: UserRecordIndex, **parts: Runs) -> dict[str, dict[str, int]]:
     size = len(names.shards)
     delivered = np.bincount(names.shard, names.counts * (names.kinds == CODES["delivered"]), size)
     counts = {
@@ -201,7 +211,7 @@ def _by_shard(names: Names, **parts: Runs) -> dict[str, dict[str, int]]:
     }
 
 
-def _doubles(names: Names, runs: Runs) -> list[Double]:
+def _doubles(names: UserRecordIndex, runs: Runs) -> list[Double]:
     found = map(Double, runs_of(names, runs), runs.times.tolist())
     return sorted(
         found, key=lambda double: (double.run.shard_id, len(double.run.sequence_number), double.run)
@@ -209,7 +219,7 @@ def _doubles(names: Names, runs: Runs) -> list[Double]:
 
 
 def _repaired(
-    names: Names, tally: Tally, due: Any, repaired: Iterable[tuple[Name, Name]]
+    names: UserRecordIndex, tally: HandledCounts, due: Any, repaired: Iterable[tuple[Name, Name]]
 ) -> tuple[Any, Any, list[Name]]:
     """``due``: of each Kinesis record one past the last user record that the consumer must be past. Gives
     user records that were not handled, but a copy of them; those whose copy may still be; and the names of
@@ -233,7 +243,10 @@ def _repaired(
 
 
 def _unclaimed(
-    tally: Tally, unnamed: Sequence[Row], holes: Sequence[Hole], digests: Mapping[tuple[str, str], bytes]
+    tally: HandledCounts,
+    unnamed: Sequence[Row],
+    holes: Sequence[Hole],
+    digests: Mapping[tuple[str, str], bytes],
 ) -> list[tuple[Origin, Unclaimed, bytes | None]]:
     """What no ledger names, who may have put it, and its digest where that is known."""
     unanswered = [row for row in unnamed if row.kind == "unanswered"]
@@ -254,7 +267,9 @@ def _unclaimed(
 
 
 def _in_doubt(
-    names: Names, unnamed: Sequence[Row], unclaimed: Sequence[tuple[Origin, Unclaimed, bytes | None]]
+    names: UserRecordIndex,
+    unnamed: Sequence[Row],
+    unclaimed: Sequence[tuple[Origin, Unclaimed, bytes | None]],
 ) -> Any:
     """Which Kinesis records may have been handled in place: an earlier attempt of the same bytes, which got
     no answer, is one of those that no ledger names."""

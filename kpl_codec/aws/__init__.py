@@ -13,19 +13,19 @@ with needing_extras("kpl_codec.aws"):
     import botocore as _botocore  # noqa: F401 - every part needs it; aiobotocore brings it, too
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
+    from ..producer.async_producer import AsyncProducer as AsyncProducer
+    from ..producer.delivery_future import DeliveryFuture as DeliveryFuture
+    from ..producer.lock import WouldDeadlock as WouldDeadlock
+    from ..producer.opentelemetry_metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
+    from ..producer.threaded_producer import Producer as Producer
+    from ..producer.threads import ProducerThreads as ProducerThreads
     from ..shards.live_shard_map import StreamUnavailable as StreamUnavailable
-    from .aio_producer import AsyncProducer as AsyncProducer
     from .client import kinesis_client as kinesis_client
-    from .delivery_future import DeliveryFuture as DeliveryFuture
-    from .one_lock import WouldDeadlock as WouldDeadlock
-    from .producer import Producer as Producer
-    from .producer_threads import ProducerThreads as ProducerThreads
-    from .reading import read_record as read_record
-    from .reading import read_stream as read_stream
-    from .schema_registry import SchemaRegistry as SchemaRegistry
-    from .shard_map import fetch_lineage as fetch_lineage
-    from .shard_map import fetch_shard_map as fetch_shard_map
-    from .telemetry import OpenTelemetryMetrics as OpenTelemetryMetrics
+    from .glue_schema_registry import SchemaRegistry as SchemaRegistry
+    from .list_shards import fetch_lineage as fetch_lineage
+    from .list_shards import fetch_shard_map as fetch_shard_map
+    from .stream_reading import read_record as read_record
+    from .stream_reading import read_stream as read_stream
 
 _HOMES = {
     "fetch_shard_map": "shard_map",

@@ -7,9 +7,9 @@
 ``client``: an aiobotocore Kinesis client; one of boto3 would keep the event loop from its other tasks.
 """
 
-from .reading import async_read_record as read_record
-from .reading import async_read_stream as read_stream
-from .shard_map import async_fetch_lineage as fetch_lineage
-from .shard_map import async_fetch_shard_map as fetch_shard_map
+from .list_shards import async_fetch_lineage as fetch_lineage
+from .list_shards import async_fetch_shard_map as fetch_shard_map
+from .stream_reading import async_read_record as read_record
+from .stream_reading import async_read_stream as read_stream
 
 __all__ = ["fetch_lineage", "fetch_shard_map", "read_record", "read_stream"]

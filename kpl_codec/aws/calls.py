@@ -1,7 +1,7 @@
 """One call to Kinesis, and what its failure means. Shared by the skins for threads and for asyncio.
 
-What reads a stream is written once, as coroutines that await `settled` calls and sleeps. With a client of
-boto3 and `time.sleep` they never wait, and `finished` runs them as a function.
+What reads a stream is written once, as coroutines that await `maybe_await` calls and sleeps. With a client of
+boto3 and `time.sleep` they never wait, and `run_sync` runs them as a function.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
 
 from ..aws_errors import Backoff, is_permanent, rule_of
-from ..producer.kinesis_record import PutRecordsRequest
+from ..producer.record_builder import PutRecordsRequest
 from ..shards.live_shard_map import Failure, Request
-from ..shards.stream import Stream, StreamNameError, stream_of
+from ..shards.stream_name import Stream, StreamNameError, stream_of
 
 # PRD-74: "What the first call of a process loads MUST be loaded before a thread makes it." (A process that
 # is forked in the middle of an import never ends it. That is the codec of host names, all else is loaded.)
@@ -34,19 +34,19 @@ def call_errors() -> tuple[type[Exception], ...]:
     return ClientError, BotoCoreError, ResponseParserError, OSError, asyncio.TimeoutError
 
 
-async def settled(answer: Any) -> Any:
+async def maybe_await(answer: Any) -> Any:
     """What a call or a sleep has given: awaited, unless it comes from boto3 or `time.sleep`."""
     return await answer if hasattr(answer, "__await__") else answer
 
 
-async def rest(seconds: float) -> None:
+async def async_sleep(seconds: float) -> None:
     """`asyncio.sleep`."""
     import asyncio  # as in `call_errors`
 
     await asyncio.sleep(seconds)
 
 
-def finished(steps: Coroutine[Any, Any, _Result]) -> _Result:
+def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
     """The result of a coroutine that never waits. Raises TypeError for one that does."""
     try:
         steps.send(None)
@@ -79,7 +79,7 @@ class CallFailed(Exception):
         self.permanent = is_permanent(*failure)
 
 
-async def asked(
+async def call_service(
     client: Any,
     operation: str,
     arguments: Mapping[str, Any],
@@ -87,7 +87,7 @@ async def asked(
 ) -> Mapping[str, Any]:
     """The answer of one call. ``missing``: the member that an answer lacks. Raises CallFailed."""
     try:
-        answer: Mapping[str, Any] = await settled(getattr(client, operation)(**arguments))
+        answer: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
     except call_errors() as error:
         raise CallFailed(operation, failure_of(error, operation)) from None
     if member := missing(answer):
@@ -95,7 +95,7 @@ async def asked(
     return answer
 
 
-async def tried(
+async def call_with_retries(
     attempt: Callable[[], Coroutine[Any, Any, _Result]],
     unavailable: Callable[..., Exception],
     patience: float,
@@ -117,7 +117,7 @@ async def tried(
                 end = now + patience
             if failed.permanent or now + pause > end:
                 raise unavailable(**vars(failed)) from None
-        if await settled(sleep(pause)):
+        if await maybe_await(sleep(pause)):
             return {}  # type: ignore[return-value]
         failures += 1
 

@@ -23,7 +23,7 @@ from botocore.session import get_session
 from botocore.utils import parse_timestamp
 
 from .. import __version__
-from ..shards.stream import Stream
+from ..shards.stream_name import Stream
 
 _USER_AGENT = f"kpl_codec/{__version__} Boto3/{boto3.__version__}"
 #: Seconds that `reach` waits for a connection, and for an answer.

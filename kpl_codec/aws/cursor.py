@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from ..aws_errors import missing_member
 from ..shards.live_shard_map import StreamUnavailable
-from ..shards.place import Place, after_record, at_time, iterator_arguments
-from .calls import CallFailed, asked, finished, settled, stream_for, tried
+from ..shards.starting_position import StartingPosition, after_record, at_time, iterator_arguments
+from .calls import CallFailed, call_service, call_with_retries, maybe_await, run_sync, stream_for
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
@@ -30,7 +30,7 @@ MOST_RECORDS: Final = 10_000
 _CLOCK_SKEW: Final = 300_000
 
 
-class Answer(NamedTuple):
+class GetRecordsPage(NamedTuple):
     """The answer of GetRecords. ``records``: as boto3 gives them. ``behind``: milliseconds to the tip.
     ``ended``: the shard is closed and this is its end."""
 
@@ -88,7 +88,7 @@ class ShardCursor:
         client: Any,
         stream: str,
         shard_id: str,
-        place: Place,
+        place: StartingPosition,
         *,
         pace: Pace | None = None,
         patience: float = 300.0,
@@ -105,22 +105,24 @@ class ShardCursor:
         self.iterator: str | None = None
         self.ended = self.at_tip = self._near_tip = False
 
-    def fetch(self, limit: int = MOST_RECORDS) -> Answer:
+    def fetch(self, limit: int = MOST_RECORDS) -> GetRecordsPage:
         """The next records, at most ``limit``. It may be empty although there are more (see ``behind``).
 
         Raises StreamUnavailable: at once for an error that a retry cannot solve, among them
         InvalidArgumentException and ResourceNotFoundException for a sequence number or shard that is gone;
         for other errors after ``patience``.
         """
-        return finished(self.read(limit))
+        return run_sync(self.read(limit))
 
-    async def read(self, limit: int = MOST_RECORDS) -> Answer:
+    async def read(self, limit: int = MOST_RECORDS) -> GetRecordsPage:
         if self.ended:
-            return Answer([], 0, True)
+            return GetRecordsPage([], 0, True)
         attempt, unavailable = partial(self._attempt, limit), partial(StreamUnavailable, stream=self._stream)
-        return await tried(attempt, unavailable, self._patience, self._sleep, self._clock, self._chance)
+        return await call_with_retries(
+            attempt, unavailable, self._patience, self._sleep, self._clock, self._chance
+        )
 
-    async def _attempt(self, limit: int) -> Answer:
+    async def _attempt(self, limit: int) -> GetRecordsPage:
         try:
             return await self._fetch_once(limit)
         except CallFailed as failed:
@@ -134,7 +136,7 @@ class ShardCursor:
     def close(self) -> None:
         """Nothing to do: an iterator needs no closing. `SubscriptionCursor` ends its subscription."""
 
-    async def _fetch_once(self, limit: int) -> Answer:
+    async def _fetch_once(self, limit: int) -> GetRecordsPage:
         is_new = self.iterator is None
         if is_new:
             self.iterator = await self._new_iterator()
@@ -155,7 +157,7 @@ class ShardCursor:
             self._place = after_record(records[-1]["SequenceNumber"])
         self.iterator = found.get("NextShardIterator")
         self.ended = self.iterator is None
-        answer = Answer(records, int(found.get("MillisBehindLatest") or 0), self.ended)
+        answer = GetRecordsPage(records, int(found.get("MillisBehindLatest") or 0), self.ended)
         # An answer of 10 MiB may be cut among records of one millisecond, and be 0 ms behind: the next has
         # them.
         at_tip = answer.at_tip(limit)
@@ -179,16 +181,18 @@ class ShardCursor:
 
     async def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
         if (wait := self._pace.delay(operation)) > 0:
-            await settled(self._sleep(wait))
+            await maybe_await(self._sleep(wait))
         # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
         # botocore turns a truncated answer into an empty success, which would look like the end of the shard.
         try:
-            return await asked(self._client, operation, arguments, partial(missing_member, needs=needs))
+            return await call_service(
+                self._client, operation, arguments, partial(missing_member, needs=needs)
+            )
         finally:
             self._pace.spent(operation)
 
 
-class Tip:
+class LatestPosition:
     """The end of a shard at some moment, where ``cursor`` begins (LATEST, or a time)."""
 
     def __init__(self, cursor: ShardCursor) -> None:

@@ -30,10 +30,10 @@ from urllib3.exceptions import HTTPError
 
 from ..errors import KplError
 from ..shards.live_shard_map import Failure, StreamUnavailable
-from ..shards.place import Place, after_record, at_time, iterator_arguments
-from ..shards.stream import stream_of
-from .calls import CallFailed, asked, call_errors, failure_of, finished, settled, tried
-from .cursor import Answer, ShardCursor
+from ..shards.starting_position import StartingPosition, after_record, at_time, iterator_arguments
+from ..shards.stream_name import stream_of
+from .calls import CallFailed, call_errors, call_service, call_with_retries, failure_of, maybe_await, run_sync
+from .cursor import GetRecordsPage, ShardCursor
 
 #: Seconds of the five minutes after which Kinesis ends a subscription.
 RENEW_AFTER: Final = 270.0
@@ -128,7 +128,9 @@ class SubscriptionCursor(ShardCursor):
     because each consumer has 2 MiB a second of each shard for itself.
     """
 
-    def __init__(self, client: Any, consumer_arn: str, shard_id: str, place: Place, **settings: Any) -> None:
+    def __init__(
+        self, client: Any, consumer_arn: str, shard_id: str, place: StartingPosition, **settings: Any
+    ) -> None:
         super().__init__(client, consumer_arn, shard_id, place, **settings)
         self._called = self._began = float("-inf")  # the last call of SubscribeToShard, and the last success
         self._stream_of_events: Any = None
@@ -145,14 +147,14 @@ class SubscriptionCursor(ShardCursor):
         if stream is not None:
             stream.close()
 
-    async def _fetch_once(self, limit: int) -> Answer:
+    async def _fetch_once(self, limit: int) -> GetRecordsPage:
         if not self._left:
             event = await self._next_event()
             self._left, self._behind = event.records, event.behind
             self._at_end = event.continuation is None
         records, self._left = self._left[:limit], self._left[limit:]
         self.ended = self._at_end and not self._left
-        return Answer(records, max(self._behind, 1) if self._left else self._behind, self.ended)
+        return GetRecordsPage(records, max(self._behind, 1) if self._left else self._behind, self.ended)
 
     async def _next_event(self) -> ShardEvent:
         """Raises CallFailed, after which the next call makes a new subscription; and StreamUnavailable."""
@@ -174,7 +176,7 @@ class SubscriptionCursor(ShardCursor):
         # once a second."
         wait = max(self._began + REFUSED_FOR, self._called + _BETWEEN_CALLS) - self._clock()
         if wait > 0:
-            await settled(self._sleep(wait))
+            await maybe_await(self._sleep(wait))
         self._called = self._clock()
         self.calls += 1
         names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
@@ -257,7 +259,7 @@ class StreamConsumers:
                 await self._call("register_stream_consumer", **named)
             raise _not_active(f"{name} is {consumer['ConsumerStatus']}")
 
-        return finished(self._tried(attempt, stream_arn))
+        return run_sync(self._tried(attempt, stream_arn))
 
     def active(self, stream: str, consumer: str) -> str:
         """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
@@ -271,7 +273,7 @@ class StreamConsumers:
 
     def check(self, consumer_arn: str) -> None:
         """Raises StreamUnavailable where the consumer is not active."""
-        finished(self.checked(consumer_arn))
+        run_sync(self.checked(consumer_arn))
 
     async def checked(self, consumer_arn: str) -> None:
         """As `check`."""
@@ -283,14 +285,14 @@ class StreamConsumers:
 
     def status(self, consumer_arn: str) -> str | None:
         """ACTIVE, CREATING or DELETING; None where the consumer is not registered."""
-        return _status_of(finished(self._call("describe_stream_consumer", ConsumerARN=consumer_arn)))
+        return _status_of(run_sync(self._call("describe_stream_consumer", ConsumerARN=consumer_arn)))
 
     def deregister(self, consumer_arn: str) -> None:
-        finished(self._call("deregister_stream_consumer", ConsumerARN=consumer_arn))
+        run_sync(self._call("deregister_stream_consumer", ConsumerARN=consumer_arn))
 
     def summary(self, stream: str) -> dict[str, Any]:
         """What DescribeStreamSummary says of a stream."""
-        found: Any = finished(self._call("describe_stream_summary", **stream_of(stream).argument))
+        found: Any = run_sync(self._call("describe_stream_summary", **stream_of(stream).argument))
         return dict(found["StreamDescriptionSummary"])
 
     async def _call(self, operation: str, **arguments: str) -> Any:
@@ -302,7 +304,7 @@ class StreamConsumers:
 
         async def attempt() -> Any:
             try:
-                return await asked(self._client, operation, arguments)
+                return await call_service(self._client, operation, arguments)
             except CallFailed as failed:
                 if failed.code in absent:
                     return None
@@ -312,7 +314,7 @@ class StreamConsumers:
 
     async def _tried(self, attempt: Callable[[], Coroutine[Any, Any, _Result]], stream: str) -> _Result:
         unavailable = partial(StreamUnavailable, stream=stream)
-        return await tried(attempt, unavailable, self._patience, self._sleep, self._clock)
+        return await call_with_retries(attempt, unavailable, self._patience, self._sleep, self._clock)
 
 
 def _status_of(found: Any) -> str | None:

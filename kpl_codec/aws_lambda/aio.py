@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..deaggregation.records import DeaggregatedRecord
-from .batch import AfterFailure, Batch, Call
+from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from .batch import AfterFailure, HandlerCall, Invocation
 from .events import batch_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .options import Options
+    from .handler_options import HandlerOptions
 
 __all__ = ["process_user_records", "run"]
 
@@ -35,7 +35,7 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
     return _loop.run_until_complete(coroutine)
 
 
-async def _handle(handler: AsyncHandler, record: DeaggregatedRecord, batch: Batch) -> None:
+async def _handle(handler: AsyncHandler, record: DeaggregatedRecord, batch: Invocation) -> None:
     made = handler(record)
     if hasattr(made, "__await__"):  # a plain handler has already run
         await made
@@ -49,7 +49,7 @@ async def process_user_records(
     concurrency: int = 10,
     after_failure: AfterFailure = "stop",
     once: AsyncOnce | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[HandlerOptions],
 ) -> dict[str, Any]:
     """Like `events.process_user_records`, with up to ``concurrency`` user records in parallel.
 
@@ -60,10 +60,10 @@ async def process_user_records(
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
     batch = batch_of(event, after_failure=after_failure, **options)
-    lanes: dict[str | None, list[Call]] = {}  # by partition key
+    lanes: dict[str | None, list[HandlerCall]] = {}  # by partition key
     gate = asyncio.Semaphore(concurrency)
 
-    async def work(lane: list[Call]) -> None:
+    async def work(lane: list[HandlerCall]) -> None:
         for call in lane:
             async with gate:
                 if not batch.may_start(call):

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import Deaggregation
-from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from ..format.records import KinesisRecord, short_fields
 from ..values import Value
 
 if TYPE_CHECKING:
-    from ..ledger import Ledger
+    from ..ledger.ledger_rows import LedgerLike
 
 #: Takes errors. Never record data.
 LOG = logging.getLogger("kpl_codec.aws_lambda")
@@ -58,7 +58,7 @@ class Poison(Value):
         return short_fields(self)
 
 
-class Unit(NamedTuple):
+class OpenedRecord(NamedTuple):
     """One Kinesis record of an event and its user records, or why there are none. ``identifier``: how the
     answer names it: its sequence number; the eventID of a pipe's; the RecordId of a queue's."""
 
@@ -75,12 +75,12 @@ def opened(
     arn: str,
     opening: Callable[[list[KinesisRecord]], Deaggregation],
     identifier: str,
-) -> Unit:
+) -> OpenedRecord:
     """``record``, which ``raw`` of the stream or queue ``arn`` holds, with its user records."""
     try:
-        return Unit(identifier, raw, arn, list(opening([record])), None)
+        return OpenedRecord(identifier, raw, arn, list(opening([record])), None)
     except DecodeError as error:
-        return Unit(identifier, raw, arn, [], Poison(error, record, raw, arn))
+        return OpenedRecord(identifier, raw, arn, [], Poison(error, record, raw, arn))
 
 
 def stream_of(record: Mapping[str, Any]) -> str:
@@ -133,11 +133,11 @@ def settle_poison(
     return True
 
 
-class Call(NamedTuple):
+class HandlerCall(NamedTuple):
     """A user record to handle; ``number``: of its Kinesis record in the event, from 0."""
 
     number: int
-    unit: Unit
+    unit: OpenedRecord
     record: DeaggregatedRecord
 
     @property
@@ -146,18 +146,18 @@ class Call(NamedTuple):
         return idempotency_key(self.record, self.unit.stream_arn)
 
 
-class Batch:
+class Invocation:
     """One invocation: which user records may be handled, which of them failed, and the answer.
     ``after_failure``: see `process_user_records`."""
 
     def __init__(
         self,
-        units: Iterable[Unit],
+        units: Iterable[OpenedRecord],
         after_failure: AfterFailure = "stop",
         on_poison: Callable[[Poison], object] | None = None,
         context: Any = None,
         reserve_ms: int = 0,
-        ledger: "Ledger | None" = None,
+        ledger: "LedgerLike | None" = None,
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")
@@ -165,15 +165,15 @@ class Batch:
         self._stop, self._on_poison = after_failure == "stop", on_poison
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
         #: What was handled, and of it what was by this invocation: ``once`` leaves out what was before.
-        self.handled: list[Call] = []
+        self.handled: list[HandlerCall] = []
         self.ran: set[int] = set()
         #: Kinesis records that cannot be opened, and that the poison hook took.
-        self.aside: list[Unit] = []
-        #: The sequence numbers of the Kinesis records that failed, by `Call.number`.
+        self.aside: list[OpenedRecord] = []
+        #: The sequence numbers of the Kinesis records that failed, by `HandlerCall.number`.
         self._failed: dict[int, str] = {}
         self._failed_keys: set[str | None] = set()
 
-    def each(self, handle: Callable[[Call], object]) -> None:
+    def each(self, handle: Callable[[HandlerCall], object]) -> None:
         """Call ``handle`` with each user record that may be handled."""
         for call in self.calls():
             if call is None or not self.may_start(call):
@@ -184,7 +184,7 @@ class Batch:
             except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
                 self.fail(call)
 
-    def calls(self) -> Iterator[Call | None]:
+    def calls(self) -> Iterator[HandlerCall | None]:
         """The user records in event order; None before a record that cannot be opened: whether its hook is
         called depends on how all before it ended."""
         for number, unit in enumerate(self._units):
@@ -195,14 +195,14 @@ class Batch:
                         self.aside.append(unit)
                     else:
                         self._failed[number] = unit.identifier
-            yield from (Call(number, unit, record) for record in unit.user_records)
+            yield from (HandlerCall(number, unit, record) for record in unit.user_records)
             if self._over():
                 return
 
     def _over(self) -> bool:
         return self._stop and bool(self._failed)
 
-    def may_start(self, call: Call) -> bool:
+    def may_start(self, call: HandlerCall) -> bool:
         """Whether a user record may be handled now. If the time is over, its Kinesis record has failed."""
         # LMB-14: "Of an async handler, user records of one partition key MUST be handled one after the other,
         # in order; after a failure every user record before the lowest failed Kinesis record MUST still be
@@ -219,7 +219,7 @@ class Batch:
             return False
         return True
 
-    def fail(self, *calls: Call) -> None:
+    def fail(self, *calls: HandlerCall) -> None:
         """The exception being handled is that of this user record, or of these, of one Kinesis record."""
         LOG.exception("user record failed: %s", calls[0].key)
         self._failed[calls[0].number] = calls[0].unit.identifier
@@ -254,7 +254,7 @@ class Batch:
             if records:
                 self._ledger.handled(calls[0].unit.stream_arn, records, before=not now)
         if self.aside:
-            from ..ledger import Row
+            from ..ledger.ledger_rows import Row
         for unit in self.aside:
             shard_id = str(unit.event_record.get("eventID")).rpartition(":")[0]
             # (In a pipe's list the record has its members itself.)

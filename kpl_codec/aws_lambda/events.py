@@ -18,21 +18,32 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ..adapters.reading import hint_of, kinesis_records, read_record
+from ..adapters.events_in import hint_of, kinesis_records, read_record
+from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, Policy, deaggregate
-from ..deaggregation.records import DeaggregatedRecord, Drop
 from ..errors import CaptureError
-from .batch import AfterFailure, Batch, Call, Handler, Once, Poison, Unit, done, opened, stream_of
+from .batch import (
+    AfterFailure,
+    Handler,
+    HandlerCall,
+    Invocation,
+    Once,
+    OpenedRecord,
+    Poison,
+    done,
+    opened,
+    stream_of,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..ledger import Ledger
+    from ..ledger.ledger_rows import LedgerLike
     from ..schema_registry import Unframe
     from ..shards.shard_map import ShardMap
-    from .options import Opening, Options
+    from .consumer_watch import ConsumerWatch
+    from .handler_options import HandlerOptions, Opening
     from .shard_map_cache import ShardMapCache
-    from .watch import ConsumerWatch
 
 
 def user_records(
@@ -66,7 +77,7 @@ def user_records(
 def _judging(event: Any, shard_map: ShardMap) -> ShardMap | None:
     """``shard_map``, if the records of ``event`` are of its stream, or do not say; None if they are of
     another one. Raises SeveralStreams for an event of several: Lambda makes none."""
-    from ..shards.stream import Streams  # few give a map: the import of a function stays short
+    from ..shards.stream_name import Streams  # few give a map: the import of a function stays short
 
     records = event.get("Records") if isinstance(event, Mapping) else event
     given = [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
@@ -101,7 +112,7 @@ def units(
     on_drop: Callable[[Drop], None] | None = None,
     watch: ConsumerWatch | None = None,
     **undoing: Any,
-) -> Iterator[Unit]:
+) -> Iterator[OpenedRecord]:
     """The Kinesis records of a Lambda event or a pipe's list, opened one by one, once ``watch`` has seen it.
 
     Raises CaptureError for an invalid event, and for a record without a sequence number to report: then only
@@ -127,7 +138,7 @@ def units(
             raise item if isinstance(item, CaptureError) else missing
         stream_arn = stream_of(raw)
         if isinstance(item, CaptureError):
-            yield Unit(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
+            yield OpenedRecord(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue
         judging = known.shard_map(stream_arn, item.shard_id) if hasattr(known, "shard_map") else known
         opening = partial(deaggregate, policy=policy, shard_map=judging, on_drop=on_drop, **undoing)
@@ -141,11 +152,11 @@ def batch_of(
     on_poison: Callable[[Poison], object] | None = None,
     context: Any = None,
     reserve_ms: int = 0,
-    ledger: Ledger | None = None,
+    ledger: LedgerLike | None = None,
     **opening: Unpack[Opening],
-) -> Batch:
+) -> Invocation:
     """The batch of a Lambda event. Raises what `units` raises, once it is used."""
-    return Batch(units(event, **opening), after_failure, on_poison, context, reserve_ms, ledger)
+    return Invocation(units(event, **opening), after_failure, on_poison, context, reserve_ms, ledger)
 
 
 def process_user_records(
@@ -154,7 +165,7 @@ def process_user_records(
     *,
     after_failure: AfterFailure = "stop",
     once: Once | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[HandlerOptions],
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Lambda event, or of the list with which EventBridge Pipes
     calls a function, in order; gives the answer.
@@ -169,7 +180,7 @@ def process_user_records(
     """
     batch = batch_of(event, after_failure=after_failure, **options)
 
-    def handle(call: Call) -> None:
+    def handle(call: HandlerCall) -> None:
         run = partial(batch.run, handler, call.record)
         done(run() if once is None else once(call.key, run))
 
@@ -177,15 +188,15 @@ def process_user_records(
     return batch.answer()
 
 
-State = dict[str, Any]
+WindowState = dict[str, Any]
 
 
 def process_window(
     event: Mapping[str, Any],
-    handler: Callable[[State, DeaggregatedRecord], State | None],
+    handler: Callable[[WindowState, DeaggregatedRecord], WindowState | None],
     *,
-    on_window_end: Callable[[State, Mapping[str, Any]], object] | None = None,
-    **options: Unpack[Options],
+    on_window_end: Callable[[WindowState, Mapping[str, Any]], object] | None = None,
+    **options: Unpack[HandlerOptions],
 ) -> dict[str, Any]:
     """Fold the user records of one invocation into the window's state. Returns Lambda's answer.
 
@@ -200,16 +211,16 @@ def process_window(
     given = event.get("state")
     if not isinstance(given, Mapping | None):
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
-    state: State = dict(given or {})
-    copy, since, size = json.dumps(state), list[Call](), 0
+    state: WindowState = dict(given or {})
+    copy, since, size = json.dumps(state), list[HandlerCall](), 0
     batch = batch_of(event, **options)
 
-    def fold(call: Call) -> None:
+    def fold(call: HandlerCall) -> None:
         nonlocal state
         changed = batch.run(partial(handler, state), call.record)
-        state = state if changed is None else cast("State", changed)
+        state = state if changed is None else cast("WindowState", changed)
 
-    def fold_next(call: Call) -> None:
+    def fold_next(call: HandlerCall) -> None:
         nonlocal copy, since, size
         if since and since[-1].number < call.number and len(copy) <= size:
             copy, since, size = json.dumps(state), [], 0

@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..adapters.shapes import encode_base64, firehose_record
+from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
-from ..deaggregation.records import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord, short_fields
-from ..ledger import Row, digest_of, runs
+from ..ledger.ledger_rows import Row, digest_of, runs
 from ..values import Value
 from .batch import LOG, Poison, settle_poison
 from .events import event_records
 
 if TYPE_CHECKING:
-    from ..ledger import Ledger
+    from ..ledger.ledger_rows import LedgerLike
     from ..schema_registry import Unframe
 
 __all__ = ["Transformed", "transform_user_records"]
@@ -56,7 +56,7 @@ def transform_user_records(
     on_poison: Callable[[Poison], object] | None = None,
     max_decompressed_size: int | None = None,
     unframe: Unframe = False,
-    ledger: Ledger | None = None,
+    ledger: LedgerLike | None = None,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.
 

@@ -24,9 +24,9 @@ from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
     KinesisStreamRecordPayload,
 )
 
+from ..adapters.events_out import as_number
 from ..adapters.shapes import SECONDS, encode_base64
-from ..adapters.writing import as_number
-from ..deaggregation.records import DeaggregatedRecord
+from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
 from .batch import Once, UserRecordFailed, done
 from .events import units
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
     from typing_extensions import Unpack
 
-    from .options import Opening
+    from .handler_options import Opening
 
 __all__ = [
     "KinesisUserRecord",

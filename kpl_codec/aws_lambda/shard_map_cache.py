@@ -63,7 +63,7 @@ class ShardMapCache:
         stale = known is None or age > self._max_age or (shard_id is not None and shard_id not in known)
         if not stale or age < (self._max_age if stream_arn in self.error else _MIN_AGE):
             return known
-        from ..aws.shard_map import fetch_shard_map  # boto3's errors; only where a map is asked for
+        from ..aws.list_shards import fetch_shard_map  # boto3's errors; only where a map is asked for
         from ..shards.live_shard_map import StreamUnavailable
 
         self._tried[stream_arn] = self._clock()

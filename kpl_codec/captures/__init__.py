@@ -10,8 +10,8 @@ Specification: spec/07-spark.md, SPK-10 to SPK-16.
 from ..lazy import needing_extras
 
 with needing_extras("kpl_codec.captures"):
-    from .files import InputError, Location, Piece, plan, readable
-    from .reading import read_piece
-    from .rows import CAPTURE_SCHEMA
+    from .capture_rows import CAPTURE_SCHEMA
+    from .files import FileRange, InputError, Location, plan, readable
+    from .piece_reading import read_piece
 
-__all__ = ["CAPTURE_SCHEMA", "InputError", "Location", "Piece", "plan", "read_piece", "readable"]
+__all__ = ["CAPTURE_SCHEMA", "InputError", "Location", "FileRange", "plan", "read_piece", "readable"]

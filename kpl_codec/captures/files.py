@@ -217,7 +217,7 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FileRange:
     """Part of a file: the values (or row groups) that start at byte ``start`` or later, before ``stop``.
     ``size`` is the file's, in bytes; -1 where the path is no file."""
 
@@ -231,7 +231,7 @@ class Piece:
         return self.stop - self.start
 
 
-def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
+def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[FileRange]:
     """The pieces of all files at or under ``paths``, by name, each file once. Hidden ones (``.x``, ``_x``)
     are left out. Raises InputError."""
     # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
@@ -240,7 +240,7 @@ def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[Piece]
     for path in paths:
         files |= {name: files.get(name, size) for name, size in _files(path)}
     return [
-        Piece(name, start, max(0, min(start + piece_bytes, size)), size)
+        FileRange(name, start, max(0, min(start + piece_bytes, size)), size)
         for name, size in files.items()
         for start in range(0, max(size, 1), piece_bytes)
     ]

@@ -11,11 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from .. import adapters
+from ..adapters.events_in import is_about_time
 from ..adapters.json_stream import Defect, json_documents
-from ..adapters.reading import is_about_time
 from ..errors import CaptureError
-from .files import Piece
-from .rows import Rows, first_line
+from .capture_rows import CaptureRows, first_line
+from .files import FileRange
 
 _NO_CAPTURE: Final = "it is no capture that is known; if it is base64, decode it first (base64 -d)"
 #: How many values of unknown shape are kept until it is clear whether the file has records.
@@ -27,7 +27,7 @@ _LOOK_BACK: Final = 16
 _START: Final = re.compile(rb"[\n\x1e][{\[]")
 
 
-def read_text(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterator[pa.RecordBatch]:
+def read_text(stream: Any, piece: FileRange, rows: CaptureRows, *, packed: bool) -> Iterator[pa.RecordBatch]:
     """The records of the values that begin in the piece; of the whole file if it is ``packed``."""
     start = 0 if packed else _begin(stream, piece)
     if start is None:
@@ -62,7 +62,7 @@ def read_text(stream: Any, piece: Piece, rows: Rows, *, packed: bool) -> Iterato
         rows.unreadable("empty", "nothing but white space in it", 0)
 
 
-def _begin(stream: Any, piece: Piece) -> int | None:
+def _begin(stream: Any, piece: FileRange) -> int | None:
     """Where the first value of a piece begins for certain, and the stream stands then; None if none does."""
     at = max(0, piece.start - _LOOK_BACK)
     stream.seek(at)
@@ -110,7 +110,7 @@ class _Values:
     """Adds what the JSON values of one piece hold to ``rows``. If there are only values of unknown shape,
     they are user data, as Firehose writes to S3, and reported once."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: CaptureRows) -> None:
         self._rows = rows
         self._unknown: list[tuple[str, int, int | None, int]] = []
         self._unknown_count = 0

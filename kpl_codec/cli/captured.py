@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from ..captures import CAPTURE_SCHEMA, plan, read_piece
-from ..captures.rows import Rows, shard_of
+from ..captures.capture_rows import CaptureRows, shard_of
 from ..format.records import KinesisRecord
+from .inputs import Captured, Unreadable
 from .progress import waiting
-from .source import Captured, Unreadable
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def captured(paths: Sequence[str]) -> Iterator[Captured | Unreadable]:
                     yield _item({**row, "file": told.get(row["file"], row["file"])} if told else row)
 
 
-class _Plain(Rows):
+class _Plain(CaptureRows):
     """Rows as they are: what shows them one by one needs no Arrow in between."""
 
     def take(self) -> Iterator[Any]:

@@ -12,22 +12,22 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..adapters.shapes import queue_record
+from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
-from ..deaggregation.records import DeaggregatedRecord
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
 from ..format.records import KinesisRecord
-from ..pictures.labels import safe_json, safe_lines, utc
-from ..pictures.terminal import drop_output, json_line, note, write_on
-from ..shards.stream import stream_of
+from ..rendering.labels import safe_json, safe_lines, utc
+from ..rendering.terminal import drop_output, json_line, note, write_on
+from ..shards.stream_name import stream_of
+from .inputs import Captured, Unreadable, UsageError, client_of, other_client, paths_or_stream
 from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import waiting
-from .source import Captured, Unreadable, UsageError, client_of, other_client, paths_or_stream
 
 if TYPE_CHECKING:
-    from ..aws.only import Gone, NotRead
+    from ..aws.fetch_by_sequence_number import GoneRecord, NotRead
 
 NESTED: Final = "nested-aggregate"
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
@@ -147,8 +147,8 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
         from .captured import captured
 
         return captured(args.paths)
-    from ..aws.only import read_only
-    from ..aws.reading import POLL_INTERVAL, read_stream
+    from ..aws.fetch_by_sequence_number import read_only
+    from ..aws.stream_reading import POLL_INTERVAL, read_stream
 
     client = client_of(args)
     if args.only:
@@ -164,7 +164,7 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
     return (Captured(args.stream, record) for record in records)
 
 
-def _asked_for(stream: str, item: KinesisRecord | Gone | NotRead) -> Captured | Unreadable:
+def _asked_for(stream: str, item: KinesisRecord | GoneRecord | NotRead) -> Captured | Unreadable:
     if isinstance(item, KinesisRecord):
         return Captured(stream, item)
     line = getattr(item, "line", None)
@@ -176,7 +176,7 @@ def _asked_for(stream: str, item: KinesisRecord | Gone | NotRead) -> Captured | 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
     """What is in --queue now; with --restore given to its consumers again, as it is shown. Raises
     QueueUnavailable, QueuesUnsupported, UsageError."""
-    from ..aws.queues import DEAD_LETTERS, RECORDS, find_queue, look_into, restore
+    from ..queues.queue_calls import DEAD_LETTERS, RECORDS, find_queue, look_into, restore
 
     region = next(iter(args.queue.split(":")[3:4]), None)  # of an ARN
     client = other_client(args, f"queue {args.queue}", region, endpoint_url=args.endpoint_url)
@@ -193,7 +193,7 @@ def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
 
 def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
     """Gives the payload of a user record as JSON has it; None, and a code more, where it cannot be had."""
-    from ..aws.schema_registry import SchemaRegistry, SchemaUnavailable
+    from ..aws.glue_schema_registry import SchemaRegistry, SchemaUnavailable
     from ..schema_registry import PayloadError
 
     region = stream_of(args.stream).region if args.stream else None

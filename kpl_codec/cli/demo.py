@@ -3,7 +3,7 @@
 Four writers put the same kind of user records, each with its own encoder and its name in the data, half of
 them after a split:
 
-    kpl_codec.aws.Producer   this library's producer: an aggregate holds one shard's user records
+    kpl_codec.producer.Producer   this library's producer: an aggregate holds one shard's user records
     aws_kinesis_agg          awslabs' RecordAggregator, used as its README shows: one aggregator, no shards
     aws_kinesis_agg/shard    the same, one aggregator per shard, by a shard map read when it started
     plain                    PutRecords without aggregation
@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..format.hash_keys import effective_hash_key
 from ..format.records import KinesisRecord
-from ..pictures.terminal import line, note, show, table
+from ..rendering.terminal import line, note, show, table
+from .inputs import location_of
 from .main import CLEAN
 from .options import add, add_aws, at_least
-from .source import location_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _STREAM, _SHARDS = "demo-orders", 4
 _WRITERS = _PRODUCER, _NAIVE, _PER_SHARD, _PLAIN = (
-    "kpl_codec.aws.Producer", "aws_kinesis_agg", "aws_kinesis_agg/shard", "plain"
+    "kpl_codec.producer.Producer", "aws_kinesis_agg", "aws_kinesis_agg/shard", "plain"
 )  # fmt: skip
 #: User records in an aggregate of aws_kinesis_agg, and Kinesis records in a call of PutRecords or an answer.
 _BATCH, _ENTRIES = 50, 100
@@ -52,10 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..audit import Ledger
-    from ..report.summary import summary
     from ..testing.local_kinesis import local_kinesis
-    from ..validation import LocalEngine, read_shard_map, validate
-    from ..validation.job import check_output
+    from ..validate import LocalEngine, read_shard_map, validate
+    from ..validate.report.summary import summary
+    from ..validate.validate_job import check_output
     from .progress import waiting
 
     folder = _folder(args.output)
@@ -88,8 +88,8 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from ..audit.running import audit
-    from .audit import told
+    from ..audit.audit_command import told
+    from ..audit.audit_run import audit
 
     names = ["shardId", "sequenceNumber", "subSequenceNumber"]
     handled = pa.Table.from_batches((results / "user-records").rows(names, pc.field("kcl") == "delivered"))
@@ -207,8 +207,8 @@ def _put_plain(client: Any, records: Iterator[tuple[str, bytes]], notes: Writer)
 
 def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], None]) -> None:
     """Make the stream and put ``per_writer`` user records of each writer, half of them after a split."""
-    from ..aws import Producer, fetch_shard_map
-    from ..producer import ProducerConfig
+    from ..aws import fetch_shard_map
+    from ..producer import Producer, ProducerConfig
 
     server.create_stream(_STREAM, _SHARDS)
     client = server.client()

@@ -12,28 +12,34 @@ from inspect import cleandoc
 from typing import NamedTuple, get_args
 
 from ..errors import KplError
-from ..findings import KINDS, Kind
-from ..pictures.terminal import line, note, show, show_json, table, width, wrapped
+from ..findings import KINDS, FindingType
+from ..rendering.terminal import line, note, show, show_json, table, width, wrapped
+from .inputs import UsageError
 from .options import add, add_shared
-from .source import UsageError
 
 #: The modules with classes of errors; and those that need an extra, and a second more.
 _MODULES = (
     *(
         "errors",
         "aws_lambda.batch",
-        "cli.source",
-        "cli.validate",
-        "conformance.program",
+        "cli.inputs",
+        "validate.validate_command",
+        "conformance.subject",
         "format.compression",
     ),
     *("producer.config", "producer.outcomes", "producer.pending", "schema_registry", "serving"),
-    *("shards.refresh", "shards.sequence_numbers", "shards.stream", "testing.local_kinesis", "watch.kept"),
+    *(
+        "shards.refresh",
+        "shards.sequence_numbers",
+        "shards.stream_name",
+        "testing.local_kinesis",
+        "watch.checkpoint",
+    ),
 )
 _OF_EXTRAS = (
-    *("aws.one_lock", "aws.queues", "aws.s3", "aws.schema_registry", "aws.subscription"),
-    *("captures.files", "arrow.object_columns", "audit.running"),
-    *("validation.job", "validation.local", "validation.repair"),
+    *("producer.lock", "queues.queue_calls", "aws.s3", "aws.glue_schema_registry", "aws.subscription"),
+    *("captures.files", "arrow.object_columns", "audit.audit_run"),
+    *("validate.validate_job", "validate.local", "validate.repair"),
     *(
         "spark.session",
         "spark.source",
@@ -111,7 +117,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(name: str, what: str, meaning: str, told: Kind | Error, found: dict[str, Requirement]) -> None:
+def _show(
+    name: str, what: str, meaning: str, told: FindingType | Error, found: dict[str, Requirement]
+) -> None:
     show(line(""), line((name, "bold"), f"  {what}"))
     for text in (meaning, f"Whom it concerns: {told.concerns}", f"What to do: {told.todo}"):
         for paragraph in text.split("\n"):
@@ -121,7 +129,9 @@ def _show(name: str, what: str, meaning: str, told: Kind | Error, found: dict[st
         show(*wrapped(line((f"{rule.id}: {rule.sentence}", "dim")), width(), 2))
 
 
-def _list(kinds: list[Kind], errors: list[Error], found: dict[str, Requirement], as_json: bool) -> None:
+def _list(
+    kinds: list[FindingType], errors: list[Error], found: dict[str, Requirement], as_json: bool
+) -> None:
     rows = [(kind.name, f"finding, {kind.severity}", kind.title) for kind in kinds]
     rows += [(code, f"error, {e.name}", e.meaning.split("\n")[0]) for e in errors for code in e.codes]
     rows += [(rule.id, "requirement", rule.sentence) for rule in found.values()]

@@ -17,13 +17,13 @@ from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
 from ..format.message import field_size
 from ..format.records import UserRecord
 from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
-from ..pictures.terminal import line, show
+from ..rendering.terminal import line, show
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
+from .inputs import UsageError, location_of
 from .main import CLEAN
 from .options import add, add_aws, at_least
 from .progress import waiting
-from .source import UsageError, location_of
 
 if TYPE_CHECKING:
     from ..captures import Location
@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..validation.job import check_output
+    from ..validate.validate_job import check_output
 
     recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
     if recipe.mixed_every and recipe.shard_count < 2:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..deaggregation.explanation import Explanation, Node, explain
-from ..deaggregation.kcl import Outcome
+from ..deaggregation.kcl import KclOutcome
 from ..deaggregation.policies import deaggregate
 from ..errors import DecodeError
 from ..findings import camel_keys
@@ -21,10 +21,10 @@ from ..format.hash_keys import HashKeyRange
 from ..format.nested import described, layers_around
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
-from ..pictures.labels import plural
-from ..pictures.terminal import Part, line, show, show_json
+from ..rendering.labels import plural
+from ..rendering.terminal import Part, line, show, show_json
+from .inputs import Captured, Unreadable, UsageError, client_of, read_bytes
 from .options import add, add_aws, add_shared
-from .source import Captured, Unreadable, UsageError, client_of, read_bytes
 
 #: Fields and user records that are listed where nobody says how many.
 _SHOWN = 400
@@ -124,8 +124,8 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
     if not (args.shard_id and args.sequence_number):
         raise UsageError(reason="--stream needs --shard-id and --sequence-number")
     client = client_of(args)
-    from ..aws.reading import read_record
-    from ..aws.shard_map import fetch_lineage
+    from ..aws.list_shards import fetch_lineage
+    from ..aws.stream_reading import read_record
 
     record = read_record(client, args.stream, args.shard_id, args.sequence_number)
     if record is None:
@@ -184,7 +184,7 @@ def _node(node: Node, depth: int, data: bytes, defective: bool) -> list[Part]:
     ]
 
 
-def _kcl(outcome: Outcome) -> Part:
+def _kcl(outcome: KclOutcome) -> Part:
     if outcome.raw:
         return "hands it on unopened, as a plain record"
     if outcome.delivered == outcome.total and outcome.total:

@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complete()
     try:
         args = _parser(arguments).parse_args(arguments)
-        from ..pictures.terminal import write_whatever_the_encoding
+        from ..rendering.terminal import write_whatever_the_encoding
 
         write_whatever_the_encoding()
         # SPK-19: "Exit status 0 MUST mean that nothing was found, 1 that something was, 2 that the job could
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             f'or in a checkout: pip install ".[{extra}]"'
         )
     except BrokenPipeError:  # the reader closed our output: `| head`
-        from ..pictures.terminal import drop_output
+        from ..rendering.terminal import drop_output
 
         drop_output()
         return CLEAN
@@ -160,7 +160,7 @@ def _complete() -> None:
 
 
 def _failed(reason: str) -> int:
-    from ..pictures.labels import safe_lines
+    from ..rendering.labels import safe_lines
 
     with suppress(OSError):  # nobody can be told
         sys.stderr.write(f"kpl-codec: {safe_lines(reason)}\n")

@@ -11,8 +11,8 @@ from math import inf
 from typing import Any, Literal
 
 from ..findings import SEVERITIES
-from ..pictures.labels import utc
-from ..shards.stream import StreamNameError, stream_of
+from ..rendering.labels import utc
+from ..shards.stream_name import StreamNameError, stream_of
 
 #: Where reading begins: at the oldest record, after the newest, or at a time.
 Since = Literal["TRIM_HORIZON", "LATEST"] | datetime

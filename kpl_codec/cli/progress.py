@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..pictures.terminal import note
+from ..rendering.terminal import note
 
 #: Seconds until the first sentence, and between two that follow.
 _SOON, _AGAIN = 1.5, 10.0

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
-from .kcl import Outcome
+from .kcl import KclOutcome
 
 if TYPE_CHECKING:
     from .explanation import Node as Node
 else:
     __getattr__, __dir__ = lazy_names(__name__, {"Node": "explanation"})
 
-__all__ = ["Node", "Outcome"]
+__all__ = ["Node", "KclOutcome"]

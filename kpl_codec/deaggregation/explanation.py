@@ -20,7 +20,7 @@ from ..lazy import shown
 from ..limits import DIGEST_SIZE
 from ..values import Value
 from . import kcl
-from .kcl import RAW, Outcome
+from .kcl import RAW, KclOutcome
 
 #: The default limit of listed nodes and defects; the rest is only counted.
 MAX_NODES = 10_000
@@ -31,7 +31,7 @@ UNKNOWN = "unknown"
 _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")
 
 
-Kind = Literal["plain", "encoded frame", "broken frame", "broken message", "defective", "aggregated"]
+NodeKind = Literal["plain", "encoded frame", "broken frame", "broken message", "defective", "aggregated"]
 
 
 class Node(Value):
@@ -66,12 +66,12 @@ class Explanation(Value):
     """
 
     size: int
-    kind: Kind
+    kind: NodeKind
     root: Node
     defects: tuple[DecodeError, ...] = ()
     user_records: int | None = None
     canonical: bool = False
-    kcl: Outcome = RAW
+    kcl: KclOutcome = RAW
     omitted: int = 0
     warnings: tuple[DecodeError, ...] = ()
     writer: str = UNKNOWN
@@ -141,7 +141,7 @@ def explain(
     try:
         frame.split_frame(data)
     except NotAggregated as error:
-        kind: Kind = "encoded frame" if error.disguise else "plain"
+        kind: NodeKind = "encoded frame" if error.disguise else "plain"
         value = f"an aggregated record as {error.disguise}" if error.disguise else f"{size} bytes of data"
         root = Node(0, size, "plain record", value)
         return Explanation(size, kind, root, defects=(error,), writer=writer)

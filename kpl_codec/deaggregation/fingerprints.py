@@ -19,7 +19,7 @@ from ..format.frame import disguise_of
 from ..format.hash_keys import partition_key_hash
 from ..format.message import parse
 from ..limits import DIGEST_SIZE, MAGIC
-from .rows import entry_of
+from .user_record_rows import entry_of
 
 Certainty = Literal["certain", "likely", "unknown"]
 

@@ -17,17 +17,17 @@ from ..format import wire
 from ..format.codec import is_aggregated
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partition_key_hash
 from ..limits import DIGEST_SIZE
-from ..shards.placement import AggregateKind, Judge, ShardJudge
+from ..shards.placement import AggregateKind, PlacementChecker, ShardPlacementChecker
 from ..values import Value
 
 #: The fate of a user record: delivered, dropped, altered (delivered with another key or other data than
 #: the bytes have), or raw (in a frame that is delivered unopened).
-Fate = Literal["delivered", "dropped", "altered", "raw"]
+KclFate = Literal["delivered", "dropped", "altered", "raw"]
 #: Why user records are dropped.
 DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]
 
 
-class Outcome(Value):
+class KclOutcome(Value):
     """What a KCL consumer does with one Kinesis record.
 
     ``raw``: it is delivered unopened, as a plain record. Otherwise the first ``delivered`` of ``total`` user
@@ -41,17 +41,17 @@ class Outcome(Value):
     record_index: int | None = None
 
 
-RAW: Outcome = Outcome(True, 1, 1)
+RAW: KclOutcome = KclOutcome(True, 1, 1)
 
 
-def fate_of_sound(kind: AggregateKind | None) -> Fate:
+def fate_of_sound(kind: AggregateKind | None) -> KclFate:
     """The fate of every user record of a sound aggregate; ``kind``: None where no range is known."""
     # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
     # whole aggregate is dropped; the user records after it are not looked at."
     return "dropped" if kind in ("mixed", "foreign") else "delivered"
 
 
-def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
+def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutcome:
     """What the KCL does with ``data`` from a shard with this range (None: it knows no range)."""
     # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
     # delivered unopened."
@@ -61,9 +61,9 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
     total = walked.record_count
     # KCL-2: "An aggregate without user records delivers nothing."
     if not total:
-        return Outcome(False, 0, 0, "no-user-records")
+        return KclOutcome(False, 0, 0, "no-user-records")
     # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
-    judge = Judge(None, hash_key_range or ALL_HASH_KEYS).on(None)
+    judge = PlacementChecker(None, hash_key_range or ALL_HASH_KEYS).on(None)
     judged: dict[tuple[int | None, int | None], DropReason | None] = {}
     for record, pk, ehk in _keyed(walked):
         pair = record.partition_key_index, record.explicit_hash_key_index
@@ -72,11 +72,11 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> Outcome:
         reason = judged[pair]
         if reason is not None:
             delivered = 0 if reason == "out-of-range" else record.record_index
-            return Outcome(False, delivered, total, reason, record.record_index)
-    return Outcome(False, total, total)
+            return KclOutcome(False, delivered, total, reason, record.record_index)
+    return KclOutcome(False, total, total)
 
 
-def _refusal(pk: str | None, ehk: str | None, judge: ShardJudge) -> DropReason | None:
+def _refusal(pk: str | None, ehk: str | None, judge: ShardPlacementChecker) -> DropReason | None:
     """The reason why the KCL stops at a user record with these keys; None if it does not."""
     # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
     # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
@@ -91,7 +91,7 @@ def _refusal(pk: str | None, ehk: str | None, judge: ShardJudge) -> DropReason |
 
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
     """The first ``count`` user records as the KCL delivers them: partition key, data, explicit hash key.
-    ``count``: `Outcome.delivered`; tags are discarded (KCL-7)."""
+    ``count``: `KclOutcome.delivered`; tags are discarded (KCL-7)."""
     walked = _walked(data)
     assert walked is not None
     # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."

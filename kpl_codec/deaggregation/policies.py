@@ -27,11 +27,17 @@ from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
 from ..format.records import KinesisRecord
 from ..limits import DIGEST_SIZE
-from ..shards.placement import AGGREGATE_KINDS, CodedShards, Judge, Placement, ShardJudge
+from ..shards.placement import (
+    AGGREGATE_KINDS,
+    CodedShards,
+    Placement,
+    PlacementChecker,
+    ShardPlacementChecker,
+)
 from ..shards.shard_map import ShardMap
-from . import kcl, rows
-from .kcl import DropReason, Fate
-from .records import Counts, DeaggregatedRecord, Drop
+from . import kcl, user_record_rows
+from .deaggregated_record import Counts, DeaggregatedRecord, Drop
+from .kcl import DropReason, KclFate
 
 if TYPE_CHECKING:
     from ..schema_registry import Unframe
@@ -56,14 +62,14 @@ def check_policy(policy: str) -> None:
         raise ValueError(f"policy {policy!r}: {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
 
 
-class Opener:
+class RecordDeaggregator:
     """Opens Kinesis records under one policy, in order, and counts them. ``judge``: None where nothing is
     known to judge by."""
 
     def __init__(
         self,
         policy: Policy,
-        judge: Judge | None,
+        judge: PlacementChecker | None,
         counts: Counts,
         on_drop: Callable[[Drop], None] | None = None,
     ) -> None:
@@ -76,7 +82,7 @@ class Opener:
         self._on_drop = on_drop
         self._policy = policy
         #: By the number of the kind of aggregate.
-        self._fates: tuple[Fate | None, ...] = tuple(
+        self._fates: tuple[KclFate | None, ...] = tuple(
             kcl.fate_of_sound(kind) if policy == "report" else None for kind in AGGREGATE_KINDS
         )
 
@@ -168,19 +174,19 @@ class Opener:
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
         # policy and whatever its hash key."
         self._counts.user_records += 1
-        return (rows.unopened(record, self._place_plain(record), self._fates[0]),)
+        return (user_record_rows.unopened(record, self._place_plain(record), self._fates[0]),)
 
-    def _on(self, record: KinesisRecord) -> ShardJudge | None:
+    def _on(self, record: KinesisRecord) -> ShardPlacementChecker | None:
         return None if self._judge is None else self._judge.on(record.shard_id)
 
-    def _placing(self, record: KinesisRecord) -> ShardJudge | None:
+    def _placing(self, record: KinesisRecord) -> ShardPlacementChecker | None:
         return self._on(record) if self._placed else None
 
     def _place_plain(self, record: KinesisRecord) -> Placement | None:
         judge = self._placing(record)
         if judge is None:
             return None
-        hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
+        hash_key = user_record_rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
         return judge.place(hash_key, certain=record.explicit_hash_key is not None)
 
     def _strict(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
@@ -199,14 +205,18 @@ class Opener:
         outcome = self._outcome(record)
         if outcome.raw:
             self._counts.user_records += 1
-            return (rows.unopened(record, self._place_plain(record), None),)
+            return (user_record_rows.unopened(record, self._place_plain(record), None),)
         self._counts.aggregated_records += 1
         self._counts.user_records += outcome.delivered
         if not outcome.total:
             self._counts.empty_records += 1
         elif outcome.reason is not None:
             self._drop(record, outcome.total - outcome.delivered, outcome.reason, outcome.record_index)
-        return rows.kcl_rows(record, outcome.delivered, self._placing(record)) if outcome.delivered else ()
+        return (
+            user_record_rows.kcl_rows(record, outcome.delivered, self._placing(record))
+            if outcome.delivered
+            else ()
+        )
 
     def _drop(
         self, record: KinesisRecord, user_records: int, reason: DropReason, record_index: int | None
@@ -238,7 +248,7 @@ class Opener:
         kind, placements = None, None
         self._counts.aggregated_records += 1
         if self._judge is not None:
-            kind, judged = rows.place_sound(parsed, self._judge.on(record.shard_id))
+            kind, judged = user_record_rows.place_sound(parsed, self._judge.on(record.shard_id))
             if self._policy == "kcl" and kcl.fate_of_sound(kind) == "dropped":
                 outside = next(i for i, placement in enumerate(judged) if not placement.in_range)
                 self._drop(record, len(parsed), "out-of-range", outside)
@@ -246,15 +256,15 @@ class Opener:
             placements = judged if self._placed else None
         self._counts.user_records += len(parsed)
         fate = kcl.fate_of_sound(kind) if self._policy == "report" else None
-        return rows.sound_rows(record, parsed, placements, fate, tags=self._policy != "kcl")
+        return user_record_rows.sound_rows(record, parsed, placements, fate, tags=self._policy != "kcl")
 
     def _raw(
-        self, record: KinesisRecord, error: DecodeError, fate: Fate | None, sub: int = 0
+        self, record: KinesisRecord, error: DecodeError, fate: KclFate | None, sub: int = 0
     ) -> DeaggregatedRecord:
         error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
         self._counts.user_records += 1
         self._counts.defects[error.code] += 1
-        return rows.unopened(record, None, fate, (error,), sub)
+        return user_record_rows.unopened(record, None, fate, (error,), sub)
 
     def _walked(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         """The user records of a frame that is not sound."""
@@ -282,13 +292,15 @@ class Opener:
         if whole is not None:
             yield self._raw(record, whole, None, -1)
         outcome = self._outcome(record)
-        for row in rows.defective_rows(record, walked, outcome, self._placing(record), unreadable):
+        for row in user_record_rows.defective_rows(
+            record, walked, outcome, self._placing(record), unreadable
+        ):
             counts.user_records += 1
             if row.defects:
                 counts.defects[row.defects[0].code] += 1
             yield row
 
-    def _outcome(self, record: KinesisRecord) -> kcl.Outcome:
+    def _outcome(self, record: KinesisRecord) -> kcl.KclOutcome:
         # DAG-11: "What the report policy says of the KCL MUST be what the kcl policy does, for every frame
         # and range: as many user records delivered or altered, and as many dropped."
         judge = self._on(record)
@@ -387,13 +399,15 @@ def deaggregate(
     check_policy(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
         raise no_kinesis_record(kinesis_records)
-    judge = None if shard_map is None and hash_key_range is None else Judge(shard_map, hash_key_range)
+    judge = (
+        None if shard_map is None and hash_key_range is None else PlacementChecker(shard_map, hash_key_range)
+    )
     counts = Counts()
     opened: Iterable[Iterable[DeaggregatedRecord]]
-    opened = Opener(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
+    opened = RecordDeaggregator(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None or unframe is not False:
-        from .undoing import Undo  # few need it: the import of a Lambda function stays short
+        from .payload import PayloadDecoder  # few need it: the import of a Lambda function stays short
 
-        undo = Undo(max_decompressed_size, unframe, policy, counts.defects)
+        undo = PayloadDecoder(max_decompressed_size, unframe, policy, counts.defects)
         opened = map(partial(map, undo), opened)
     return Deaggregation(chain.from_iterable(opened), counts)

@@ -16,7 +16,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from .kinds import TEXTS
+from .catalogue import TEXTS
 
 Severity = Literal["critical", "error", "warning", "info"]
 #: Worst first.
@@ -28,7 +28,7 @@ def at_least_as_bad(severity: Severity, than: Severity) -> bool:
     return SEVERITIES.index(severity) <= SEVERITIES.index(than)
 
 
-class Kind(NamedTuple):
+class FindingType(NamedTuple):
     """One kind of finding. ``meaning``, ``concerns`` and ``todo`` are sentences for people, plain text.
 
     ``concerns``: which readers and writers of the stream are hurt, and which are not. ``requirement``: the
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
     requirement: str | None = None
 
 
-def _read(text: str, concerns: str, todo: str) -> Iterator[Kind]:
+def _read(text: str, concerns: str, todo: str) -> Iterator[FindingType]:
     """The kinds in ``text``; see `kinds`."""
     for paragraph in text.strip().split("\n\n"):
         head, _, told = paragraph.partition("\n")
@@ -53,14 +53,18 @@ def _read(text: str, concerns: str, todo: str) -> Iterator[Kind]:
         meaning, _, what_to_do = told.replace("\n", " ").partition(" Do: ")
         meaning, _, whom = meaning.partition(" Whom: ")
         texts = title, meaning, whom or concerns, what_to_do or todo
-        yield Kind(name, cast("Severity", severity), *texts, None if requirement == "-" else requirement)
+        yield FindingType(
+            name, cast("Severity", severity), *texts, None if requirement == "-" else requirement
+        )
 
 
 #: Every listed kind by its name, in the order they are shown.
-KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for text in TEXTS for kind in _read(*text)})
+KINDS: Mapping[str, FindingType] = MappingProxyType(
+    {kind.name: kind for text in TEXTS for kind in _read(*text)}
+)
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> FindingType:
     """The kind of that name. An unlisted name gets a general text, so that no finding is left out."""
     known = KINDS.get(name)
     if known is not None:

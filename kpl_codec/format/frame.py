@@ -21,7 +21,7 @@ from ..errors import ChecksumMismatch, NotAggregated
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, MAGIC
 from .compression import DecompressionError, compression_of, decompress
 
-Disguise = Literal[
+TextEncoding = Literal[
     "base64",
     "base64 of base64",
     "hexadecimal digits",
@@ -33,7 +33,7 @@ Disguise = Literal[
 
 #: The first bytes of each disguise. In base64 the four bytes of the magic fill five digits and part of a
 #: sixth.
-BEGINNINGS: dict[bytes, Disguise] = {
+BEGINNINGS: dict[bytes, TextEncoding] = {
     b"84maw": "base64",
     b'"84maw': "base64",  # as a JSON text
     b"ODRtYX": "base64 of base64",
@@ -53,7 +53,7 @@ MAGIC_END: Final = MAGIC[1:]
 FIRST_TAGS: Final = (b"\x0a", b"\x12", b"\x1a")
 
 
-def disguise_of(data: bytes) -> Disguise | None:
+def disguise_of(data: bytes) -> TextEncoding | None:
     """The disguise of an aggregated record in ``data``, None if it has none: by its first bytes, for base64
     its digits, for a foreign magic its digest."""
     found = next((name for start, name in BEGINNINGS.items() if data.startswith(start)), None)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..ledger import Ledger, Notes, Row, runs
+from ..ledger.ledger_rows import LedgerLike, Notes, Row, runs
 
 #: Rows that are kept between two checkpoints at most.
 _MOST_ROWS: Final = 5000
@@ -22,7 +22,7 @@ _MOST_ROWS: Final = 5000
 _Batch = deque[tuple[str, int]]
 
 
-def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[[], Any]:
+def audited(processor_factory: Any, *, stream: str, ledger: LedgerLike) -> Callable[[], Any]:
     """A factory of record processors that do what those of ``processor_factory`` do, and keep a ledger.
 
     * ``processor_factory``: gives a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
@@ -60,7 +60,7 @@ class _Proxy:
 class _Audited:
     """Has every method that a KCL calls. Checkpoints may come from another thread."""
 
-    def __init__(self, processor: Any, stream: str, ledger: Ledger) -> None:
+    def __init__(self, processor: Any, stream: str, ledger: LedgerLike) -> None:
         self.version = getattr(processor, "version", 3)
         if self.version not in (2, 3):
             raise TypeError(

@@ -1,6 +1,6 @@
 """The producer, sans-I/O: what to send, where and when, and what the answers mean.
 
-`ProducerCore` is driven by `kpl_codec.aws.Producer` (threads, boto3) or `kpl_codec.aws.AsyncProducer`
+`ProducerCore` is driven by `kpl_codec.producer.Producer` (threads, boto3) or `kpl_codec.producer.AsyncProducer`
 (asyncio, aiobotocore). Read in this order: config, outcomes, partitioner, pending, kinesis_record,
 aggregator, send_queue, ordering, placer, verdicts, results, core.
 """

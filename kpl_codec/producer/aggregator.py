@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 
 from .config import ProducerConfig
-from .kinesis_record import Outgoing
 from .pending import Pending, outer_key
+from .record_builder import KinesisRecordBuilder
 
 
 class Aggregator:
@@ -23,8 +23,8 @@ class Aggregator:
         self._reshard_proof = config.reshard_proof
         self._max_size = config.aggregation_max_size
         self._max_count = config.aggregation_max_count
-        self._open: dict[tuple[str, object], Outgoing] = {}
-        self.closed: list[Outgoing] = []
+        self._open: dict[tuple[str, object], KinesisRecordBuilder] = {}
+        self.closed: list[KinesisRecordBuilder] = []
         # Deadlines of the open ones by their key, and of some that were closed since: without their data.
         self._deadlines: list[tuple[float, int, tuple[str, object]]] = []
         self._number = 0
@@ -38,22 +38,22 @@ class Aggregator:
     def _group(self, pending: Pending) -> object:
         return (pending.bucket, pending.hash_key) if self._reshard_proof else pending.bucket
 
-    def open_for(self, shard: str, pending: Pending) -> Outgoing | None:
+    def open_for(self, shard: str, pending: Pending) -> KinesisRecordBuilder | None:
         """The open aggregate to which ``pending`` would be added, if it fits."""
         outgoing = self._open.get((shard, self._group(pending)))
         return outgoing if outgoing is not None and outgoing.has_room(pending) else None
 
-    def alone(self, shard: str | None, pending: Pending) -> Outgoing:
+    def alone(self, shard: str | None, pending: Pending) -> KinesisRecordBuilder:
         outgoing = self._begin(shard, None, pending)
         self._close(outgoing)
         return outgoing
 
-    def _begin(self, shard: str | None, group: object, first: Pending) -> Outgoing:
+    def _begin(self, shard: str | None, group: object, first: Pending) -> KinesisRecordBuilder:
         key = outer_key(self._config, first)
         max_size = min(self._max_size, self._config.known_record_size - len(key.encode()))
-        return Outgoing(shard, group, key, max_size, first)
+        return KinesisRecordBuilder(shard, group, key, max_size, first)
 
-    def add(self, shard: str, pending: Pending) -> Outgoing:
+    def add(self, shard: str, pending: Pending) -> KinesisRecordBuilder:
         """Add a user record. Returns the Kinesis record it is in. It or the one before may be closed now."""
         group = self._group(pending) if self._reshard_proof else pending.bucket
         key = (shard, group)
@@ -89,12 +89,12 @@ class Aggregator:
             self._deadlines = [(one.deadline, at, key) for at, (key, one) in enumerate(opened)]
             heapq.heapify(self._deadlines)
 
-    def close(self, outgoing: Outgoing) -> None:
+    def close(self, outgoing: KinesisRecordBuilder) -> None:
         assert outgoing.shard is not None
         del self._open[outgoing.shard, outgoing.group]
         self._close(outgoing)
 
-    def _close(self, outgoing: Outgoing) -> None:
+    def _close(self, outgoing: KinesisRecordBuilder) -> None:
         outgoing.closed = True
         self.closed.append(outgoing)
 
@@ -121,7 +121,7 @@ class Aggregator:
             else:
                 self.close(outgoing)
 
-    def _waits_until(self, outgoing: Outgoing, urgent_below: int) -> float:
+    def _waits_until(self, outgoing: KinesisRecordBuilder, urgent_below: int) -> float:
         # PRD-48: "An aggregate of fewer than aggregation_min_count user records whose time has come MUST wait
         # for more, at most aggregation_max_buffered_time_ms after its first was put, if its shard had got a
         # user record not longer than that before the first; retries and a flush MUST NOT wait."
@@ -130,14 +130,14 @@ class Aggregator:
             return float("-inf")
         return min(outgoing.expires_at, min(pending.accepted_at for pending in records) + self._longest)
 
-    def kinesis_records(self) -> list[Outgoing]:
+    def kinesis_records(self) -> list[KinesisRecordBuilder]:
         return list(self._open.values())
 
     def close_all(self) -> None:
         for outgoing in self.kinesis_records():
             self.close(outgoing)
 
-    def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
+    def take_others(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
         if self._few:
             self._last_at = {shard: at for shard, at in self._last_at.items() if shard in open_shards}
         gone = [self._open.pop(key) for key in list(self._open) if key[0] not in open_shards]

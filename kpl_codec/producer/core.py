@@ -23,19 +23,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from ..ledger import digest_of
+from ..ledger.ledger_rows import digest_of
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
 from .config import ProducerConfig
-from .kinesis_record import Outgoing, PutRecordsRequest, build_all
+from .delivery import StoredRows, deliver, undelivered
 from .metrics import Meter, Observe
 from .ordering import StrictOrder
 from .outcomes import ACTIONS, Attempt, Delivery, Entry, outcome_of, parse_max_record_size, parse_put_records
 from .partitioner import Chance
-from .pending import Pending, Preparation, ProducerClosed, ProducerFull
-from .placer import Placer
-from .results import StoredRows, deliver, undelivered
+from .pending import Pending, ProducerClosed, ProducerFull, PutValidator
+from .record_builder import KinesisRecordBuilder, PutRecordsRequest, build_all
 from .send_queue import SendQueue
-from .verdicts import Fate, Verdicts, note
+from .shard_router import ShardRouter
+from .stored_outcomes import RetryPlan, StoredOutcomes, note
 
 
 class ProducerCore:
@@ -60,7 +60,7 @@ class ProducerCore:
     ) -> None:
         self.config = config
         self.live = live
-        self.preparation = Preparation(config)
+        self.preparation = PutValidator(config)
         self.prepare = self.preparation.prepare
         self._ttl = config.ttl_seconds
         self._map_wait = config.map_wait
@@ -79,10 +79,10 @@ class ProducerCore:
         config, live = self.config, self.live
         strict = config.ordering == "partition-key"
         self._order = StrictOrder(config.expiry_step) if strict else None
-        self._placer = Placer(config, live, self._chance)
+        self._placer = ShardRouter(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
-        self._in_flight: dict[int, list[Outgoing]] = {}
-        self._verdicts = Verdicts(config, live)
+        self._in_flight: dict[int, list[KinesisRecordBuilder]] = {}
+        self._verdicts = StoredOutcomes(config, live)
 
     # -- records in ---------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class ProducerCore:
         for outgoing in chain(self._queue.kinesis_records(), self._flying(), parked):
             yield outgoing.records
 
-    def _flying(self) -> Iterator[Outgoing]:
+    def _flying(self) -> Iterator[KinesisRecordBuilder]:
         return chain.from_iterable(self._in_flight.values())
 
     # -- into a Kinesis record ----------------------------------------------------------------
@@ -308,20 +308,22 @@ class ProducerCore:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
             self._answered(landed, [entry] * len(landed), now)
 
-    def _landed(self, request: PutRecordsRequest, now: float) -> list[Outgoing]:
+    def _landed(self, request: PutRecordsRequest, now: float) -> list[KinesisRecordBuilder]:
         landed = self._in_flight.pop(request.number, [])
         if landed:
             self._meter.observe("RequestTime", (now - landed[0].sent_at) * 1000, {})
         return landed
 
-    def _answered(self, kinesis_records: list[Outgoing], entries: list[Entry], now: float) -> None:
+    def _answered(
+        self, kinesis_records: list[KinesisRecordBuilder], entries: list[Entry], now: float
+    ) -> None:
         again: list[Pending] = []
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
             again += self._answered_one(outgoing, entry, now)
         self._queue.answered(kinesis_records, entries, now)
         self._place_again(again, now)
 
-    def _answered_one(self, outgoing: Outgoing, entry: Entry, now: float) -> Sequence[Pending]:
+    def _answered_one(self, outgoing: KinesisRecordBuilder, entry: Entry, now: float) -> Sequence[Pending]:
         attempt = outgoing.attempt(entry, now)
         if attempt.outcome == "delivered":
             attempt = self._verdicts.judge(outgoing, attempt, now)
@@ -329,7 +331,7 @@ class ProducerCore:
                 return ()
         return self._ended(outgoing, attempt, now)
 
-    def _ended(self, outgoing: Outgoing, attempt: Attempt, now: float) -> Sequence[Pending]:
+    def _ended(self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float) -> Sequence[Pending]:
         if self.rows is not None:
             self.rows.note(outgoing, attempt)
         if attempt.outcome == "delivered":
@@ -340,7 +342,7 @@ class ProducerCore:
         self._meter.failed(attempt.code or attempt.outcome)
         return self._move(self._verdicts.failed(outgoing, attempt, now))
 
-    def _move(self, fate: Fate) -> Sequence[Pending]:
+    def _move(self, fate: RetryPlan) -> Sequence[Pending]:
         """Do what is to become of failed Kinesis records; returns the user records to place again."""
         self._end(fate.ended)
         for outgoing in fate.unchanged:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from .outcomes import NO_HISTORY
 
 if TYPE_CHECKING:
-    from .kinesis_record import Outgoing
     from .pending import Pending
+    from .record_builder import KinesisRecordBuilder
 
 #: ``observe(name, value, attributes)``.
 Observe = Callable[[str, float, Mapping[str, str]], None]
@@ -69,7 +69,7 @@ class Meter:
             self.observe("OldestUserRecordAge", age * 1000, {})
         self._outstanding = outstanding
 
-    def sent(self, kinesis_records: Sequence[Outgoing], now: float) -> None:
+    def sent(self, kinesis_records: Sequence[KinesisRecordBuilder], now: float) -> None:
         observe = self.observe
         if observe is _ignore:
             return
@@ -87,7 +87,7 @@ class Meter:
         self.observe("ErrorsByCode", 1, {"ErrorCode": code})
         self.observe("AllErrors", 1, {})
 
-    def delivered(self, outgoing: Outgoing, shard_id: str) -> None:
+    def delivered(self, outgoing: KinesisRecordBuilder, shard_id: str) -> None:
         observe = self.observe
         if observe is _ignore:
             return

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from .kinesis_record import Outgoing
 from .pending import Pending
+from .record_builder import KinesisRecordBuilder
 
 #: Where the user records of a key are.
-Home = Outgoing | Literal["waiting"]
+Home = KinesisRecordBuilder | Literal["waiting"]
 
 
 class StrictOrder:

@@ -126,7 +126,7 @@ def outer_key(config: ProducerConfig, first: Pending) -> str:
     return FIXED_OUTER_KEY
 
 
-class Preparation:
+class PutValidator:
     """Makes a `Pending` of a caller's user record: checks, sizes, hashes. Any thread may call it."""
 
     def __init__(self, config: ProducerConfig) -> None:

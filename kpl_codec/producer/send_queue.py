@@ -20,10 +20,10 @@ from typing import Final
 from ..aws_errors import Backoff
 from ..limits import LARGEST_MAX_RECORD_SIZE, SHARD_BYTES_PER_SECOND, SHARD_RECORDS_PER_SECOND
 from .config import ProducerConfig
-from .kinesis_record import Outgoing
 from .outcomes import ACTIONS, Entry, Outcome
 from .partitioner import Chance
 from .pending import Pending
+from .record_builder import KinesisRecordBuilder
 
 #: How many requests in a row may be refused as invalid before a backoff begins. Halving finds one bad record
 #: among 500 with nine requests.
@@ -79,7 +79,7 @@ class Lane:
 
     def __init__(self, shard: str | None, rate_limit: int, chance: Chance) -> None:
         self.shard = shard
-        self.queue: deque[Outgoing] = deque()
+        self.queue: deque[KinesisRecordBuilder] = deque()
         self.backoff_until = float("-inf")
         self.next_at = float("-inf")
         self._failures = 0
@@ -100,7 +100,7 @@ class Lane:
             self.next_at = max(self.next_at, now + bucket.wait(cost, now))
         return self.next_at
 
-    def pop(self, now: float) -> Outgoing:
+    def pop(self, now: float) -> KinesisRecordBuilder:
         outgoing = self.queue.popleft()
         self.next_at = float("-inf")
         for bucket, cost in zip(self._buckets, (1, outgoing.full_size), strict=False):
@@ -114,7 +114,7 @@ class Lane:
         self.backoff_until = now + BACKOFF.seconds(self._failures, self._chance(1024) / 1024)
         self._failures += 1
 
-    def keep(self, kinesis_records: Iterable[Outgoing]) -> None:
+    def keep(self, kinesis_records: Iterable[KinesisRecordBuilder]) -> None:
         self.queue = deque(kinesis_records)
         self.next_at = float("-inf")
 
@@ -156,24 +156,24 @@ class SendQueue:
         self._chance = chance
         self._expiry_step = config.expiry_step
         self._expires_from = float("inf")  # nothing in here expires before
-        self._next: list[Outgoing] = []
+        self._next: list[KinesisRecordBuilder] = []
         self._next_size = 0
         self._next_is_full = False
         self._next_until = 0.0
         self._lanes: dict[str | None, Lane] = {}
         self._busy: dict[str | None, Lane] = {}
-        self._isolated: list[list[Outgoing]] = []
+        self._isolated: list[list[KinesisRecordBuilder]] = []
         self._invalid = 0
         self._refused_until = float("-inf")
 
-    def _fits(self, outgoing: Outgoing) -> bool:
+    def _fits(self, outgoing: KinesisRecordBuilder) -> bool:
         # PRD-16: "A PutRecords request MUST hold at most collection_max_count records and, partition keys
         # included, collection_max_size bytes; a single larger record goes by itself."
         size = self._next_size + outgoing.full_size
         few = len(self._next) < self._config.collection_max_count
         return not self._next or (few and size <= self._config.collection_max_size)
 
-    def _collect(self, outgoing: Outgoing, now: float) -> None:
+    def _collect(self, outgoing: KinesisRecordBuilder, now: float) -> None:
         # One that comes late, because there was no map or no token, has less time left to wait.
         until = min(now, outgoing.deadline) + self._delay
         self._next_until = min(self._next_until, until) if self._next else until
@@ -187,20 +187,20 @@ class SendQueue:
         full = self._next_is_full or len(self._next) >= self._config.collection_max_count
         return float("-inf") if full else self._next_until
 
-    def _begin_next(self, kinesis_records: list[Outgoing]) -> list[Outgoing]:
+    def _begin_next(self, kinesis_records: list[KinesisRecordBuilder]) -> list[KinesisRecordBuilder]:
         """Gives those of the request before."""
         before, self._next = self._next, kinesis_records
         self._next_size = sum(outgoing.full_size for outgoing in kinesis_records)
         self._next_is_full = False
         return before
 
-    def add(self, outgoing: Outgoing) -> None:
+    def add(self, outgoing: KinesisRecordBuilder) -> None:
         lane = self._lane(outgoing.shard)
         lane.queue.append(outgoing)
         self._busy[lane.shard] = lane
         self._expires_from = min(self._expires_from, outgoing.expires_at)
 
-    def isolate(self, kinesis_records: list[Outgoing]) -> None:
+    def isolate(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
         """These are sent as one request, before everything else; the last isolated goes first."""
         self._isolated.append(kinesis_records)
         self._expires_from = min(self._expires_from, *(outgoing.expires_at for outgoing in kinesis_records))
@@ -211,7 +211,7 @@ class SendQueue:
             lane = self._lanes[shard] = Lane(shard, self._config.rate_limit, self._chance)
         return lane
 
-    def answered(self, kinesis_records: list[Outgoing], entries: list[Entry], now: float) -> None:
+    def answered(self, kinesis_records: list[KinesisRecordBuilder], entries: list[Entry], now: float) -> None:
         by_shard: dict[str | None, set[Outcome]] = {}
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
             if entry.outcome == "delivered":
@@ -236,7 +236,7 @@ class SendQueue:
     def queued(self) -> dict[str, int]:
         return {lane.shard: len(lane.queue) for lane in self._busy.values() if lane.shard is not None}
 
-    def take(self, now: float, urgent_below: int) -> list[Outgoing] | None:
+    def take(self, now: float, urgent_below: int) -> list[KinesisRecordBuilder] | None:
         """The Kinesis records of the next request, None if there is none to send yet. User records with a
         number below ``urgent_below`` do not wait for others."""
         if now < self._refused_until:
@@ -276,7 +276,7 @@ class SendQueue:
             times.append(float("-inf"))
         return max(min(times), self._refused_until) if times else None
 
-    def take_others(self, open_shards: frozenset[str]) -> list[Outgoing]:
+    def take_others(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
         gone = self._remove(lambda one: one.shard is not None and one.shard not in open_shards)
         for shard in [shard for shard in self._lanes if shard is not None and shard not in open_shards]:
             del self._lanes[shard]
@@ -302,7 +302,7 @@ class SendQueue:
         )
         return expired
 
-    def _remove(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
+    def _remove(self, unwanted: Callable[[KinesisRecordBuilder], bool]) -> list[KinesisRecordBuilder]:
         gone = {outgoing: None for outgoing in self.kinesis_records() if unwanted(outgoing)}
         if gone:
             groups = ([outgoing for outgoing in group if outgoing not in gone] for group in self._isolated)
@@ -314,7 +314,7 @@ class SendQueue:
                     del self._busy[lane.shard]
         return list(gone)
 
-    def kinesis_records(self) -> Iterator[Outgoing]:
+    def kinesis_records(self) -> Iterator[KinesisRecordBuilder]:
         for group in self._isolated:
             yield from group
         yield from self._next

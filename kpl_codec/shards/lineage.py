@@ -24,7 +24,7 @@ from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
 
 if TYPE_CHECKING:
-    from .stream import Stream
+    from .stream_name import Stream
 
 
 class Lineage(Mapping[str, Shard]):
@@ -43,7 +43,7 @@ class Lineage(Mapping[str, Shard]):
         stream: Stream | str | None = None,
     ) -> None:
         if isinstance(stream, str):
-            from .stream import stream_of  # few name it: the import of a Lambda function stays short
+            from .stream_name import stream_of  # few name it: the import of a Lambda function stays short
 
             stream = stream_of(stream)
         self.stream = stream

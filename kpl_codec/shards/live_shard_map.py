@@ -24,13 +24,13 @@ from typing import Any, Literal
 
 from ..aws_errors import Backoff, is_permanent
 from ..errors import ShardMapError
-from .known_stream import Known, KnownShards, MapChanged, Refused, learn, shard_of_record
 from .lineage import Lineage
+from .map_freshness import MapFreshness
 from .refresh import Failure, Listing, Refresh, RefreshFailed, Request, ShardFilterType, StreamUnavailable
 from .shard import Shard
 from .shard_map import NO_ROUTES, ShardMap
-from .stream import stream_of
-from .trust import Trust
+from .stream_name import stream_of
+from .stream_state import KnownShards, MapChanged, RefusedListing, StreamState, learn, shard_of_record
 
 __all__ = [
     "Failure",
@@ -46,7 +46,7 @@ _BACKOFF, _PERMANENT_BACKOFF = Backoff(1.0, 30.0, 1.5), Backoff(1.0, 300.0)
 
 
 #: READY: the map is trusted. UPDATING: it is not, and a refresh runs. INVALID: it is not, and none runs.
-State = Literal["INVALID", "UPDATING", "READY"]
+MapState = Literal["INVALID", "UPDATING", "READY"]
 
 
 class LiveShardMap:
@@ -74,9 +74,9 @@ class LiveShardMap:
         self._shard_filter = shard_filter
         self._interval = refresh_interval
         self._describe = describe
-        self._trust = Trust(_BACKOFF)
+        self._trust = MapFreshness(_BACKOFF)
         #: Trusted or not. Replaced as a whole.
-        self.known = Known(KnownShards({}, {}, "USER_PARTITION_KEY", named))
+        self.known = StreamState(KnownShards({}, {}, "USER_PARTITION_KEY", named))
         #: Those of the known stream without the shards that are in doubt: what `predict` asks. Replaced as a
         #: whole: other threads predict.
         self.routes = NO_ROUTES
@@ -91,7 +91,7 @@ class LiveShardMap:
     # -- what is known ------------------------------------------------------------------------
 
     @property
-    def state(self) -> State:
+    def state(self) -> MapState:
         """A routine refresh of a trusted map leaves it READY."""
         if self._trust.state == "TRUSTED":
             return "READY"
@@ -282,7 +282,7 @@ class LiveShardMap:
         begun = float("-inf") if refresh.outdated else listing.begun
         # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
         # MUST NOT become the map; the refresh has failed and is tried again."
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, RefusedListing):
             self.known, error = outcome.known, outcome.error
             if outcome.disputed is not None:
                 self._trust.disputed(begun, outcome.disputed)

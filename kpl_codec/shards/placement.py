@@ -68,7 +68,7 @@ class Placement(Value):
 
 
 #: What is known of a hash key on a shard: its verdict, the id of the expected shard, whether it is in range.
-Facts = tuple[Verdict, str | None, bool | None]
+PlacementFacts = tuple[Verdict, str | None, bool | None]
 
 #: The kinds of aggregates, by their numbers in compiled code and columns.
 AGGREGATE_KINDS: tuple[AggregateKind | None, ...] = (None, "whole", "mixed", "foreign")
@@ -84,7 +84,7 @@ def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
     return "foreign" if outside else "whole" if inside else None
 
 
-class Judge:
+class PlacementChecker:
     """Judges hash keys on the shards of a map, or on the one shard of a hash key range. A shard that is in
     the map is judged by the map."""
 
@@ -97,20 +97,20 @@ class Judge:
         self.endings: list[int] = []
         if shard_map is not None and shard_map.distribution != "AUTO":
             self.open_shards, self.endings = shard_map.open_shards, shard_map.endings
-        self._shards: dict[str | None, ShardJudge] = {}
+        self._shards: dict[str | None, ShardPlacementChecker] = {}
 
     @cached_property
     def packed_endings(self) -> bytes:
         """``endings``, 16 bytes each."""
         return b"".join(map(hash_key_to_bytes, self.endings))
 
-    def on(self, shard_id: str | None) -> "ShardJudge":
+    def on(self, shard_id: str | None) -> "ShardPlacementChecker":
         """The judge of hash keys on ``shard_id``."""
         judge = self._shards.get(shard_id)
         if judge is None:
             if len(self._shards) >= _MOST_SHARDS:
                 self._shards.clear()
-            judge = self._shards[shard_id] = ShardJudge(self, shard_id)
+            judge = self._shards[shard_id] = ShardPlacementChecker(self, shard_id)
         return judge
 
 
@@ -121,7 +121,7 @@ class CodedShards:
     is 0 for unknown, 1 for no, 2 for yes. Every code is below ``bound``.
     """
 
-    def __init__(self, judge: Judge, shard_ids: Sequence[str | None]) -> None:
+    def __init__(self, judge: PlacementChecker, shard_ids: Sequence[str | None]) -> None:
         self._shards = [judge.on(shard_id) for shard_id in shard_ids]
         self._places = len(judge.open_shards) + 1
         self.bound = len(self._shards) * self._places * 6
@@ -135,26 +135,26 @@ class CodedShards:
             judge.packed_endings,
         )
 
-    def words(self, code: int) -> Facts:
+    def words(self, code: int) -> PlacementFacts:
         """What is known of the hash keys with this code."""
         place, facts = divmod(code, 6)
         shard, expected = divmod(place, self._places)
         return self._shards[shard].facts(expected, (None, False, True)[facts // 2], certain=bool(facts % 2))
 
 
-class ShardJudge:
+class ShardPlacementChecker:
     """Judges hash keys on one shard. ``hash_key_range`` is None where it is not known."""
 
     __slots__ = ("_endings", "_facts", "_judge", "_shard", "hash_key_range", "shard_id")
 
-    def __init__(self, judge: Judge, shard_id: str | None) -> None:
+    def __init__(self, judge: PlacementChecker, shard_id: str | None) -> None:
         shard_map = judge.shard_map
         self.shard_id = shard_id
         self._judge = judge
         self._endings = judge.endings
         self._shard = None if shard_map is None or shard_id is None else shard_map.get(shard_id)
         self.hash_key_range = judge.hash_key_range if self._shard is None else self._shard.hash_key_range
-        self._facts: dict[tuple[int, bool | None, bool], Facts] = {}
+        self._facts: dict[tuple[int, bool | None, bool], PlacementFacts] = {}
 
     def in_range(self, hash_key: int | None) -> bool | None:
         """Whether ``hash_key`` is in the shard's range; None where either is not known."""
@@ -169,7 +169,7 @@ class ShardJudge:
         verdict, expected_id, in_range = self._judged(hash_key, certain=certain)
         return Placement(verdict, hash_key, self.shard_id, expected_id, in_range)
 
-    def _judged(self, hash_key: int | None, *, certain: bool) -> Facts:
+    def _judged(self, hash_key: int | None, *, certain: bool) -> PlacementFacts:
         in_range = self.in_range(hash_key)
         expected = len(self._endings) if hash_key is None else bisect_left(self._endings, hash_key)
         return self.facts(expected, in_range, certain=certain)
@@ -189,9 +189,9 @@ class ShardJudge:
         ]
         return kind, [placements[number] for number in used]
 
-    def facts(self, expected: int, in_range: bool | None, *, certain: bool) -> Facts:
+    def facts(self, expected: int, in_range: bool | None, *, certain: bool) -> PlacementFacts:
         """The same for all hash keys with one expected shard, in or out of range. ``expected``: its number
-        among the open shards of the `Judge`, or how many there are for "none"."""
+        among the open shards of the `PlacementChecker`, or how many there are for "none"."""
         facts = self._facts.get((expected, in_range, certain))
         if facts is None:
             opens = self._judge.open_shards
@@ -256,7 +256,7 @@ def verify_placement(record: _Keyed, shard_map: ShardMap) -> Placement:
     else:
         hash_key = effective_hash_key(record.partition_key or "", record.explicit_hash_key)
     certain = record.explicit_hash_key is not None or getattr(record, "aggregated", False)
-    return Judge(shard_map).on(record.shard_id).place(hash_key, certain=certain)
+    return PlacementChecker(shard_map).on(record.shard_id).place(hash_key, certain=certain)
 
 
 #: A reshard explains a misplaced record only if it is written within this time after it.

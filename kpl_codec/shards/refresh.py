@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ..aws_errors import what_to_check
 from ..errors import KplError, ShardMapError
 from .shard import Distribution, Shard, listed_shards
-from .stream import Stream, listed_stream
+from .stream_name import Stream, listed_stream
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
 #: More shards than any stream has. A listing with more pages never ends.

@@ -20,7 +20,7 @@ from .lineage import Lineage, distinct_shards
 from .shard import Distribution, Shard, listed_shards
 
 if TYPE_CHECKING:
-    from .stream import Stream
+    from .stream_name import Stream
 
 
 class ShardMap(Lineage):
@@ -74,7 +74,7 @@ class ShardMap(Lineage):
         ARN as ``stream``. Raises ShardMapError: malformed, incomplete (the last page announces another), and
         what the constructor raises.
         """
-        from .stream import listed_stream
+        from .stream_name import listed_stream
 
         pages = [pages] if isinstance(pages, Mapping) else [*pages]
         shards, more = listed_shards(pages)
@@ -116,7 +116,7 @@ class ShardMap(Lineage):
         back."""
         import json
 
-        from .stream import described
+        from .stream_name import described
 
         stream = {} if self.stream is None else described(self.stream)
         return json.dumps({**stream, "Shards": [shard.to_aws() for shard in self.values()]}, indent=2)

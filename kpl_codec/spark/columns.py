@@ -71,7 +71,7 @@ def folding(spark: SparkSession) -> Callable[[str], str]:
 
 def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     """``df`` with the names that `validate` gives to connectors' columns. Where it has no ``shardId``, also
-    with empty columns ``shardId`` and ``shardIdFrom`` for `captures.rows` to fill, and True.
+    with empty columns ``shardId`` and ``shardIdFrom`` for `captures.capture_rows` to fill, and True.
     Raises ValueError."""
     from pyspark.sql import functions as f
 

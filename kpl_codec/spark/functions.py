@@ -17,11 +17,11 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..arrow.layout import TYPES
+from ..deaggregation.payload import known_versions
 from ..deaggregation.policies import Policy
-from ..deaggregation.undoing import known_versions
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
-from ..shards.stream import Streams
+from ..shards.stream_name import Streams
 from .columns import folding, matched, output_schema, result_with, with_shard_column
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _task(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from ..arrow import DEFAULT_BATCH_BYTES, coalesce
-        from ..captures.rows import with_shards
+        from ..captures.capture_rows import with_shards
 
         _keep_modules()
         shard_map = known()

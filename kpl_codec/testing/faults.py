@@ -34,14 +34,14 @@ from ..serving import ServerThread
 from ..values import Value
 
 __all__ = [
-    "Answer", "Call", "Cut", "Exchange", "Fault", "FaultProxy", "Rule", "cut_answer", "cut_before", "error",
+    "HttpAnswer", "CallResult", "Cut", "Exchange", "FaultFunction", "FaultProxy", "Rule", "cut_answer", "cut_before", "error",
     "fail_records", "lose_answer", "rewrite", "slow", "throttle",
 ]  # fmt: skip
 
 _JSON_TYPE = "application/x-amz-json-1.1"
 
 
-class Answer(Value):
+class HttpAnswer(Value):
     """An HTTP answer. ``body``: its JSON, as bytes. ``parts``: what follows it, sent as it comes."""
 
     status: int
@@ -54,9 +54,9 @@ class Answer(Value):
         """The body read as JSON; {} where it is empty."""
         return json.loads(self.body or b"{}")
 
-    def with_json(self, value: Any) -> Answer:
+    def with_json(self, value: Any) -> HttpAnswer:
         """The same answer with another body."""
-        return Answer(self.status, json.dumps(value).encode(), self.content_type)
+        return HttpAnswer(self.status, json.dumps(value).encode(), self.content_type)
 
 
 class Cut(Exception):
@@ -73,19 +73,19 @@ class Exchange:
 
     operation: str
     request: dict[str, Any]
-    _send: Callable[[dict[str, Any]], Answer]
+    _send: Callable[[dict[str, Any]], HttpAnswer]
     forwarded: int = field(default=0, init=False)
 
-    def forward(self) -> Answer:
+    def forward(self) -> HttpAnswer:
         """Send ``request`` as it is now to the server; its answer."""
         self.forwarded += 1
         return self._send(self.request)
 
 
-Fault = Callable[[Exchange], Answer]
+FaultFunction = Callable[[Exchange], HttpAnswer]
 
 
-class Call(Value):
+class CallResult(Value):
     """The result of one call: ``fault`` is the name of the fault that acted, ``status`` None if cut,
     ``forwarded`` how often the server got it."""
 
@@ -101,7 +101,7 @@ class Rule:
     """A fault with its conditions. ``acted`` counts how often it did."""
 
     operation: str
-    fault: Fault
+    fault: FaultFunction
     times: int | None = None
     after: int = 0
     rate: float = 1.0
@@ -133,7 +133,7 @@ class FaultProxy(ServerThread):
         parts = urlsplit(target)
         self._target = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._rules: list[Rule] = []
-        self._calls: list[Call] = []
+        self._calls: list[CallResult] = []
         self._lock = threading.Lock()
         self._random = random.Random(seed)
         super().__init__(type("Handler", (_Handler,), {"owner": self}), "127.0.0.1", 0)
@@ -141,7 +141,7 @@ class FaultProxy(ServerThread):
     def on(
         self,
         operation: str,
-        fault: Fault,
+        fault: FaultFunction,
         *,
         times: int | None = None,
         after: int = 0,
@@ -162,7 +162,7 @@ class FaultProxy(ServerThread):
             self._calls.clear()
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[CallResult]:
         """Every finished call, in the order they ended."""
         with self._lock:
             return list(self._calls)
@@ -172,11 +172,11 @@ class FaultProxy(ServerThread):
         """``http://127.0.0.1:<port>``."""
         return f"http://127.0.0.1:{self.port}"
 
-    def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """The answer. Raises Cut."""
         request = json.loads(body or b"{}")
 
-        def send(changed: dict[str, Any]) -> Answer:
+        def send(changed: dict[str, Any]) -> HttpAnswer:
             sent = body if changed == request else json.dumps(changed).encode()
             return self.forward(operation, sent, headers)
 
@@ -192,18 +192,20 @@ class FaultProxy(ServerThread):
         finally:
             name = rule.fault.__name__ if rule else None
             with self._lock:
-                self._calls.append(Call(operation, request, name, status, exchange.forwarded))
+                self._calls.append(CallResult(operation, request, name, status, exchange.forwarded))
         return answer
 
-    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """The server's answer to a call."""
         with closing(http.client.HTTPConnection(*self._target, timeout=60)) as connection:
             connection.request("POST", "/", body, dict(headers))
             response = connection.getresponse()
-            return Answer(response.status, response.read(), response.getheader("Content-Type", _JSON_TYPE))
+            return HttpAnswer(
+                response.status, response.read(), response.getheader("Content-Type", _JSON_TYPE)
+            )
 
 
-def _as_http(answer: Answer) -> bytes:
+def _as_http(answer: HttpAnswer) -> bytes:
     reason = http.client.responses.get(answer.status, "")
     length = "Transfer-Encoding: chunked" if answer.parts else f"Content-Length: {len(answer.body)}"
     head = (
@@ -257,20 +259,20 @@ class _Handler(BaseHTTPRequestHandler):
 # -- faults ---------------------------------------------------------------------------------------
 
 
-def error(code: str, *, status: int = 400, message: str = "injected") -> Fault:
+def error(code: str, *, status: int = 400, message: str = "injected") -> FaultFunction:
     """Answer with an AWS error, such as InternalFailure with status 500; the server never sees the call."""
 
-    def fault(exchange: Exchange) -> Answer:
-        return Answer(status, json.dumps({"__type": code, "message": message}).encode())
+    def fault(exchange: Exchange) -> HttpAnswer:
+        return HttpAnswer(status, json.dumps({"__type": code, "message": message}).encode())
 
     fault.__name__ = f"error({code})"
     return fault
 
 
-def throttle() -> Fault:
+def throttle() -> FaultFunction:
     """Too many calls: LimitExceeded for control operations, else ProvisionedThroughputExceeded."""
 
-    def throttled(exchange: Exchange) -> Answer:
+    def throttled(exchange: Exchange) -> HttpAnswer:
         data = exchange.operation in ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator")
         code = "ProvisionedThroughputExceededException" if data else "LimitExceededException"
         return error(code, message="Rate exceeded")(exchange)
@@ -278,39 +280,39 @@ def throttle() -> Fault:
     return throttled
 
 
-def slow(seconds: float) -> Fault:
+def slow(seconds: float) -> FaultFunction:
     """Wait, then send the call on."""
 
-    def slowed(exchange: Exchange) -> Answer:
+    def slowed(exchange: Exchange) -> HttpAnswer:
         time.sleep(seconds)
         return exchange.forward()
 
     return slowed
 
 
-def cut_before() -> Fault:
+def cut_before() -> FaultFunction:
     """Reset the connection; the server never sees the call."""
 
-    def cut_before_sending(exchange: Exchange) -> Answer:
+    def cut_before_sending(exchange: Exchange) -> HttpAnswer:
         raise Cut
 
     return cut_before_sending
 
 
-def lose_answer() -> Fault:
+def lose_answer() -> FaultFunction:
     """The server executes the call, but the connection is reset before the answer."""
 
-    def lost_answer(exchange: Exchange) -> Answer:
+    def lost_answer(exchange: Exchange) -> HttpAnswer:
         exchange.forward()
         raise Cut
 
     return lost_answer
 
 
-def cut_answer(fraction: float = 0.5) -> Fault:
+def cut_answer(fraction: float = 0.5) -> FaultFunction:
     """The server executes the call; the connection is reset after a part of the answer."""
 
-    def answer_cut(exchange: Exchange) -> Answer:
+    def answer_cut(exchange: Exchange) -> HttpAnswer:
         answer = exchange.forward()
         whole = _as_http(answer)
         head = len(whole) - len(answer.body)
@@ -322,15 +324,15 @@ def cut_answer(fraction: float = 0.5) -> Fault:
 def fail_records(
     which: Iterable[int] | Callable[[int, Mapping[str, Any]], bool],
     code: str = "ProvisionedThroughputExceededException",
-) -> Fault:
+) -> FaultFunction:
     """PutRecords: these records (positions, or a test of position and entry) fail, the others are put."""
     places = () if callable(which) else frozenset(which)
 
-    def failed_records(exchange: Exchange) -> Answer:
+    def failed_records(exchange: Exchange) -> HttpAnswer:
         entries = exchange.request["Records"]
         failing = [which(i, entry) if callable(which) else i in places for i, entry in enumerate(entries)]
         passed = [entry for entry, fails in zip(entries, failing, strict=True) if not fails]
-        answer = Answer(200, b'{"Records": []}')
+        answer = HttpAnswer(200, b'{"Records": []}')
         if passed:
             exchange.request = {**exchange.request, "Records": passed}
             answer = exchange.forward()
@@ -347,10 +349,10 @@ def fail_records(
     return failed_records
 
 
-def rewrite(change: Callable[[Any], Any]) -> Fault:
+def rewrite(change: Callable[[Any], Any]) -> FaultFunction:
     """Send the call on and change the (JSON) answer."""
 
-    def rewritten(exchange: Exchange) -> Answer:
+    def rewritten(exchange: Exchange) -> HttpAnswer:
         answer = exchange.forward()
         return answer.with_json(change(answer.json))
 

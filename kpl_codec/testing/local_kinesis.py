@@ -37,7 +37,7 @@ from ..lazy import needing_extras
 
 __all__ = ["LocalKinesis", "local_kinesis"]
 
-Kind = Literal["kinesis-local", "kinesalite"]
+ServerKind = Literal["kinesis-local", "kinesalite"]
 
 VERSIONS: dict[str, str] = {"kinesis-local": "0.6.2", "kinesalite": "3.3.3"}
 REGION = "us-east-1"
@@ -88,8 +88,8 @@ class LocalKinesis:
     """One server process. Made ready by `start` (or ``with``), ended by `stop` (or ``with``, or exit).
     A stream is CREATING, UPDATING or DELETING for no time at all."""
 
-    def __init__(self, kind: Kind = "kinesis-local") -> None:
-        self.kind: Kind = kind
+    def __init__(self, kind: ServerKind = "kinesis-local") -> None:
+        self.kind: ServerKind = kind
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -238,7 +238,7 @@ class LocalKinesis:
         time.sleep(0.01)
 
 
-def local_kinesis(kind: Kind = "kinesis-local") -> LocalKinesis:
+def local_kinesis(kind: ServerKind = "kinesis-local") -> LocalKinesis:
     """A server for a ``with`` block."""
     return LocalKinesis(kind)
 

@@ -10,19 +10,19 @@
 Specification: spec/10-watch.md.
 """
 
-from .judging import Look
-from .kept import Kept, KeptStateError
-from .last_hour import LastHour, WatchFinding
-from .reading import Call, Limits
+from .checkpoint import Checkpoint, KeptStateError
+from .record_checks import SampleSlot
+from .shard_readers import Limits, ShardCall
+from .sliding_window import LastHour, WatchFinding
 from .watch import Watch
 
 __all__ = [
-    "Call",
-    "Kept",
+    "ShardCall",
+    "Checkpoint",
     "KeptStateError",
     "LastHour",
     "Limits",
-    "Look",
+    "SampleSlot",
     "Watch",
     "WatchFinding",
 ]

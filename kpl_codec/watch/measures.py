@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from ..findings import SEVERITIES
-from .last_hour import LastHour
+from .sliding_window import LastHour
 from .watch import Watch
 
 

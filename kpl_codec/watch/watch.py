@@ -20,13 +20,25 @@ from typing import Any, Final
 
 from ..aws_errors import Backoff, error_kind, missing_member
 from ..shards.live_shard_map import Failure
-from ..shards.place import TRIM_HORIZON, at_time, iterator_arguments
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from .judging import Look
-from .kept import Kept, KeptShard, Wrong
-from .last_hour import LastHour, WatchFinding
-from .reading import NEVER, Batch, Budget, Call, Limits, Reader, Sampled, Sampling, Time, Whole, made_within
+from ..shards.starting_position import TRIM_HORIZON, at_time, iterator_arguments
+from .checkpoint import Checkpoint, FindingGroup, KeptShard
+from .record_checks import SampleSlot
+from .shard_readers import (
+    NEVER,
+    Budget,
+    FullShardReader,
+    Limits,
+    ReadTime,
+    RecordBatch,
+    SampledShardReader,
+    Sampling,
+    ShardCall,
+    ShardReader,
+    made_within,
+)
+from .sliding_window import LastHour, WatchFinding
 
 #: A shard counts as not watched after so many periods, and seconds, without a look.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
@@ -82,12 +94,12 @@ class Watch:
         self.share = 1 / slots
         self._sampling = Sampling(round(period * 1000), slots, last_hour.stream)
         #: The shards that are watched now. Read only.
-        self.shards: dict[str, Sampled | Whole] = {}
+        self.shards: dict[str, SampledShardReader | FullShardReader] = {}
         #: Closed shards that were read to their end, and all that the last map had.
         self._ended: set[str] = set()
         self._listed: set[str] = set()
         #: Where an earlier run left off, until the first map is there.
-        self._kept: Kept | None = None
+        self._kept: Checkpoint | None = None
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before = 0.0
         self._numbers = self._stream_failures = self._begun_anew = 0
@@ -149,8 +161,10 @@ class Watch:
 
     def _add(self, shard: Shard, now: float, kept: KeptShard | None, *, first: bool) -> None:
         budgets = Budget(self.limits.shard_calls), Budget(self.limits.shard_bytes)
-        reader = Reader(shard.shard_id, *budgets, place=at_time(round((now - self._since) * 1000)), due=now)
-        whole = Whole(reader, now * 1000, now, closed=not shard.open, began=now)
+        reader = ShardReader(
+            shard.shard_id, *budgets, place=at_time(round((now - self._since) * 1000)), due=now
+        )
+        whole = FullShardReader(reader, now * 1000, now, closed=not shard.open, began=now)
         self.shards[shard.shard_id] = whole
         always_whole = self.share == 1  # whatever `until` says
         if kept is not None:
@@ -171,35 +185,35 @@ class Watch:
             whole.covered = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
             self._sample(whole, now)
 
-    def _sample(self, whole: Whole, now: float) -> Sampled:
+    def _sample(self, whole: FullShardReader, now: float) -> SampledShardReader:
         self.shards[whole.shard_id] = sampled = whole.sampled()
         self._next_slot(sampled, now)
         return sampled
 
-    def _next_slot(self, shard: Sampled, now: float) -> None:
+    def _next_slot(self, shard: SampledShardReader, now: float) -> None:
         missed = shard.next_slot(self._sampling, now)
         if missed.stands_for_ms:
             self._count(shard, missed, now)
 
     # -- from run to run ------------------------------------------------------------------------
 
-    def keep(self, now: float) -> Kept:
+    def keep(self, now: float) -> Checkpoint:
         """What the next run needs to go on from here; see `kept`."""
         listed = (self.last_hour.shard_map or {}).items()
         kept = {one: self.shards[one].keep(shard) for one, shard in listed if one in self.shards}
         shards = {shard_id: shard for shard_id, shard in kept.items() if shard is not None}
         known = self.last_hour.by_shard, self.last_hour.open_findings
         stream = None if self.last_hour.shard_map is None else self.last_hour.shard_map.stream
-        return Kept(now, shards, frozenset(self._ended), *known, stream)
+        return Checkpoint(now, shards, frozenset(self._ended), *known, stream)
 
-    def resume(self, kept: Kept) -> None:
+    def resume(self, kept: Checkpoint) -> None:
         """Go on where ``kept`` left off. Call it before the first `use`."""
         # WCH-29: "A watch that resumes MUST go on where the one before left off: no period is looked at
         # twice, with a share of 1 no record is left out or read twice, and no finding is told anew."
         self._kept, self._ended = kept, set(kept.ended)
         self.last_hour.resume(kept)
 
-    def _behind(self, now: float) -> list[Sampled | Whole]:
+    def _behind(self, now: float) -> list[SampledShardReader | FullShardReader]:
         return [one for one in self.shards.values() if not one.up_to_date(self._sampling, now)]
 
     def up_to_date(self, now: float) -> bool:
@@ -231,10 +245,10 @@ class Watch:
         due = min((reader.due for reader in self._idle()), default=float("inf"))
         return min(max(due, self._not_before), self.next_tick)
 
-    def _idle(self) -> Iterator[Reader]:
+    def _idle(self) -> Iterator[ShardReader]:
         return (one.reader for one in self.shards.values() if one.reader.under_way is None)
 
-    def next_call(self, now: float) -> Call | None:
+    def next_call(self, now: float) -> ShardCall | None:
         """A call to make now, None if there is none yet (see `timer`)."""
         if now < self._not_before:
             return None
@@ -253,7 +267,7 @@ class Watch:
             if reader.due <= now:
                 return self._begin(self.shards[reader.shard_id], now)
 
-    def _begin(self, shard: Sampled | Whole, now: float) -> Call:
+    def _begin(self, shard: SampledShardReader | FullShardReader, now: float) -> ShardCall:
         reader = shard.reader
         reader.under_way = self._numbers = self._numbers + 1
         if reader.iterator is None:
@@ -262,16 +276,16 @@ class Watch:
         else:
             operation = "GetRecords"
             arguments = {"ShardIterator": reader.iterator, "Limit": shard.limit(self.limits)}
-            if isinstance(shard, Sampled):
+            if isinstance(shard, SampledShardReader):
                 shard.look_calls += 1
         reader.calls.spend(1, now)
         self._calls.spend(1, now)
         self.measured.calls[operation] += 1
-        return Call(operation, reader.shard_id, arguments, self._numbers)
+        return ShardCall(operation, reader.shard_id, arguments, self._numbers)
 
     # -- answers --------------------------------------------------------------------------------
 
-    def receive(self, call: Call, answer: Mapping[str, Any], now: float) -> list[WatchFinding]:
+    def receive(self, call: ShardCall, answer: Mapping[str, Any], now: float) -> list[WatchFinding]:
         """What the service answered to ``call``; gives the findings to tell of."""
         shard = self.shards.get(call.shard_id)
         if shard is None or shard.reader.under_way != call.number:
@@ -291,7 +305,7 @@ class Watch:
         batch = reader.take(answer, int(call.arguments["Limit"]), now)
         reader.bytes.spend(batch.size, now)
         self._bytes.spend(batch.size, now)
-        if isinstance(shard, Sampled):
+        if isinstance(shard, SampledShardReader):
             findings = self._read_sampled(shard, batch, now)
         else:
             findings = self._read_whole(shard, batch, now)
@@ -301,9 +315,9 @@ class Watch:
             self.map_is_old = self.map_is_old or not shard.closed
         return findings
 
-    def _read_sampled(self, shard: Sampled, batch: Batch, now: float) -> list[WatchFinding]:
+    def _read_sampled(self, shard: SampledShardReader, batch: RecordBatch, now: float) -> list[WatchFinding]:
         number = shard.window.start + self._begun_anew
-        look = Look(shard.shard_id, number, self._sampling.slots, shard.window.end)
+        look = SampleSlot(shard.shard_id, number, self._sampling.slots, shard.window.end)
         findings = self.last_hour.observe(look, batch.records, now)
         time = shard.read(batch, now)
         if time is not None:
@@ -313,8 +327,8 @@ class Watch:
                 self._next_slot(shard, now)
         return findings
 
-    def _read_whole(self, shard: Whole, batch: Batch, now: float) -> list[WatchFinding]:
-        findings = self.last_hour.observe(Look(shard.shard_id, self._begun_anew), batch.records, now)
+    def _read_whole(self, shard: FullShardReader, batch: RecordBatch, now: float) -> list[WatchFinding]:
+        findings = self.last_hour.observe(SampleSlot(shard.shard_id, self._begun_anew), batch.records, now)
         time = shard.read(batch, now)
         findings += self._count(shard, time, now)
         # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch
@@ -327,15 +341,17 @@ class Watch:
             self._sample(shard, now)
         return findings
 
-    def _count(self, shard: Sampled | Whole, time: Time, now: float) -> list[WatchFinding]:
+    def _count(
+        self, shard: SampledShardReader | FullShardReader, time: ReadTime, now: float
+    ) -> list[WatchFinding]:
         self.last_hour.add_time(shard.shard_id, time.read_ms, time.stands_for_ms, now)
         if time.stands_for_ms and not time.read_ms:
             self.measured.missed += time.stands_for_ms // self._sampling.period_ms
             return []
         self.measured.looks += 1
-        return self.last_hour.settle(Wrong("not-watched"), shard.shard_id)
+        return self.last_hour.settle(FindingGroup("not-watched"), shard.shard_id)
 
-    def fail(self, call: Call, failure: Failure, now: float) -> list[WatchFinding]:
+    def fail(self, call: ShardCall, failure: Failure, now: float) -> list[WatchFinding]:
         """``call`` failed; gives the findings to tell of."""
         self.measured.failed[failure.code] += 1
         shard = self.shards.get(call.shard_id)
@@ -356,12 +372,15 @@ class Watch:
             self._not_before = now + _STREAM_WAIT.seconds(self._stream_failures)
             self._stream_failures += 1
             self.map_is_old = True
-        if isinstance(shard, Sampled) and shard.window.period_end + self._sampling.period_ms < now * 1000:
+        if (
+            isinstance(shard, SampledShardReader)
+            and shard.window.period_end + self._sampling.period_ms < now * 1000
+        ):
             self._next_slot(shard, now)
         reader.due = max(reader.due, now + _SHARD_WAIT.seconds(reader.failures))
         reader.failures += 1
         if kind == "throttled":
-            return self.last_hour.report(Wrong("throttled"), shard.shard_id, now, failure.code)
+            return self.last_hour.report(FindingGroup("throttled"), shard.shard_id, now, failure.code)
         return []
 
     def tick(self, now: float) -> list[WatchFinding]:
@@ -376,5 +395,5 @@ class Watch:
                 codes = self.measured.failed.most_common(1) if shard.reader.failures else []
                 why = f"most calls fail with {codes[0][0]}" if codes else "the budget is too small"
                 detail = f"for {now - shard.looked_at:.0f} s; {why}"
-                findings += self.last_hour.report(Wrong("not-watched"), shard.shard_id, now, detail)
+                findings += self.last_hour.report(FindingGroup("not-watched"), shard.shard_id, now, detail)
         return findings

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kpl_codec.audit.book import Book, Hole
 from kpl_codec.audit.judge import Audit, judge
-from kpl_codec.audit.ledger import SUFFIX, Sink, Writer, packed
-from kpl_codec.audit.names import NAMED, Batch, Name, Names, Run, Tally
-from kpl_codec.ledger import NO_DIGEST, Kind, Ranges, Row
+from kpl_codec.audit.ledger_reader import Hole, LedgerReader
+from kpl_codec.audit.user_record_index import NAMED, HandledCounts, HandledRows, Name, Run, UserRecordIndex
+from kpl_codec.ledger.ledger import SUFFIX, Sink, Writer, packed
+from kpl_codec.ledger.ledger_rows import NO_DIGEST, Ranges, Row, RowKind
 
 Place = tuple[str, str]
 
@@ -96,7 +96,7 @@ class World:
         self.now = 1_700_000_000_000
         self.ids = 0
         self.told: dict[int, Name] = {}  # user records that their producers were told are delivered
-        self.refused = Counter[Kind]()
+        self.refused = Counter[RowKind]()
         self.handled = Counter[Name]()  # the truth
         self.tables: dict[str, list[Name]] = {"sink-a": [], "sink-b": []}
         self.producers = [Producer(self, "p-0"), Producer(self, "p-1")]
@@ -236,7 +236,7 @@ class World:
 
     def books(self) -> Books:
         """The ledgers, with what was lost of them; but a writer of which nothing is left cannot be known."""
-        produced, handled, put, noted = Book(), Book(), list[Row](), list[Row]()
+        produced, handled, put, noted = LedgerReader(), LedgerReader(), list[Row](), list[Row]()
         odds = self.odds
         for producer in self.producers + self.gone:
             name = producer.writer.name
@@ -262,19 +262,19 @@ class World:
 class Books(NamedTuple):
     """Both sides' ledgers, and the rows of each."""
 
-    produced: Book
+    produced: LedgerReader
     put: list[Row]
-    handled: Book
+    handled: LedgerReader
     noted: list[Row]
 
 
-def rows_of(book: Book, name: str, members: list[bytes]) -> list[Row]:
+def rows_of(book: LedgerReader, name: str, members: list[bytes]) -> list[Row]:
     return [row for _, rows in book.add_gzip(f"{name}{SUFFIX}", b"".join(members)) for row in rows]
 
 
 class Judged(NamedTuple):
     audit: Audit
-    names: Names
+    names: UserRecordIndex
     rows: list[Row]
     holes: list[Hole]
     handled_holes: list[Hole]
@@ -288,8 +288,8 @@ def audited(world: World, *, until: int | None = None) -> Judged:
     for _, new in world.copies:
         copies[new[0], new[1]] = max(copies[new[0], new[1]], new[2] + 1)
     repairs = [Row("repaired", *place, count, 1 << 62) for place, count in copies.items()]
-    names = Names([row for row in rows if row.kind in NAMED] + repairs)
-    tally, seen = Tally(names), Counter[Name]()
+    names = UserRecordIndex([row for row in rows if row.kind in NAMED] + repairs)
+    tally, seen = HandledCounts(names), Counter[Name]()
     for table in world.tables.values():
         for start in range(0, len(table), 5000):
             add(tally, table[start : start + 5000])
@@ -311,13 +311,13 @@ def audited(world: World, *, until: int | None = None) -> Judged:
     return Judged(audit, names, rows, holes, handled_holes, seen, world.digests())
 
 
-def add(tally: Tally, names: list[Name]) -> None:
+def add(tally: HandledCounts, names: list[Name]) -> None:
     if not names:
         return
     places = list(dict.fromkeys(name[:2] for name in names))
     which = {place: at for at, place in enumerate(places)}
     tally.add(
-        Batch(
+        HandledRows(
             [shard for shard, _ in places],
             [number.encode() for _, number in places],
             np.array([which[name[:2]] for name in names], np.int64),

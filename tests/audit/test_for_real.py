@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from kpl_codec.audit import Ledger
-from kpl_codec.audit.handled import read_produced
-from kpl_codec.aws import AsyncProducer, Producer, fetch_shard_map, read_stream
+from kpl_codec.audit.audit_inputs import read_produced
+from kpl_codec.aws import fetch_shard_map, read_stream
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.policies import deaggregate
-from kpl_codec.ledger import Kind
-from kpl_codec.producer import Delivery, ProducerConfig
+from kpl_codec.ledger.ledger_rows import RowKind
+from kpl_codec.producer import AsyncProducer, Delivery, Producer, ProducerConfig
 from kpl_codec.testing.faults import FaultProxy, lose_answer
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
@@ -153,13 +153,13 @@ def split_of(server: LocalKinesis, client: Any, stream: str) -> None:
     server.wait_active(stream)
 
 
-def names_of(folder: Path, kind: Kind) -> set[Name]:
+def names_of(folder: Path, kind: RowKind) -> set[Name]:
     _, by_origin = read_produced([str(folder)])
     rows = [row for some in by_origin.values() for row in some if row.kind == kind]
     return {(row.shard_id, row.sequence_number, sub) for row in rows for sub in range(row.user_records)}
 
 
-def rows_in(folder: Path) -> tuple[Counter[Name], Counter[Kind], list[str]]:
+def rows_in(folder: Path) -> tuple[Counter[Name], Counter[RowKind], list[str]]:
     book, by_origin = read_produced([str(folder)])
     rows = [row for some in by_origin.values() for row in some]
     names = Counter(
@@ -168,7 +168,7 @@ def rows_in(folder: Path) -> tuple[Counter[Name], Counter[Kind], list[str]]:
         if row.kind == "delivered"
         for sub in range(row.user_records)
     )
-    kinds = Counter[Kind]()
+    kinds = Counter[RowKind]()
     for row in rows:
         kinds[row.kind] += row.user_records
     return names, kinds, [hole.why for hole in book.holes("produced")]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.audit.judge import judge
-from kpl_codec.audit.names import Batch, Names, Tally, runs_of
-from kpl_codec.ledger import Row
+from kpl_codec.audit.user_record_index import HandledCounts, HandledRows, UserRecordIndex, runs_of
+from kpl_codec.ledger.ledger_rows import Row
 
 from .model import Judged, Odds, World, audited, plain_audit, spelled
 
@@ -147,9 +147,9 @@ def test_after_a_repair_nothing_is_missing(odds: Odds) -> None:
 @pytest.mark.requirement("AUD-9")
 def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
     rows = [Row("delivered", "s", "7", count, 0) for count in (2, 3, 1)]
-    names = Names(rows)
-    tally = Tally(names)
-    tally.add(Batch(["s"], [b"7"], np.zeros(3, np.int64), np.arange(3)))
+    names = UserRecordIndex(rows)
+    tally = HandledCounts(names)
+    tally.add(HandledRows(["s"], [b"7"], np.zeros(3, np.int64), np.arange(3)))
     audit = judge(names, tally)
     assert audit.total("handled") == audit.total("delivered") == 3
     assert audit.conflicts == 2

@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.audit import Ledger, Row
-from kpl_codec.audit.ledger import SUFFIX
-from kpl_codec.audit.running import Audited, AuditError, audit
+from kpl_codec.audit.audit_run import Audited, AuditError, audit
 from kpl_codec.findings import kind_of
+from kpl_codec.ledger.ledger import SUFFIX
 
 Name = tuple[str, str, int]
 Place = tuple[str, str]

@@ -25,10 +25,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from kpl_codec.aws import Producer, ProducerThreads
-from kpl_codec.aws.one_lock import LOCK
 from kpl_codec.errors import KplError
-from kpl_codec.producer import ProducerConfig
+from kpl_codec.producer import Producer, ProducerConfig, ProducerThreads
+from kpl_codec.producer.lock import LOCK
 
 from .model_client import ModelClient
 

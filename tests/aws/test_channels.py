@@ -18,12 +18,18 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.aws.channels import Channel, Subscribers, channel_findings, subscribers_of
-from kpl_codec.aws.only import Gone, NotRead, Place, read_only, sequence_numbers
+from kpl_codec.aws.fetch_by_sequence_number import (
+    GoneRecord,
+    NotRead,
+    RecordLocation,
+    read_only,
+    sequence_numbers,
+)
 from kpl_codec.cli.main import main
 from kpl_codec.findings import KINDS
-from kpl_codec.testing.faults import Answer, Exchange, FaultProxy, error
+from kpl_codec.testing.faults import Exchange, FaultProxy, HttpAnswer, error
 
-from ..queue_model import client_of, loader_of
+from ..queues.queue_model import client_of, loader_of
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 ARN = "arn:aws:kinesis:us-east-1:123456789012:channel/{}"
@@ -35,13 +41,13 @@ def with_channels(proxy: FaultProxy) -> With:
     """The stream has these channels (by name a format), two queues."""
 
     def add(denied: bool = False, **formats: str) -> None:
-        def summary(exchange: Exchange) -> Answer:
+        def summary(exchange: Exchange) -> HttpAnswer:
             answer = exchange.forward()
             told = answer.json
             told["StreamDescriptionSummary"] |= {"ChannelCount": len(formats), "QueueCount": 2}
             return answer.with_json(told)
 
-        def listing(exchange: Exchange) -> Answer:
+        def listing(exchange: Exchange) -> HttpAnswer:
             """One a page."""
             names = list(formats)
             at = int(exchange.request.get("NextToken", "0"))
@@ -56,14 +62,14 @@ def with_channels(proxy: FaultProxy) -> With:
                 ]
             }  # fmt: skip
             more = {"NextToken": str(at + 1)} if at + 1 < len(names) else {}
-            return Answer(200, json.dumps({**told, **more}).encode())
+            return HttpAnswer(200, json.dumps({**told, **more}).encode())
 
-        def described(exchange: Exchange) -> Answer:
+        def described(exchange: Exchange) -> HttpAnswer:
             name = exchange.request["ChannelARN"].rpartition("/")[2]
             stream = {"StreamARN": "x", "StreamCreationTimestamp": 1.7e9}
             stream["RecordConfiguration"] = {"RecordFormatType": formats[name]}
             told = {"ChannelDescription": {"ChannelName": name, "StreamConfigurationList": [stream]}}
-            return Answer(200, json.dumps(told).encode())
+            return HttpAnswer(200, json.dumps(told).encode())
 
         proxy.on("DescribeStreamSummary", summary)
         proxy.on("ListChannels", error("AccessDeniedException") if denied else listing)
@@ -159,7 +165,7 @@ def test_just_the_records_that_a_dead_letter_object_names(
     letters.write_text("\n".join(map(json.dumps, [third, {"failures": [{"record": first}, gone]}])))
     places = sequence_numbers(letters.read_bytes())
     items = list(read_only(client, stream, places))
-    assert [type(item) for item in items] == [kpl.KinesisRecord, kpl.KinesisRecord, Gone]
+    assert [type(item) for item in items] == [kpl.KinesisRecord, kpl.KinesisRecord, GoneRecord]
     assert items[0].sequence_number == third["sequenceNumber"]
     there = ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]
     assert main(["cat", *there, "--only", str(letters), "--data-only"]) == 1
@@ -175,8 +181,8 @@ def test_just_the_records_that_a_dead_letter_object_names(
     empty.write_text("{}")
     assert main(["cat", *there, "--only", str(empty)]) == 2
     assert "no sequence number" in capsys.readouterr().err
-    assert list(read_only(client, stream, [Place(None, "5")])) == [
-        Gone(Place(None, "5"), "nothing says its shard")
+    assert list(read_only(client, stream, [RecordLocation(None, "5")])) == [
+        GoneRecord(RecordLocation(None, "5"), "nothing says its shard")
     ]
 
 
@@ -196,7 +202,7 @@ def test_every_sequence_number_is_found_wherever_it_is(rows: list[Any], as_list:
             value = {"inner": [value]}
         documents.append({"body": json.dumps(value)} if as_text else value)
     text = json.dumps(documents) if as_list else "\n".join(map(json.dumps, documents))
-    expected = dict.fromkeys(Place("shardId-000000000001", number) for number, *_ in rows)
+    expected = dict.fromkeys(RecordLocation("shardId-000000000001", number) for number, *_ in rows)
     assert sequence_numbers(text.encode()) == list(expected)
     plain = "\n".join(number for number, *_ in rows).encode()
     assert [place.sequence_number for place in sequence_numbers(plain)] == [
@@ -206,7 +212,7 @@ def test_every_sequence_number_is_found_wherever_it_is(rows: list[Any], as_list:
 
 def test_a_lambda_event_names_its_shard() -> None:
     event = {"Records": [{"eventID": "shardId-000000000007:12", "kinesis": {"sequenceNumber": "12"}}]}
-    assert sequence_numbers(json.dumps(event).encode()) == [Place("shardId-000000000007", "12")]
+    assert sequence_numbers(json.dumps(event).encode()) == [RecordLocation("shardId-000000000007", "12")]
 
 
 def notice(*records: dict[str, Any]) -> dict[str, Any]:
@@ -270,14 +276,14 @@ def test_what_a_notice_names_and_the_stream_does_not_hold_is_told(client: Any, s
     first, last = (one["SequenceNumber"] for one in made)
     shard_id = made[0]["ShardId"]
     for place, held in (
-        (Place(shard_id, first, last, 5), 2),  # three have gone
-        (Place(shard_id, str(int(first) + 1), last), 1),
-        (Place(shard_id, first, str(int(last) + 1)), 2),
-        (Place(shard_id, str(int(last) + 1), str(int(last) + 2)), 0),
+        (RecordLocation(shard_id, first, last, 5), 2),  # three have gone
+        (RecordLocation(shard_id, str(int(first) + 1), last), 1),
+        (RecordLocation(shard_id, first, str(int(last) + 1)), 2),
+        (RecordLocation(shard_id, str(int(last) + 1), str(int(last) + 2)), 0),
     ):
         *records, gone = read_only(client, stream, [place])
         assert len(records) == held
-        assert isinstance(gone, Gone)
+        assert isinstance(gone, GoneRecord)
         assert gone.place == place
 
 
@@ -304,7 +310,7 @@ def test_what_cannot_be_read_of_a_list_is_named_with_its_line(
     good = json.dumps(put(client, stream)[0])
     text = f"{good}\n{bad}\n{good}\n"
     one, not_read, *rest = sequence_numbers(text.encode())
-    assert isinstance(one, Place)
+    assert isinstance(one, RecordLocation)
     assert isinstance(not_read, NotRead)
     assert not_read.line == 2
     assert all(isinstance(item, NotRead) for item in rest)

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.aws.reading import read_stream
+from kpl_codec.aws.stream_reading import read_stream
 
 from .model_client import ModelClient
 

@@ -14,7 +14,7 @@ from moto import mock_aws
 
 import kpl_codec as kpl
 from kpl_codec.aws import SchemaRegistry
-from kpl_codec.aws.schema_registry import SchemaUnavailable
+from kpl_codec.aws.glue_schema_registry import SchemaUnavailable
 from kpl_codec.schema_registry import frame
 from tests.test_schema_registry import ORDER
 
@@ -92,7 +92,7 @@ def test_payloads_are_decoded_and_definitions_fetched_once(glue: Any) -> None:
 
 @pytest.mark.requirement("GSR-10")
 def test_few_are_kept(glue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kpl_codec.aws.schema_registry._MOST_KEPT", 2)
+    monkeypatch.setattr("kpl_codec.aws.glue_schema_registry._MOST_KEPT", 2)
     ids = [register(glue, name, "JSON", json.dumps({"title": name})) for name in "abc"]
     client = Counting(glue)
     registry = SchemaRegistry(client)

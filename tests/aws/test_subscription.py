@@ -13,11 +13,18 @@ from botocore.exceptions import EndpointConnectionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.aws.calls import finished
+from kpl_codec.aws.calls import run_sync
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.aws.subscription import EventError, StreamConsumers, SubscriptionCursor, shard_event
 from kpl_codec.shards.live_shard_map import StreamUnavailable
-from kpl_codec.shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
+from kpl_codec.shards.starting_position import (
+    LATEST,
+    TRIM_HORIZON,
+    StartingPosition,
+    after_record,
+    at_record,
+    at_time,
+)
 from kpl_codec.testing.faults import cut_before, error, throttle
 from tests.examples import examples
 
@@ -35,7 +42,9 @@ def registered(stream: FanOutKinesis) -> str:
     return consumers_of(stream).register(ARN, "reader")
 
 
-def subscriber(stream: FanOutKinesis, place: Place, shard: str = SHARD, **more: Any) -> SubscriptionCursor:
+def subscriber(
+    stream: FanOutKinesis, place: StartingPosition, shard: str = SHARD, **more: Any
+) -> SubscriptionCursor:
     arn = more.pop("arn", None) or registered(stream)
     return SubscriptionCursor(
         stream,
@@ -63,7 +72,7 @@ def numbers(cursor: ShardCursor, limit: int = 1000, most: int = 3000) -> list[st
 PLACES = st.one_of(st.just("TRIM_HORIZON"), st.just("time"), st.tuples(st.booleans(), st.integers(0, 10**6)))
 
 
-def place_in(stream: FanOutKinesis, drawn: Any) -> Place:
+def place_in(stream: FanOutKinesis, drawn: Any) -> StartingPosition:
     records = stream.shards[SHARD].records
     if drawn == "TRIM_HORIZON" or not records:
         return TRIM_HORIZON
@@ -107,7 +116,7 @@ def test_a_subscription_gives_what_polling_gives(
 @pytest.mark.requirement("EFO-3", "EFO-4")
 @pytest.mark.parametrize("place", [LATEST, TRIM_HORIZON])
 @pytest.mark.parametrize("faults", [0.0, 0.2])
-def test_a_shard_is_followed_for_hours(place: Place, faults: float) -> None:
+def test_a_shard_is_followed_for_hours(place: StartingPosition, faults: float) -> None:
     stream = FanOutKinesis(1, faults=faults)
     cursor = subscriber(stream, place)
     found: list[str] = []
@@ -348,7 +357,7 @@ def test_on_asyncio_it_waits_and_reads_as_it_does_in_a_thread(records: int, faul
             cursor._sleep = sleep
             told.append((asyncio.run(read()), stream.called))
         else:
-            told.append((finished(read()), stream.called))
+            told.append((run_sync(read()), stream.called))
     assert told[0] == told[1]
     assert len(told[0][0]) == records
 

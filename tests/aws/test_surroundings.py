@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
-from kpl_codec.aws import AsyncProducer, Producer
-from kpl_codec.producer import Delivery, DeliveryError, ProducerClosed, ProducerConfig
+from kpl_codec.producer import (
+    AsyncProducer,
+    Delivery,
+    DeliveryError,
+    Producer,
+    ProducerClosed,
+    ProducerConfig,
+)
 
 from .model_client import AsyncModelClient, ModelClient
 
@@ -226,8 +232,8 @@ def test_a_task_that_never_returns_is_cancelled() -> None:
 
 @pytest.mark.requirement("PRD-72")
 def test_when_a_call_is_lost() -> None:
-    from kpl_codec.aws.producer_owner import Call
-    from kpl_codec.producer.kinesis_record import PutRecordsRequest
+    from kpl_codec.producer.driver import CallUnderWay
+    from kpl_codec.producer.record_builder import PutRecordsRequest
     from kpl_codec.shards.live_shard_map import Request
 
     class Core:
@@ -244,5 +250,5 @@ def test_when_a_call_is_lost() -> None:
         (900.0, 10**15, 70.0),  # hardly any time to live: a minute after the timeouts
     ]:
         core: Any = Core(first, last)
-        assert Call(put, core, 0.0).lost_at == at
-        assert Call(shards, core, 0.0).lost_at == 70.0
+        assert CallUnderWay(put, core, 0.0).lost_at == at
+        assert CallUnderWay(shards, core, 0.0).lost_at == 70.0

@@ -23,7 +23,7 @@ from kpl_codec.arrow import deaggregate_table
 from kpl_codec.aws_lambda import aio, process_user_records, user_records
 from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope, KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import UserRecordBatchProcessor, user_record_event
-from kpl_codec.captures.rows import CAPTURE_SCHEMA, Rows
+from kpl_codec.captures.capture_rows import CAPTURE_SCHEMA, CaptureRows
 from kpl_codec.cli.main import main
 
 STREAM = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -184,7 +184,7 @@ def of_columns(table: pa.Table) -> list[Row]:
 
 
 def rows_of(event: Any) -> pa.RecordBatch:
-    rows = Rows(None)
+    rows = CaptureRows(None)
     for record in kinesis_records(event):
         rows.record(record, "orders")
     return next(rows.take(), pa.RecordBatch.from_pylist([], CAPTURE_SCHEMA))

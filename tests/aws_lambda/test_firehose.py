@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import adapters
 from kpl_codec.audit import Ledger
-from kpl_codec.audit.running import audit
+from kpl_codec.audit.audit_run import audit
 from kpl_codec.aws_lambda import Poison, firehose
 from kpl_codec.aws_lambda.firehose import MAX_RESPONSE_SIZE, Transformed, transform_user_records
 from kpl_codec.format.compression import compress

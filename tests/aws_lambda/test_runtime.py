@@ -207,14 +207,14 @@ print(*sorted(std))
         *(
             f"kpl_codec.{name}"
             for name in (
-                "_speedups", "adapters", "adapters.reading", "adapters.shapes",
-                "adapters.writing",
+                "_speedups", "adapters", "adapters.events_in", "adapters.shapes",
+                "adapters.events_out",
                 "aws_lambda", "aws_lambda.batch", "aws_lambda.events",
                 "compiled", "deaggregation",
 
                 "deaggregation.kcl",
                 "deaggregation.policies",
-                "deaggregation.records", "deaggregation.rows", "errors",
+                "deaggregation.deaggregated_record", "deaggregation.user_record_rows", "errors",
                 "format", "format.codec", "format.compression", "format.frame",
                 "format.hash_keys", "format.message", "format.records", "format.wire", "lazy", "limits",
                 "values",

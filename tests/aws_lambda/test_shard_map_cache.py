@@ -12,8 +12,8 @@ from botocore.config import Config
 import kpl_codec as kpl
 from kpl_codec import adapters
 from kpl_codec.aws_lambda import process_user_records
+from kpl_codec.aws_lambda.consumer_watch import ConsumerWatch
 from kpl_codec.aws_lambda.shard_map_cache import ShardMapCache
-from kpl_codec.aws_lambda.watch import ConsumerWatch
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from .test_events import Handler, numbers

@@ -29,8 +29,7 @@ import pyarrow.parquet as pq
 from botocore.awsrequest import AWSResponse
 
 from kpl_codec.audit import Ledger, Row
-from kpl_codec.aws import Producer
-from kpl_codec.producer import ProducerConfig
+from kpl_codec.producer import Producer, ProducerConfig
 
 from .producer_calls import Calls, Stub
 from .producers import NO_SERVER

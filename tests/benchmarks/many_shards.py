@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kpl_codec.producer import ProducerConfig, ProducerCore
-from kpl_codec.producer.kinesis_record import PutRecordsRequest
+from kpl_codec.producer.record_builder import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import LiveShardMap, Request
 
 from ..shards.model import ModelStream, pages

@@ -12,7 +12,7 @@ Ready = Callable[[], None]
 
 
 def kpl_codec_threads(settings: dict[str, str], stream: str, job: Job, ready: Ready) -> None:
-    from kpl_codec.aws import Producer
+    from kpl_codec.producer import Producer
 
     with Producer(stream, client_settings=settings) as producer:
         assert producer.wait_ready(30)
@@ -23,7 +23,7 @@ def kpl_codec_threads(settings: dict[str, str], stream: str, job: Job, ready: Re
 
 
 def kpl_codec_asyncio(settings: dict[str, str], stream: str, job: Job, ready: Ready) -> None:
-    from kpl_codec.aws import AsyncProducer
+    from kpl_codec.producer import AsyncProducer
 
     async def main() -> None:
         async with AsyncProducer(stream, client_settings=settings) as producer:

@@ -21,8 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kpl_codec.aws import AsyncProducer, Producer
-from kpl_codec.producer import ProducerConfig
+from kpl_codec.producer import AsyncProducer, Producer, ProducerConfig
 
 from .producer_calls import Calls, Stub
 from .producers import NO_SERVER

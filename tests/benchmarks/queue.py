@@ -17,7 +17,7 @@ from typing import Any
 
 import kpl_codec as kpl
 from kpl_codec.adapters import kinesis_records
-from kpl_codec.aws_lambda import aio_queues, queues
+from kpl_codec.queues import aio, threaded_consumer
 
 QUEUE = "arn:aws:kinesis:us-east-1:123456789012:queue/q"
 ANSWERS, AGGREGATES, USERS, ROUNDS = 20, 10, 100, 7
@@ -71,7 +71,9 @@ def plain(answers: list[dict[str, Any]]) -> None:
 
 def consumer(**options: Any) -> Callable[[list[dict[str, Any]]], None]:
     def run(answers: list[dict[str, Any]]) -> None:
-        counts = queues.process_queue_records(Client(answers), QUEUE, handle, drain=True, **options)
+        counts = threaded_consumer.process_queue_records(
+            Client(answers), QUEUE, handle, drain=True, **options
+        )
         assert counts.acknowledged == ANSWERS * AGGREGATES
 
     return run
@@ -89,7 +91,7 @@ def with_once(answers: list[dict[str, Any]]) -> None:
 
 
 def on_asyncio(answers: list[dict[str, Any]]) -> None:
-    counts = asyncio.run(aio_queues.process_queue_records(Client(answers), QUEUE, handle_async, drain=True))
+    counts = asyncio.run(aio.process_queue_records(Client(answers), QUEUE, handle_async, drain=True))
     assert counts.acknowledged == ANSWERS * AGGREGATES
 
 

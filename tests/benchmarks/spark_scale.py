@@ -32,8 +32,8 @@ from typing import Any
 
 from kpl_codec.cli.generate import Recipe
 from kpl_codec.spark import deaggregate, local_session, verify
-from kpl_codec.spark.validation import SparkEngine
-from kpl_codec.validation import validate
+from kpl_codec.spark.validate_engine import SparkEngine
+from kpl_codec.validate import validate
 
 from .engines import capture
 

@@ -35,10 +35,10 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from kpl_codec.spark.source.access import Access
-from kpl_codec.spark.source.options import Options, parse_options
+from kpl_codec.spark.source.kinesis_reader import KinesisReader
 from kpl_codec.spark.source.planner import Planner, moves
-from kpl_codec.spark.source.shard_planner import Caps
+from kpl_codec.spark.source.shard_planner import ReadLimits
+from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 
 from ..spark.source.model import ModelKinesis
 
@@ -176,15 +176,15 @@ CLIENT: dict[str, Any] = {
 }
 
 
-def plans(server: Server, options: Options, pause: float, rounds: int = 4) -> None:
-    planner = Planner(Access(options.client(), options))
+def plans(server: Server, options: SourceOptions, pause: float, rounds: int = 4) -> None:
+    planner = Planner(KinesisReader(options.client(), options))
     at = planner.begin_at(options.starting_position)
     for busy in (True, False):
         server.feed(each=pause if busy else 0.0)
         for number in range(rounds):
             time.sleep(1.0)
             calls, begun, cpu = server.calls(), time.perf_counter(), time.process_time()
-            after = planner.advance(at, Caps(span=int(options.max_span * 1000)))
+            after = planner.advance(at, ReadLimits(span=int(options.max_span * 1000)))
             wall, cpu = time.perf_counter() - begun, time.process_time() - cpu
             spent = sum((server.calls() - calls).values())
             size = len(json.dumps(after.to_json()))
@@ -193,7 +193,7 @@ def plans(server: Server, options: Options, pause: float, rounds: int = 4) -> No
             at = after if moves(at, after) else at
 
 
-def alone(server: Server, options: Options, pause: float, rounds: int = 4) -> None:
+def alone(server: Server, options: SourceOptions, pause: float, rounds: int = 4) -> None:
     """The calls of a plan without the planner: a client of boto3 in as many threads."""
     client, name = boto3.client("kinesis", **CLIENT, endpoint_url=server.url), options.stream.name
     server.feed(each=pause)
@@ -203,7 +203,7 @@ def alone(server: Server, options: Options, pause: float, rounds: int = 4) -> No
             found = client.get_shard_iterator(StreamName=name, ShardId=shard_id, ShardIteratorType="LATEST")
             return str(found["ShardIterator"])
 
-        iterators = list(pool.map(iterator, Access(client, options).lineage()))
+        iterators = list(pool.map(iterator, KinesisReader(client, options).lineage()))
 
         def read(iterator: str) -> str:
             return str(client.get_records(ShardIterator=iterator, Limit=500)["NextShardIterator"])

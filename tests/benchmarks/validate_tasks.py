@@ -19,7 +19,7 @@ from kpl_codec.arrow import Deaggregator
 from kpl_codec.captures import Location, plan, read_piece
 from kpl_codec.cli.generate import Recipe
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validation.task import Job, discard, make_folders, pack, work_folder
+from kpl_codec.validate.task import Job, discard, make_folders, pack, work_folder
 
 from .engines import capture
 

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.adapters import json_stream
-from kpl_codec.captures import InputError, Piece, plan, read_piece, text
+from kpl_codec.captures import FileRange, InputError, plan, read_piece, text
 from kpl_codec.captures.files import PIECE_BYTES
-from kpl_codec.validation.check import check
-from kpl_codec.validation.task import pack
+from kpl_codec.validate.check import check
+from kpl_codec.validate.task import pack
 from tests.examples import examples
 
 DEFAULTS = dict(json_stream.json_documents.__kwdefaults__ or {})
@@ -420,9 +420,9 @@ def test_shards_are_found_and_it_says_where(tmp_path: Path) -> None:
 
 
 def test_small_files_share_tasks_and_large_ones_come_first() -> None:
-    pieces = [Piece(f"f{i}", 0, 10, 10) for i in range(1000)] + [Piece("big", 0, 95, 95)]
+    pieces = [FileRange(f"f{i}", 0, 10, 10) for i in range(1000)] + [FileRange("big", 0, 95, 95)]
     tasks = pack(pieces, task_bytes=100, task_files=7)
-    assert tasks[0] == [Piece("big", 0, 95, 95)]
+    assert tasks[0] == [FileRange("big", 0, 95, 95)]
     assert {len(task) for task in tasks[1:-1]} == {7}
     assert sorted(p.path for task in tasks for p in task) == sorted(p.path for p in pieces)
 

@@ -24,7 +24,7 @@ def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
         found[1]: tuple(int(number.replace(",", "")) for number in found[2].split())
         for found in re.finditer(r"^  (\S+) +((?:[\d,]+ *){4})$", out, re.MULTILINE)
     }
-    assert table["kpl_codec.aws.Producer"] == (300, 300, 300, 0)
+    assert table["kpl_codec.producer.Producer"] == (300, 300, 300, 0)
     assert table["plain"] == (300, 300, 300, 0)
     assert table["aws_kinesis_agg"] == (300, 300, 0, 300)
     put, there, got, lost = table["aws_kinesis_agg/shard"]

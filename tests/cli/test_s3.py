@@ -27,7 +27,7 @@ from kpl_codec.captures import Location
 from kpl_codec.cli.main import COMMANDS as NAMES
 from kpl_codec.cli.main import _parser, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.ledger import Row
+from kpl_codec.ledger.ledger_rows import Row
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kpl_codec.cli.main import COMMANDS, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.lazy import EXTRAS
-from kpl_codec.pictures.terminal import line, render, table
+from kpl_codec.rendering.terminal import line, render, table
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
@@ -136,10 +136,10 @@ def test_without_an_extra_the_hint_names_it() -> None:
     [
         ("kpl_codec.arrow", "pyarrow", "spark"),
         ("kpl_codec.captures", "pyarrow", "spark"),
-        ("kpl_codec.validation", "pyarrow", "spark"),
+        ("kpl_codec.validate", "pyarrow", "spark"),
         ("kpl_codec.testing.strategies", "hypothesis", "testing"),
         ("kpl_codec.aws", "botocore", "aws"),
-        ("kpl_codec.aws.producer", "botocore", "aws"),
+        ("kpl_codec.producer.threaded_producer", "botocore", "aws"),
         ("kpl_codec.aws.client", "boto3", "aws"),
         ("kpl_codec.spark.verify", "pyarrow", "spark"),
         ("kpl_codec.spark.functions", "pyarrow", "spark"),
@@ -165,7 +165,7 @@ def test_an_import_without_its_extra_names_it(module: str, missing: str, extra: 
         ),
         ("from kpl_codec.spark import local_session; local_session()", "pyspark", "spark-local"),
         (
-            "from kpl_codec.aws.telemetry import OpenTelemetryMetrics; OpenTelemetryMetrics('orders')",
+            "from kpl_codec.producer.opentelemetry_metrics import OpenTelemetryMetrics; OpenTelemetryMetrics('orders')",
             "opentelemetry",
             "otel",
         ),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kpl_codec.conformance.judging import run, vectors
+from kpl_codec.conformance.grading import run, vectors
 from kpl_codec.testing.local_kinesis import find_node, install
 
 ADAPTERS = Path(__file__).parents[2] / "spec" / "adapters"

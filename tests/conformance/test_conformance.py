@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import pytest
 
 from kpl_codec.cli.main import main
-from kpl_codec.conformance import judging
-from kpl_codec.conformance.program import ProgramError
+from kpl_codec.conformance import grading
+from kpl_codec.conformance.subject import ProgramError
 
 from ..spec.vectors import VECTORS
 from ..spec.vectors import load as load_vectors
@@ -77,7 +77,7 @@ DEAGGREGATE = vector("deaggregate", "invalid", error={"code": "x"}, rows=[A])
     ],
 )
 def test_grades(asked: dict[str, Any], answer: dict[str, Any], grade: str) -> None:
-    assert judging.judge(asked, answer).grade == grade
+    assert grading.judge(asked, answer).grade == grade
 
 
 EXPLICIT = {**A, "explicit_hash_key": "5"}
@@ -102,20 +102,20 @@ NO_TEXT = {"partition_key": None, "partition_key_bytes": "ff", "data": "78"}
 def test_only_the_fields_that_a_program_has_are_graded(
     fields: list[str], answer: list[dict[str, Any]], grade: str, detail: str
 ) -> None:
-    judged = judging.judge(vector("decode", user_records=[EXPLICIT]), {"user_records": answer}, fields)
+    judged = grading.judge(vector("decode", user_records=[EXPLICIT]), {"user_records": answer}, fields)
     assert judged.grade == grade
     assert judged.detail.startswith(detail)
 
 
 def test_the_vectors_it_comes_with_are_those_of_the_spec() -> None:
-    assert {path.name: path.read_bytes() for path in judging.FOLDER.iterdir()} == {
+    assert {path.name: path.read_bytes() for path in grading.FOLDER.iterdir()} == {
         path.name: path.read_bytes() for path in VECTORS.iterdir()
     }
 
 
 @pytest.mark.requirement("CNF-1", "CNF-2")
 def test_this_library_conforms() -> None:
-    result = judging.run(judging.THIS_LIBRARY, judging.vectors())
+    result = grading.run(grading.THIS_LIBRARY, grading.vectors())
     assert [judgement for judgement in result.judgements if judgement.grade != "pass"] == []
     assert len(result.judgements) == len(load_vectors())
     assert result.conforms
@@ -155,7 +155,7 @@ ANSWER = "print(json.dumps({'id': asked['id'], 'plain': True}), flush=True)"
 def test_a_bad_answer_does_not_stop_the_run(tmp_path: Path, answer: str, detail: str) -> None:
     bad = program(tmp_path, f"{answer} if asked['id'] == 'bad' else {ANSWER}")
     vectors = [{**PLAIN, "id": "good"}, {**PLAIN, "id": "bad"}, {**PLAIN, "id": "good again"}]
-    result = judging.run(bad, vectors, timeout=3)
+    result = grading.run(bad, vectors, timeout=3)
     assert [judgement.grade for judgement in result.judgements] == ["pass", "failed", "pass"]
     assert result.judgements[1].detail.startswith(detail)
 
@@ -189,7 +189,7 @@ def test_answers_in_lines(tmp_path: Path, answer: str, grade: str, detail: str) 
     good = "print('plain\\nend', flush=True)"
     command = in_lines(tmp_path, f"({answer}) if line == 'decode 78\\n' else {good}")
     vectors = [{**asked, "input": {"data": "79"}}, asked, {**asked, "input": {"data": "79"}}]
-    before, judged, after = judging.run(command, vectors, lines=True, timeout=3).judgements
+    before, judged, after = grading.run(command, vectors, lines=True, timeout=3).judgements
     assert (judged.grade, judged.detail.startswith(detail)) == (grade, True)
     assert before.grade == after.grade == "pass"
 
@@ -198,27 +198,27 @@ def test_answers_in_lines(tmp_path: Path, answer: str, grade: str, detail: str) 
 def test_a_hello_in_lines_names_the_fields(tmp_path: Path) -> None:
     answer = "print('data 78\\ndata 79\\nend', flush=True)"
     asked = {**VALID, "input": {"data": "78"}}
-    result = judging.run(in_lines(tmp_path, answer, "ops decode\\nfields data"), [asked], lines=True)
+    result = grading.run(in_lines(tmp_path, answer, "ops decode\\nfields data"), [asked], lines=True)
     assert result.conforms
-    assert "decode (data)" in judging.table([result])
+    assert "decode (data)" in grading.table([result])
     with pytest.raises(ProgramError):
-        judging.run(in_lines(tmp_path, answer, "ops decode\\nfields dat"), [asked], lines=True)
+        grading.run(in_lines(tmp_path, answer, "ops decode\\nfields dat"), [asked], lines=True)
 
 
 @pytest.mark.requirement("CNF-2")
 def test_only_what_a_program_names_is_asked(tmp_path: Path) -> None:
-    result = judging.run(program(tmp_path, ANSWER), [PLAIN, ENCODE])
+    result = grading.run(program(tmp_path, ANSWER), [PLAIN, ENCODE])
     assert len(result.judgements) == result.unsupported == 1
     unsupported = program(tmp_path, "print(json.dumps({'id': asked['id'], 'unsupported': True}), flush=True)")
-    assert judging.run(unsupported, [PLAIN]).unsupported == 1
+    assert grading.run(unsupported, [PLAIN]).unsupported == 1
 
 
 @pytest.mark.parametrize("code", ["", "print('{}', flush=True)", "print('hello', flush=True)"])
 def test_a_program_that_does_not_introduce_itself_is_refused(code: str) -> None:
     with pytest.raises(ProgramError):
-        judging.run([sys.executable, "-c", code], [PLAIN], timeout=5)
+        grading.run([sys.executable, "-c", code], [PLAIN], timeout=5)
     with pytest.raises(ProgramError):
-        judging.run(["no-such-command-anywhere"], [PLAIN])
+        grading.run(["no-such-command-anywhere"], [PLAIN])
 
 
 def cli(*arguments: str) -> int:
@@ -255,8 +255,8 @@ def test_a_result_to_publish(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     [(["pass"], "#3c8527"), (["pass", "refused"], "#a8730a"), (["lost", "pass"], "#b3261e")],
 )
 def test_the_colour_of_a_badge(grades: list[str], colour: str) -> None:
-    judgements = [judging.Judgement("x", "decode", grade) for grade in grades]
-    image = judging.badge(judging.Result("<p>", "1", judgements=judgements))
+    judgements = [grading.Grade("x", "decode", grade) for grade in grades]
+    image = grading.badge(grading.Result("<p>", "1", judgements=judgements))
     assert colour in image
     assert "&lt;p&gt; 1: 1 of" in image
 
@@ -272,4 +272,4 @@ def test_the_published_table_counts_today_s_vectors() -> None:
     page = (Path(__file__).parents[2] / "spec" / "09-conformance.md").read_text()
     ours = page.partition("kpl_codec 1.0.0rc1 ")[2].partition("aws_kinesis_agg 1.2.3")[0]
     shown = {kind: int(count) for kind, count in re.findall(r"([a-z-]+) +(\d+)$", ours, re.MULTILINE)}
-    assert shown == Counter(vector["kind"] for vector in judging.vectors())
+    assert shown == Counter(vector["kind"] for vector in grading.vectors())

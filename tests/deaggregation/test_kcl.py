@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
-from kpl_codec.deaggregation.kcl import Outcome
+from kpl_codec.deaggregation.kcl import KclOutcome
 from kpl_codec.format.hash_keys import MAX_HASH_KEY
 from kpl_codec.shards.placement import aggregate_kind
 from kpl_codec.testing import strategies
@@ -29,7 +29,9 @@ def test_a_sound_aggregate_by_its_tables_or_by_its_bytes(
     outside = [i for i, key in enumerate(keys) if hash_key_range is not None and key not in hash_key_range]
     total = len(keys)
     expected = (
-        Outcome(False, 0, total, "out-of-range", outside[0]) if outside else Outcome(False, total, total)
+        KclOutcome(False, 0, total, "out-of-range", outside[0])
+        if outside
+        else KclOutcome(False, total, total)
     )
     assert kcl.outcome(aggregate.data, hash_key_range) == expected
     drops: list[kpl.Drop] = []
@@ -49,9 +51,9 @@ def test_a_sound_aggregate_by_its_tables_or_by_its_bytes(
 def test_where_it_stops() -> None:
     key, sound, out_of_table = b"\x0a\x01a", b"\x1a\x05\x08\x00\x1a\x01x", b"\x1a\x05\x08\x01\x1a\x01x"
     stopped = kcl.outcome(frame(key + sound + out_of_table + sound))
-    assert stopped == Outcome(False, 1, 3, "index-out-of-table", 1)
+    assert stopped == KclOutcome(False, 1, 3, "index-out-of-table", 1)
     last = kpl.HashKeyRange(MAX_HASH_KEY, MAX_HASH_KEY)
-    assert kcl.outcome(frame(key + sound), last) == Outcome(False, 0, 1, "out-of-range", 0)
+    assert kcl.outcome(frame(key + sound), last) == KclOutcome(False, 0, 1, "out-of-range", 0)
 
 
 #: Bytes of a key, and what Java makes of them (asked: `fuzz.java_protobuf`).

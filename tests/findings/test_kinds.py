@@ -10,8 +10,8 @@ import pytest
 
 import kpl_codec
 from kpl_codec import errors
-from kpl_codec.findings import KINDS, SEVERITIES, Kind, kind_of, worst
-from kpl_codec.findings.kinds import WATCH
+from kpl_codec.findings import KINDS, SEVERITIES, FindingType, kind_of, worst
+from kpl_codec.findings.catalogue import WATCH
 from kpl_codec.shards.placement import CAUSES, Verdict
 
 PACKAGE = Path(kpl_codec.__file__).parent
@@ -37,12 +37,12 @@ def defect_codes() -> set[str]:
 def test_every_defect_of_the_decoder_is_a_kind() -> None:
     found = defect_codes()
     assert len(found) > 14
-    assert found - KINDS.keys() == set(), "each needs a Kind in findings/kinds.py"
+    assert found - KINDS.keys() == set(), "each needs a Kind in findings/catalogue.py"
 
 
 def test_every_verdict_but_expected_is_a_kind() -> None:
     unknown = {*get_args(Verdict)} - {"expected"} - KINDS.keys()
-    assert unknown == set(), "each needs a Kind in findings/kinds.py"
+    assert unknown == set(), "each needs a Kind in findings/catalogue.py"
 
 
 def test_every_kind_is_reported_by_some_code() -> None:
@@ -51,7 +51,9 @@ def test_every_kind_is_reported_by_some_code() -> None:
     code = "\n".join(path.read_text() for path in paths if not path.match("findings/kinds*"))
     named = {name for name in KINDS if not name.startswith("capture")}
     unreported = {name for name in named if f'"{name}"' not in code}
-    assert unreported == set(), "nothing reports them: report/scan.py, report/build.py, watch/judging.py, ..."
+    assert unreported == set(), (
+        "nothing reports them: validate/report/scan.py, validate/report/build.py, watch/record_checks.py, ..."
+    )
 
 
 def test_every_kind_of_watch_is_in_its_chapter() -> None:
@@ -70,7 +72,7 @@ def test_a_kind_that_nobody_listed_still_has_a_place() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
-def test_a_kind_is_whole(kind: Kind) -> None:
+def test_a_kind_is_whole(kind: FindingType) -> None:
     assert KINDS[kind.name] is kind
     assert kind.severity in SEVERITIES
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", kind.name)

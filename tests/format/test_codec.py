@@ -15,7 +15,7 @@ import kpl_codec as kpl
 from kpl_codec.format.codec import PythonBuilder, build_many, is_canonical
 from kpl_codec.limits import MAGIC
 from kpl_codec.producer import ProducerConfig
-from kpl_codec.producer.pending import Preparation
+from kpl_codec.producer.pending import PutValidator
 
 BUILDERS = list(dict.fromkeys([PythonBuilder, kpl.AggregatedRecordBuilder]))
 
@@ -241,7 +241,7 @@ def test_all_kinds_of_bytes_are_bytes() -> None:
 def test_an_explicit_hash_key_is_a_text_or_a_number_everywhere(record: kpl.UserRecord, number: int) -> None:
     key, data, _, tags = record
     text = record._replace(explicit_hash_key=str(number))
-    prepare = Preparation(ProducerConfig()).prepare
+    prepare = PutValidator(ProducerConfig()).prepare
     if 0 <= number < 2**128:
         same = kpl.UserRecord(key, data, number, tags)
         assert same == text

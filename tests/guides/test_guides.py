@@ -19,8 +19,8 @@ from moto.server import ThreadedMotoServer
 import kpl_codec as kpl
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from .. import queue_model
-from ..queue_service import QueueServer, QueueService, RealClock
+from ..queues import queue_model
+from ..queues.queue_service import QueueServer, QueueService, RealClock
 from ..site.pages import examples_of
 from ..test_surface import PUBLIC, names_of
 from .blocks import Block, Run, blocks
@@ -34,9 +34,9 @@ WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "kcl.md", "move-over.md", "s3-and-accounts.md",
     "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
-    "kpl_codec.validation.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.aws.only.md",
+    "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.aws.fetch_by_sequence_number.md",
     "kpl_codec.schema_registry.md",
-    "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.watch.md",
+    "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.consumer_watch.md",
 }  # fmt: skip
 STREAM = "orders"
 

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from kpl_codec.conformance.judging import THIS_LIBRARY
+from kpl_codec.conformance.grading import THIS_LIBRARY
 from kpl_codec.testing.local_kinesis import find_node, install
 
 #: In the order of the table in spec/09-conformance.md.

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.conformance.judging import Result, judge, question, vectors
-from kpl_codec.conformance.program import Program
+from kpl_codec.conformance.grading import Result, judge, question, vectors
+from kpl_codec.conformance.subject import Subject
 
 from ..spec.vectors import REPOSITORY
 
@@ -30,7 +30,7 @@ def of_the_kcl(data: bytes) -> Delivered:
 
 def test_kcl_rs_on_the_vectors() -> None:
     result, beside = Result("kcl-rs", ""), Counter[str]()
-    with Program([sys.executable, "-m", "tests.interop.program_kcl_rs"], timeout=60) as program:
+    with Subject([sys.executable, "-m", "tests.interop.program_kcl_rs"], timeout=60) as program:
         for vector in vectors():
             if vector["kind"] != "decode":
                 continue

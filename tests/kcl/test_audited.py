@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.audit import Ledger, Row
-from kpl_codec.audit.running import audit
+from kpl_codec.audit.audit_run import audit
 from kpl_codec.kcl import audited
 
 from ..examples import examples

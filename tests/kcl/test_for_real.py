@@ -18,8 +18,9 @@ from moto.server import ThreadedMotoServer
 
 import kpl_codec as kpl
 from kpl_codec.audit import Ledger
-from kpl_codec.audit.running import audit
-from kpl_codec.aws import Producer, fetch_shard_map, read_stream
+from kpl_codec.audit.audit_run import audit
+from kpl_codec.aws import fetch_shard_map, read_stream
+from kpl_codec.producer import Producer
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..audit.test_for_real import FAST, Name, kcl, name_of, names_of, put_faulty, split_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
-from kpl_codec.producer.kinesis_record import PutRecordsRequest
+from kpl_codec.producer.record_builder import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import LiveShardMap, Request
 
 from .model import ModelStream, chance_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kpl_codec.producer import Delivery, DeliveryError, Pending, ProducerConfig, ProducerCore
-from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
+from kpl_codec.producer.record_builder import KinesisRecordBuilder, PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
 from .model import ModelError, ModelStream, chance_of
@@ -141,7 +141,7 @@ class ProducerMachine(RuleBasedStateMachine):
             assert timer is not None
             assert timer <= latest, "nobody would see it expire"
 
-    def goes_out(self, kinesis_records: list[Outgoing]) -> None:
+    def goes_out(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
         """PRD-24 and PRD-32, for the Kinesis records of a new request."""
         for outgoing in kinesis_records:
             assert all(pending.expires_at > self.now for pending in outgoing.records), "sent after its time"

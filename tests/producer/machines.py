@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from kpl_codec.producer import Delivery, Pending, ProducerConfig
-from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
+from kpl_codec.producer.record_builder import KinesisRecordBuilder, PutRecordsRequest
 
 from .machine import ProducerMachine
 
@@ -31,7 +31,7 @@ class StrictOrderMachine(ProducerMachine):
         aggregation_max_size=600, record_ttl_ms=30_000, max_connections=3, ordering="partition-key"
     )
 
-    def goes_out(self, kinesis_records: list[Outgoing]) -> None:
+    def goes_out(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
         super().goes_out(kinesis_records)
         self.collect()
         for outgoing in kinesis_records:

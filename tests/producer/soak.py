@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from kpl_codec import deaggregate
 from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore, ProducerFull
-from kpl_codec.producer.kinesis_record import PutRecordsRequest
 from kpl_codec.producer.outcomes import MAY_BE_STORED
+from kpl_codec.producer.record_builder import PutRecordsRequest
 from kpl_codec.producer.send_queue import TokenBucket
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 

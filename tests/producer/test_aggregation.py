@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.producer import Pending, ProducerConfig, RecordTooLarge
 from kpl_codec.producer.aggregator import Aggregator
-from kpl_codec.producer.kinesis_record import Outgoing, build_all
-from kpl_codec.producer.pending import Preparation
+from kpl_codec.producer.pending import PutValidator
+from kpl_codec.producer.record_builder import KinesisRecordBuilder, build_all
 from kpl_codec.producer.send_queue import SendQueue
 from tests.examples import examples
 
@@ -36,12 +36,12 @@ records = st.builds(
 
 
 def prepared(config: ProducerConfig, record: kpl.UserRecord) -> Pending:
-    return Preparation(config).prepare(
+    return PutValidator(config).prepare(
         record.partition_key, record.data, record.explicit_hash_key, record.tags
     )
 
 
-def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> list[Outgoing]:
+def aggregate(config: ProducerConfig, user_records: list[kpl.UserRecord]) -> list[KinesisRecordBuilder]:
     aggregator = Aggregator(config)
     for record in user_records:
         aggregator.add("shard", prepared(config, record))
@@ -58,7 +58,7 @@ def test_what_has_expired_leaves_and_all_others_stay_as_if_they_had_been_alone(
     pendings = [prepared(config, record) for record, _ in entries]
     for pending, (_, expired) in zip(pendings, entries, strict=True):
         pending.expires_at = 1.0 if expired else 2.0
-    outgoing = Outgoing("shard", None, "a", 10**6, pendings[0])
+    outgoing = KinesisRecordBuilder("shard", None, "a", 10**6, pendings[0])
     assert all([outgoing.add(pending) for pending in pendings[1:]])
     outgoing.aggregate.max_size = 1  # what has fitted stays
     assert outgoing.take_expired(1.0) == [p for p in pendings if p.expires_at == 1.0]
@@ -155,7 +155,7 @@ def test_an_aggregate_never_outgrows_the_stream_with_its_key(delta: int, outer_k
 @pytest.mark.requirement("PRD-5")
 @pytest.mark.parametrize("key", ["k", "é" * 256, "\U0001f600" * 256])
 def test_a_record_of_the_largest_size_passes_and_one_byte_more_is_refused(key: str) -> None:
-    prepare = Preparation(ProducerConfig()).prepare
+    prepare = PutValidator(ProducerConfig()).prepare
     room = 2**20 - len(key.encode())
     assert prepare(key, b"x" * room).size
     with pytest.raises(RecordTooLarge) as caught:
@@ -256,5 +256,5 @@ def test_requests_keep_their_limits(sizes: list[int], max_count: int, max_size: 
 )
 def test_what_cannot_be_written_is_refused_when_put(key: str, data: bytes, ehk: str, code: str) -> None:
     with pytest.raises(kpl.KplError) as caught:
-        Preparation(ProducerConfig()).prepare(key, data, ehk)
+        PutValidator(ProducerConfig()).prepare(key, data, ehk)
     assert caught.value.code == code

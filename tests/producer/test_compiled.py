@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kpl_codec import UserRecord
 from kpl_codec.errors import KplError
 from kpl_codec.limits import MAGIC
-from kpl_codec.producer import Attempt, Pending, ProducerConfig, results
+from kpl_codec.producer import Attempt, Pending, ProducerConfig, delivery
 from kpl_codec.producer.outcomes import NO_HISTORY
-from kpl_codec.producer.pending import PlainPending, Preparation
+from kpl_codec.producer.pending import PlainPending, PutValidator
 
 speedups = pytest.importorskip(
     "kpl_codec._speedups",
@@ -41,10 +41,10 @@ CONFIGS = [
     st.lists(st.tuples(KEYS, DATA, st.sampled_from([None, 5, "7", "007"])), min_size=1, max_size=6),
 )
 def test_a_user_record_is_prepared_in_the_same_way(config: ProducerConfig, puts: list[Any]) -> None:
-    fast, slow = Preparation(config), Preparation(config)
+    fast, slow = PutValidator(config), PutValidator(config)
     slow._most_are_plain = False
 
-    def made(prepare: Preparation, put: Any) -> Any:
+    def made(prepare: PutValidator, put: Any) -> Any:
         try:
             found = prepare.prepare(*put)
         except (KplError, TypeError) as error:
@@ -73,16 +73,16 @@ def test_deliveries_are_equal(failed_before: list[int]) -> None:
     records = []
     failed = Attempt("throttled", 1.0, 2.0, None)
     for count in failed_before:
-        one = Preparation(ProducerConfig()).prepare("k", b"x")
+        one = PutValidator(ProducerConfig()).prepare("k", b"x")
         for _ in range(count):
             one.history = (one.history or NO_HISTORY).with_attempt(failed)
         records.append(one)
     last = Attempt("delivered", 3.0, 4.0, None, "shardId-000000000000", "17")
-    results.deliver(records, last)
+    delivery.deliver(records, last)
     compiled = [pending.result for pending in records]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results, "_deliver", results.deliver_in_python)
-        results.deliver(records, last)
+        patch.setattr(delivery, "_deliver", delivery.deliver_in_python)
+        delivery.deliver(records, last)
     python = [pending.result for pending in records]
     assert python == compiled
     assert list(map(type, compiled)) == list(map(type, python))

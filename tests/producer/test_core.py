@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, DeliveryError, Pending
-from kpl_codec.producer.kinesis_record import Outgoing, PutRecordsRequest
+from kpl_codec.producer.record_builder import KinesisRecordBuilder, PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, Request
 
 from .bench import HIGH, LOW, Bench, data_of
@@ -103,14 +103,14 @@ def test_flush_sends_at_once_and_retries_at_once() -> None:
 def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted: user records that are put into an aggregate. It was each of them in each attempt."""
     aggregated = 0
-    add = Outgoing.add
+    add = KinesisRecordBuilder.add
 
-    def counted(self: Outgoing, pending: Pending) -> bool:
+    def counted(self: KinesisRecordBuilder, pending: Pending) -> bool:
         nonlocal aggregated
         aggregated += 1
         return add(self, pending)
 
-    monkeypatch.setattr(Outgoing, "add", counted)
+    monkeypatch.setattr(KinesisRecordBuilder, "add", counted)
     bench = Bench(4)
     for number in range(1000):
         bench.put(b"%d" % number, number * 2**128 // 1000)

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from kpl_codec.aws import AsyncProducer
-from kpl_codec.producer import ProducerConfig
+from kpl_codec.producer import AsyncProducer, ProducerConfig
 
 from ..aws.model_client import AsyncModelClient, ModelClient
 from ..steps import steps

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kpl_codec.producer import Delivery, ProducerFull
-from kpl_codec.producer.kinesis_record import PutRecordsRequest
+from kpl_codec.producer.record_builder import PutRecordsRequest
 from kpl_codec.producer.send_queue import Lane, TokenBucket
 from kpl_codec.shards.live_shard_map import Failure
 

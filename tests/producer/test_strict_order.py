@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kpl_codec.producer import Pending
-from kpl_codec.producer.kinesis_record import PutRecordsRequest
+from kpl_codec.producer.record_builder import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure
 
 from ..examples import examples

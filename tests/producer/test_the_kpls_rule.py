@@ -10,7 +10,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from kpl_codec.producer import Delivery, Pending, ProducerCore
-from kpl_codec.producer.kinesis_record import Outgoing
+from kpl_codec.producer.record_builder import KinesisRecordBuilder
 
 from .machine import ProducerMachine
 from .test_nothing_is_lost import QUICK
@@ -20,7 +20,7 @@ class KplRuleCore(ProducerCore):
     """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
-    def _answered_one(self, outgoing: Outgoing, entry: Any, now: float) -> Sequence[Pending]:
+    def _answered_one(self, outgoing: KinesisRecordBuilder, entry: Any, now: float) -> Sequence[Pending]:
         if entry.outcome != "delivered":
             return super()._answered_one(outgoing, entry, now)
         attempt = outgoing.attempt(entry, now)

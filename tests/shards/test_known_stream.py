@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.shards.known_stream import Known, Refused, learn
 from kpl_codec.shards.refresh import Listing, StreamSummary
+from kpl_codec.shards.stream_state import RefusedListing, StreamState, learn
 
 from .model import ModelStream
 
@@ -19,7 +19,7 @@ STEPS = st.lists(
 )
 
 
-def facts(known: Known) -> tuple[Any, ...]:
+def facts(known: StreamState) -> tuple[Any, ...]:
     shards = known.shards
     return deepcopy((shards.all, shards.listed, shards.distribution, known.routes.shard_ids, known[2:]))
 
@@ -28,7 +28,7 @@ def facts(known: Known) -> tuple[Any, ...]:
 def test_learning_changes_nothing_and_gives_the_same_again(
     steps: list[tuple[str, int]], has_closed: bool
 ) -> None:
-    stream, known, listings = ModelStream(2, now=0), Known(), [[]]
+    stream, known, listings = ModelStream(2, now=0), StreamState(), [[]]
     for now, (step, at) in enumerate(steps, 1):
         if step == "split":
             stream.split(at % len(stream.open_shards()))
@@ -42,10 +42,10 @@ def test_learning_changes_nothing_and_gives_the_same_again(
         before = facts(known)
         outcome, again = (learn(known, listing, 30.0 * now) for _ in range(2))
         assert facts(known) == before
-        after = outcome.known if isinstance(outcome, Refused) else outcome
-        same = again.known if isinstance(again, Refused) else again
+        after = outcome.known if isinstance(outcome, RefusedListing) else outcome
+        same = again.known if isinstance(again, RefusedListing) else again
         assert facts(after) == facts(same)
-        if isinstance(outcome, Refused) and outcome.disputed is None:
+        if isinstance(outcome, RefusedListing) and outcome.disputed is None:
             assert facts(after._replace(contradictions=known.contradictions)) == before
         known = after
 
@@ -58,12 +58,12 @@ def test_a_closed_shard_is_known_as_long_as_it_may_hold_records(hours: int | Non
     closed = stream.open_shards()[0].shard_id
     summary = StreamSummary(None, "USER_PARTITION_KEY", hours * 3600.0) if hours else None
 
-    def after(known: Known, now: float) -> Known:
+    def after(known: StreamState, now: float) -> StreamState:
         outcome = learn(known, Listing(stream.open_shards(), summary, now, False), now)
-        assert isinstance(outcome, Known)
+        assert isinstance(outcome, StreamState)
         return outcome
 
-    known = after(Known(), 10)
+    known = after(StreamState(), 10)
     assert known.closed == {}
     stream.split(0)
     known = after(known, 20)
@@ -81,12 +81,12 @@ def test_a_closed_shard_that_a_whole_listing_lacks_is_known_for_a_minute() -> No
     stream.split(0)
     old, closed = stream.shards[0].shard_id, stream.open_shards()[0].shard_id
 
-    def after(known: Known, now: float) -> Known:
+    def after(known: StreamState, now: float) -> StreamState:
         outcome = learn(known, Listing(stream.shards[:], None, now, True), now)
-        assert isinstance(outcome, Known)
+        assert isinstance(outcome, StreamState)
         return outcome
 
-    known = after(Known(), 10)
+    known = after(StreamState(), 10)
     assert known.closed == {old: float("-inf")}  # (it had closed before anybody asked)
     stream.split(0)
     known = after(known, 20)

@@ -7,7 +7,14 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.shards.place import LATEST, TRIM_HORIZON, after_record, at_record, at_time, iterator_arguments
+from kpl_codec.shards.starting_position import (
+    LATEST,
+    TRIM_HORIZON,
+    after_record,
+    at_record,
+    at_time,
+    iterator_arguments,
+)
 
 
 @given(st.integers(0, 4 * 10**12))

@@ -11,10 +11,10 @@ import kpl_codec as kpl
 from kpl_codec.format import hash_keys
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
 from kpl_codec.shards.lineage import Lineage
-from kpl_codec.shards.place import Place, after_record, at_record, at_time
 from kpl_codec.shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from kpl_codec.shards.shard_map import NO_ROUTES
 from kpl_codec.shards.skew import Skew, allocate, balanced_keys, skew_of
+from kpl_codec.shards.starting_position import StartingPosition, after_record, at_record, at_time
 
 SOME = HashKeyRange(10, 11)
 OVERLAP = [HashKeyRange(0, 5), HashKeyRange(5, 9)]
@@ -112,8 +112,8 @@ def test_other_mistakes() -> None:
             "from_json takes JSON text, not int: of a file give path.read_text(); "
             "for answers of ListShards use ShardMap.from_list_shards([answer])",
         ),
-        (lambda: Place("LATEST").sequence_number, ValueError, "LATEST names no record"),
-        (lambda: Place("LATEST").time_ms, ValueError, "LATEST is no time"),
+        (lambda: StartingPosition("LATEST").sequence_number, ValueError, "LATEST names no record"),
+        (lambda: StartingPosition("LATEST").time_ms, ValueError, "LATEST is no time"),
     ):
         with pytest.raises(error) as caught:  # type: ignore[arg-type]
             refused()  # type: ignore[no-untyped-call]
@@ -121,9 +121,9 @@ def test_other_mistakes() -> None:
 
 
 def test_places_and_skew() -> None:
-    assert at_record("7") == Place("AT_SEQUENCE_NUMBER", "7")
-    assert after_record("7") == Place("AFTER_SEQUENCE_NUMBER", "7")
-    assert at_time(7) == Place("AT_TIMESTAMP", 7)
+    assert at_record("7") == StartingPosition("AT_SEQUENCE_NUMBER", "7")
+    assert after_record("7") == StartingPosition("AFTER_SEQUENCE_NUMBER", "7")
+    assert at_time(7) == StartingPosition("AT_TIMESTAMP", 7)
     halves = ALL_HASH_KEYS.split(2)
     found = skew_of([0, (MAX_HASH_KEY, 5)], reversed(halves))  # type: ignore[list-item]
     assert found == Skew(tuple(halves), (1, 5))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.shards.stream import Stream, StreamNameError, stream_of
+from kpl_codec.shards.stream_name import Stream, StreamNameError, stream_of
 
 NAMES = st.from_regex(r"[a-zA-Z0-9_.-]{1,128}", fullmatch=True)
 REGIONS = st.sampled_from(["eu-west-1", "us-gov-east-1", "cn-north-1"])

@@ -1,4 +1,4 @@
-"""The table of `kpl_codec.shards.trust`, row by row; and against a machine that keeps its whole history."""
+"""The table of `kpl_codec.shards.map_freshness`, row by row; and against a machine that keeps its whole history."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.aws_errors import Backoff
-from kpl_codec.shards.trust import Trust
+from kpl_codec.shards.map_freshness import MapFreshness
 
 BACKOFF = Backoff(10, 40)
 Known = tuple[str, Collection[str] | None]
 
 
-def known(trust: Trust) -> Known:
+def known(trust: MapFreshness) -> Known:
     return trust.state, trust.in_doubt
 
 
-def trusted(now: float = 1) -> Trust:
-    trust = Trust(BACKOFF)
+def trusted(now: float = 1) -> MapFreshness:
+    trust = MapFreshness(BACKOFF)
     assert not trust.listed(now, changed=True, now=now)
     return trust
 
 
 def test_nothing_is_trusted_until_a_listing_that_began_since_trust_ended() -> None:
-    trust = Trust(BACKOFF)
+    trust = MapFreshness(BACKOFF)
     assert known(trust) == ("NONE", None)
     assert not trust.report("a", 1, 1)  # (nothing is predicted yet, and the first listing is on its way)
     trust.end(5)
@@ -86,7 +86,7 @@ def test_reports_in_vain_do_not_count_for_longer_and_longer() -> None:
 
 
 def test_a_gap_or_an_overlap_doubts_what_it_concerns() -> None:
-    for trust in (trusted(), Trust(BACKOFF)):
+    for trust in (trusted(), MapFreshness(BACKOFF)):
         trust.disputed(2, ["a", "b"])
         assert known(trust) == ("DOUBTED", {"a", "b"})
         assert trust.listed(1.9, changed=False, now=3)
@@ -105,7 +105,7 @@ def test_a_listing_ends_doubt_exactly_if_it_began_after_all_that_raised_it(
     events: list[tuple[str, int, int, int]],
 ) -> None:
     """Naive: trust is there while the latest sound listing began no earlier than all causes of doubt."""
-    trust, now, causes = Trust(BACKOFF), 0.0, [float("-inf")]
+    trust, now, causes = MapFreshness(BACKOFF), 0.0, [float("-inf")]
     for event, back, shard, step in events:
         now += step
         before = max(now - back, 0)

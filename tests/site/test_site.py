@@ -16,8 +16,8 @@ import pytest
 from kpl_codec.cli.main import COMMANDS
 from kpl_codec.findings import KINDS
 
-from ..report.browser import Browser
 from ..test_surface import OBJECTS, PUBLIC
+from ..validate.report.browser import Browser
 from . import pages
 from .__main__ import build
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.audit.handled import read_handled
+from kpl_codec.audit.audit_inputs import read_handled
 from kpl_codec.audit.judge import judge
-from kpl_codec.audit.names import Names, Tally, runs_of
-from kpl_codec.ledger import Row
+from kpl_codec.audit.user_record_index import HandledCounts, UserRecordIndex, runs_of
+from kpl_codec.ledger.ledger_rows import Row
 from kpl_codec.spark import handled_runs
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -51,8 +51,8 @@ def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
     assert len(runs) < len(table) / 2
     said = []
     for folder in ("rows", "runs"):
-        names = Names(rows)
-        tally = Tally(names)
+        names = UserRecordIndex(rows)
+        tally = HandledCounts(names)
         read_handled([str(tmp_path / folder)], tally)
         audit = judge(names, tally)
         doubles = Counter((double.run, double.times) for double in audit.doubles)

@@ -18,7 +18,7 @@ from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.cli.main import main
 from kpl_codec.format.records import Tag
 from kpl_codec.spark import deaggregate, handled_runs, register_table_function, verify
-from kpl_codec.validation.repaired import TAG, tag_value
+from kpl_codec.validate.repair_marks import TAG, tag_value
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

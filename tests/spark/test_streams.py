@@ -9,7 +9,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.spark import deaggregate, verify
 
-from ..validation.test_streams import KEYS, LOST, map_of, rows_of
+from ..validate.test_streams import KEYS, LOST, map_of, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 SCHEMA = "streamName string, shardId string, sequenceNumber string, partitionKey string, data binary"

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kpl_codec.testing.faults import Answer, Cut, Exchange, Fault, FaultProxy
+from kpl_codec.testing.faults import Cut, Exchange, FaultFunction, FaultProxy, HttpAnswer
 
 EVENT: Final = "SubscribeToShardEvent"
 #: Seconds between two looks at the server, and between two events of a silent shard.
@@ -159,8 +159,8 @@ class _Messages:
         return next(self.messages).encoded()
 
 
-def _streamed(messages: Iterator[Message]) -> Answer:
-    return Answer(200, b"", "application/vnd.amazon.eventstream", _Messages(messages))
+def _streamed(messages: Iterator[Message]) -> HttpAnswer:
+    return HttpAnswer(200, b"", "application/vnd.amazon.eventstream", _Messages(messages))
 
 
 class FanOutProxy(FaultProxy):
@@ -173,7 +173,7 @@ class FanOutProxy(FaultProxy):
         super().__init__(target, seed=seed)
         self._subscriptions = Subscriptions(lifetime=lifetime, refused_for=refused_for)
 
-    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """The server's answer, or the messages of a subscription."""
         if operation != "SubscribeToShard":
             return super().forward(operation, body, headers)
@@ -194,13 +194,13 @@ class FanOutProxy(FaultProxy):
         try:
             return _streamed(checked(self._subscriptions.subscribe(json.loads(body), ask)))
         except Refused as refused:
-            return Answer(refused.status, refused.body)
+            return HttpAnswer(refused.status, refused.body)
 
 
-def change_events(name: str, change: Callable[[Iterator[Message]], Iterator[Message]]) -> Fault:
+def change_events(name: str, change: Callable[[Iterator[Message]], Iterator[Message]]) -> FaultFunction:
     """SubscribeToShard: send what ``change`` makes of the messages; it may raise Cut. ``name``: for calls."""
 
-    def fault(exchange: Exchange) -> Answer:
+    def fault(exchange: Exchange) -> HttpAnswer:
         answer = exchange.forward()
         return _streamed(change(answer.parts.messages)) if isinstance(answer.parts, _Messages) else answer
 
@@ -221,7 +221,7 @@ def _events(after: int, then: Callable[[Message], Iterator[Message]]) -> Callabl
     return changed
 
 
-def cut_events(after: int = 0, *, fraction: float = 0.5) -> Fault:
+def cut_events(after: int = 0, *, fraction: float = 0.5) -> FaultFunction:
     """SubscribeToShard: reset the connection after ``after`` events and a part of the next."""
 
     def cut(message: Message) -> Iterator[Message]:
@@ -232,18 +232,18 @@ def cut_events(after: int = 0, *, fraction: float = 0.5) -> Fault:
     return change_events("cut_events", _events(after, cut))
 
 
-def end_events(after: int = 0) -> Fault:
+def end_events(after: int = 0) -> FaultFunction:
     """SubscribeToShard: end the subscription after ``after`` events, without an error."""
     return change_events("end_events", _events(after, lambda message: iter(())))
 
 
-def fail_events(code: str, after: int = 0) -> Fault:
+def fail_events(code: str, after: int = 0) -> FaultFunction:
     """SubscribeToShard: an error in the stream of events, after ``after`` of them."""
     failure = Message("exception", code, {"message": "injected"})
     return change_events(f"fail_events({code})", _events(after, lambda message: iter((failure,))))
 
 
-def slow_events(seconds: float) -> Fault:
+def slow_events(seconds: float) -> FaultFunction:
     """SubscribeToShard: wait before each event."""
 
     def slowed(messages: Iterator[Message]) -> Iterator[Message]:

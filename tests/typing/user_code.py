@@ -13,15 +13,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 import kpl_codec as kpl
 from kpl_codec.adapters import captured, kinesis_records, to_lambda
-from kpl_codec.aws import AsyncProducer, Producer, aio, fetch_lineage, fetch_shard_map, read_stream
-from kpl_codec.aws.queues import find_queue
-from kpl_codec.aws_lambda import Poison, aio_queues, process_user_records, process_window, user_records
+from kpl_codec.aws import aio, fetch_lineage, fetch_shard_map, read_stream
+from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
 from kpl_codec.aws_lambda.batch import Once
 from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
-from kpl_codec.aws_lambda.queues import process_queue_records
+from kpl_codec.deaggregation import KclOutcome as KclOutcome
 from kpl_codec.deaggregation import Node
-from kpl_codec.deaggregation import Outcome as KclOutcome
-from kpl_codec.producer import Attempt, Delivery, DeliveryError, ProducerConfig, ProducerFull
+from kpl_codec.producer import (
+    AsyncProducer,
+    Attempt,
+    Delivery,
+    DeliveryError,
+    Producer,
+    ProducerConfig,
+    ProducerFull,
+)
+from kpl_codec.queues import aio as aio_queues
+from kpl_codec.queues.queue_calls import find_queue
+from kpl_codec.queues.threaded_consumer import process_queue_records
 from kpl_codec.shards import Lineage
 from kpl_codec.spark import KinesisDataSource, deaggregate, verify
 from kpl_codec.testing import strategies as kpl_st

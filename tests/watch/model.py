@@ -1,7 +1,7 @@
 """A stream whose every record is known, with GetShardIterator and GetRecords as AWS documents them.
 
 Time is a number that the test moves: a day passes in seconds. What really happens on the wire is tested
-against a real server in tests/aws/test_watch.py.
+against a real server in tests/watch/test_stream_watcher.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import kpl_codec as kpl
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.shards.live_shard_map import Failure
-from kpl_codec.watch import Call, Watch, WatchFinding
+from kpl_codec.watch import ShardCall, Watch, WatchFinding
 
 START = 1_700_000_000.0
 
@@ -35,7 +35,7 @@ class ModelStream:
     """``shards``: id -> its records, in order. ``refuse``: what fails, told the call and the time."""
 
     shard_map: kpl.ShardMap
-    refuse: Callable[[Call, float], str | None] = lambda call, now: None
+    refuse: Callable[[ShardCall, float], str | None] = lambda call, now: None
     records: dict[str, list[Put]] = field(default_factory=dict)
     calls: list[tuple[float, str]] = field(default_factory=list)
     sizes: list[tuple[float, str, int]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class ModelStream:
         for shard_id, records in self.records.items():
             self.records[shard_id] = records[bisect_left(records, before * 1000, key=lambda p: p.at_ms) :]
 
-    def answer(self, call: Call, now: float) -> dict[str, Any] | Failure:
+    def answer(self, call: ShardCall, now: float) -> dict[str, Any] | Failure:
         self.calls.append((now, call.shard_id))
         code = self.refuse(call, now)
         if code is not None:
@@ -118,7 +118,7 @@ def run(
         now = max(now, min([wake, end, *(at for at, *_ in events[:1])]))
         if events and events[0][0] <= now:
             _, _, event = heapq.heappop(events)
-            if isinstance(event, Call):
+            if isinstance(event, ShardCall):
                 under_way -= 1
                 answer = stream.answer(event, now)
                 if isinstance(answer, Failure):

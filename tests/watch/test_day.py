@@ -41,7 +41,7 @@ def simulated_day(rate: float) -> Iterator[Watch]:
 @pytest.mark.slow
 @pytest.mark.requirement("WCH-20")
 def test_a_day_of_faults_and_losses_takes_no_more_memory_than_half_a_day(monkeypatch):
-    monkeypatch.setattr("kpl_codec.watch.judging.REMEMBERED", 200)  # of 20,000: full within hours
+    monkeypatch.setattr("kpl_codec.watch.record_checks.REMEMBERED", 200)  # of 20,000: full within hours
     sizes, looks = [], 0
     tracemalloc.start()
     try:

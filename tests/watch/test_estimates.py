@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.watch.estimates import Sample, estimate
-from kpl_codec.watch.reading import Budget, Limits, Sampling
-from kpl_codec.watch.uneven import HeavyHitters
+from kpl_codec.watch.hot_keys import HeavyHitters
+from kpl_codec.watch.shard_readers import Budget, Limits, Sampling
 
 from .model import seconds_to_find
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from kpl_codec.shards import Lineage
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.watch import Kept, KeptStateError, LastHour, Limits, Watch, WatchFinding
-from kpl_codec.watch.judging import Judge
-from kpl_codec.watch.reading import Whole
+from kpl_codec.watch import Checkpoint, KeptStateError, LastHour, Limits, Watch, WatchFinding
+from kpl_codec.watch.record_checks import RecordChecker
+from kpl_codec.watch.shard_readers import FullShardReader
 from tests.examples import examples
 
 from .model import START, ModelStream, open_map, run
@@ -34,7 +34,7 @@ def in_runs(
     for start, end in pairwise(times):
         watch = Watch(LastHour("orders"), limits=ENOUGH, **settings)  # type: ignore[arg-type]
         if kept is not None:
-            watch.resume(Kept.from_json(json.loads(kept)))
+            watch.resume(Checkpoint.from_json(json.loads(kept)))
         found = watch.use(stream.shard_map, start)
         found += run(watch, stream, start, end, latency=0.3)
         kept = json.dumps(watch.keep(end).to_json())
@@ -90,7 +90,7 @@ def test_a_sample_looks_at_no_period_twice_and_counts_those_it_missed(times, gap
 def test_no_record_is_counted_by_two_runs(times, share):
     """With two slots a period, the next slot often begins where the one before ended and was read past."""
     counted: Counter[str] = Counter()
-    judge_one = Judge._one
+    judge_one = RecordChecker._one
 
     def counting(self, record, *arguments):
         counted[record.sequence_number] += 1
@@ -99,7 +99,7 @@ def test_no_record_is_counted_by_two_runs(times, share):
     stream = ModelStream(open_map(2))
     Traffic(stream, rate=8).fill(START - 60, START + 320)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Judge, "_one", counting)
+        patch.setattr(RecordChecker, "_one", counting)
         in_runs(stream, times, share=share, period=10.0)
     assert len(counted) > 400 * share
     assert set(counted.values()) == {1}
@@ -126,7 +126,7 @@ def test_a_split_between_two_runs_is_read_from_its_first_record_on():
     third.resume(second.keep(START + 93))
     third.use(stream.shard_map, START + 94)
     run(third, stream, START + 94, START + 200)
-    assert all(isinstance(shard, Whole) for shard in third.shards.values())
+    assert all(isinstance(shard, FullShardReader) for shard in third.shards.values())
 
 
 @pytest.mark.requirement("WCH-11", "WCH-29")
@@ -143,7 +143,7 @@ def test_a_stream_made_anew_between_two_runs_is_noticed():
     run(first, stream, START, START + 60)
     assert first.last_hour.lost().seen
     second = Watch(LastHour("orders"))
-    second.resume(Kept.from_json(json.loads(json.dumps(first.keep(START + 60).to_json()))))
+    second.resume(Checkpoint.from_json(json.loads(json.dumps(first.keep(START + 60).to_json()))))
     told = second.use(numbered("2" + "0" * 20), START + 90)
     assert [f.kind for f in told if f.state == "open"] == ["stream-recreated"]
     assert {f.state for f in told if f.kind == "naive-aggregator"} == {"over"}
@@ -173,7 +173,7 @@ def test_a_finding_that_was_told_is_over_in_a_later_run():
 )
 def test_what_is_no_state_is_refused(state):
     with pytest.raises(KeptStateError):
-        Kept.from_json(state)
+        Checkpoint.from_json(state)
 
 
 HERE = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
@@ -203,7 +203,7 @@ def test_the_state_of_another_stream_is_not_gone_on_with(before, now, another):
     if before is None:
         assert "stream" not in state  # as an earlier version kept it
     second = Watch(LastHour("orders"), share=1.0)
-    second.resume(Kept.from_json(state))
+    second.resume(Checkpoint.from_json(state))
     told = [finding.kind for finding in second.use(named(now), START + 60)]
     assert ("stream-recreated" in told) == another
 
@@ -213,7 +213,7 @@ def test_the_state_of_another_stream_is_not_gone_on_with(before, now, another):
 def test_a_shard_that_was_read_to_its_end_is_not_open(children):
     """Listed as open it is another stream's, unless the listing is just old: then its children are there."""
     (shard,) = open_map(1).values()
-    kept = Kept(START, {}, frozenset({shard.shard_id}), {}, {})
+    kept = Checkpoint(START, {}, frozenset({shard.shard_id}), {}, {})
     halves = [
         Shard(f"shardId-{n:012d}", held, shard.shard_id, starting_sequence_number=str(10**56 + n))
         for n, held in enumerate(shard.hash_key_range.split(2), 1)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.watch import LastHour, Limits, Look
+from kpl_codec.watch import LastHour, Limits, SampleSlot
 from kpl_codec.watch.measures import measures, measures_of_records
 from tests.examples import examples
 
@@ -69,7 +69,7 @@ def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_told_for_an_ho
     late = kpl.KinesisRecord(
         "k", b"x", "1", "shardId-000000000000", datetime.fromtimestamp(START - 100, timezone.utc)
     )
-    (finding,) = last_hour.observe(Look(late.shard_id, 1), [late], START)
+    (finding,) = last_hour.observe(SampleSlot(late.shard_id, 1), [late], START)
     assert finding.kind == "lag"
 
     def lag(now):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.format.hash_keys import partition_key_hash
-from kpl_codec.watch import LastHour, Look, Watch
+from kpl_codec.watch import LastHour, SampleSlot, Watch
 
 from .model import START, ModelStream, key_on, open_map, run
 from .test_watch import Traffic
@@ -51,7 +51,7 @@ def test_a_shard_that_is_read_whole_makes_no_key_hot():
             kpl.KinesisRecord(key_on(shard, n % keys), b"x", str(next(numbers)), shard.shard_id)
             for n in range(count)
         ]
-        last_hour.observe(Look(shard.shard_id, next(numbers), scale), records, START)
+        last_hour.observe(SampleSlot(shard.shard_id, next(numbers), scale), records, START)
 
     # All shards get 100 user records a second; that of three keys is read whole for 30 s.
     for _ in range(10):
@@ -82,7 +82,7 @@ def test_how_much_of_a_shard_was_read_makes_no_key_hot(read: list[int], keys: li
                 kpl.KinesisRecord(names[n % different], b"x", str(next(numbers)), shard.shard_id)
                 for n in range(50)
             ]
-            last_hour.observe(Look(shard.shard_id, next(numbers)), records, START)
+            last_hour.observe(SampleSlot(shard.shard_id, next(numbers)), records, START)
             last_hour.add_time(shard.shard_id, 1000, 0, START)
     found = {f.shard_id for f in last_hour.tick(START) if f.kind == "hot-key"}
     assert found == {shard.shard_id for shard, different in zip(shards, keys, strict=False) if different == 1}

@@ -11,8 +11,8 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 import kpl_codec as kpl
 from kpl_codec.deaggregation.fingerprints import fingerprint
 from kpl_codec.findings.counters import Tally
-from kpl_codec.watch.judging import WRITERS, Judge, Judged, Look, writer_of
-from kpl_codec.watch.kept import Minute
+from kpl_codec.watch.checkpoint import Minute
+from kpl_codec.watch.record_checks import WRITERS, CheckedRecords, RecordChecker, SampleSlot, writer_of
 
 from ..spec.vectors import VECTORS, wild
 
@@ -60,16 +60,16 @@ def test_every_aggregate_of_a_real_writer_is_told_by_its_outer_key(writer):
             assert told_as("a", data) == "kpl"
 
 
-def judged(encoder: str) -> Judged:
+def judged(encoder: str) -> CheckedRecords:
     """What a watch makes of all frames of an encoder in the wild."""
     outputs = [output for case in wild()[encoder] for output in case.outputs]
     records = [
         output.replace(sequence_number=str(n), shard_id="shardId-000000000000")
         for n, output in enumerate(outputs, 1)
     ]
-    judge = Judge()
+    judge = RecordChecker()
     judge.use(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
-    return judge.judge(records, Look("shardId-000000000000", 1), Minute(), Tally())
+    return judge.judge(records, SampleSlot("shardId-000000000000", 1), Minute(), Tally())
 
 
 @pytest.mark.requirement("WCH-12", "FPR-3")

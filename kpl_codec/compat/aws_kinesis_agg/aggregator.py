@@ -1,7 +1,7 @@
 """``RecordAggregator`` and ``AggRecord``. Not thread-safe, as the originals.
 
 Neither knows shards: a KCL consumer drops an aggregate whose user records belong to several. Use one
-RecordAggregator per shard, or `kpl_codec.aws.Producer`, which does.
+RecordAggregator per shard, or `kpl_codec.producer.Producer`, which does.
 """
 
 from __future__ import annotations

@@ -29,19 +29,19 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...arrow import FIELDS, coalesce
-from ...aws.shard_map import fetch_shard_map
+from ...aws.list_shards import fetch_shard_map
 from ...aws.subscription import REFUSED_FOR, StreamConsumers
 from ...shards.lineage import Lineage
-from ...shards.place import LATEST, TRIM_HORIZON, Place
 from ...shards.shard_map import ShardMap
+from ...shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition
 from ..columns import arrow_schema_of, result_with
 from ..functions import opened
-from .access import Access, read_piece, side_by_side
-from .offsets import BatchEnd, Piece, StreamOffset, batch_pieces, piece_of
-from .options import Options, parse_options
+from .kinesis_reader import KinesisReader, read_piece, side_by_side
+from .offsets import BatchEnd, ShardRange, StreamOffset, batch_pieces, piece_of
 from .planner import Planner, moves
 from .positions import OptionError, Position, check_order
-from .shard_planner import Caps, ShardPlanner
+from .shard_planner import ReadLimits, ShardPlanner
+from .source_options import SourceOptions, parse_options
 
 if TYPE_CHECKING:  # tasks that read need no producer
     from .write import KinesisStreamWriter, KinesisWriter
@@ -62,7 +62,7 @@ _KINESIS_SCHEMA: Final = pa.schema(
 )
 
 
-def arrow_schema(options: Options) -> pa.Schema:
+def arrow_schema(options: SourceOptions) -> pa.Schema:
     if options.policy == "none":
         return _KINESIS_SCHEMA
     kinds = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
@@ -74,13 +74,13 @@ class KinesisPartition(InputPartition):
     """What one task reads. ``listing``: the shards for judging placement, if wanted; ``carried``: records
     that the planner has read; ``consumer``: the ARN of the one that subscribes, None to poll."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ShardRange, ...]
     listing: str | None = None
     carried: pa.RecordBatch | None = None
     consumer: str | None = None
 
 
-def shared_out(pieces: list[Piece], most: int = 0) -> list[tuple[Piece, ...]]:
+def shared_out(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRange, ...]]:
     """The pieces that each task reads. ``most``: tasks. 0: because a task is slower than reading a few
     records, small pieces share 16 tasks; of others at most five share one, which can read so fast."""
     if most:
@@ -88,7 +88,7 @@ def shared_out(pieces: list[Piece], most: int = 0) -> list[tuple[Piece, ...]]:
         return [tuple(pieces[number::count]) for number in range(count)]
     few = [piece for piece in pieces if piece.records is not None and piece.records <= _FEW_RECORDS]
     many = [piece for piece in pieces if piece.records is None or piece.records > _FEW_RECORDS]
-    runs: list[tuple[Piece, ...]] = []
+    runs: list[tuple[ShardRange, ...]] = []
     for shared, together in ((few, len(few)), (many, _SHARDS_PER_TASK)):
         size = max(1, min(together, -(-len(shared) // _SHARED_TASKS)))
         runs += [tuple(shared[at : at + size]) for at in range(0, len(shared), size)]
@@ -127,7 +127,7 @@ class _Reader:
     _planner: Planner | None = None
     _consumer: str | None = None
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options, self.schema = options, schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -140,7 +140,7 @@ class _Reader:
         if partition.carried is not None:
             source = iter((partition.carried,))
         elif partition.pieces:
-            access = Access(options.client(), options)
+            access = KinesisReader(options.client(), options)
             records = partial(read_piece, access, partition.consumer)
             source = (
                 _kinesis_batch(options.stream.name, piece.shard_id, answer)
@@ -178,10 +178,10 @@ class _Reader:
     @property
     def planner(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(Access(self.options.client(), self.options))
+            self._planner = Planner(KinesisReader(self.options.client(), self.options))
         return self._planner
 
-    def partitions_of(self, pieces: list[Piece]) -> list[KinesisPartition]:
+    def partitions_of(self, pieces: list[ShardRange]) -> list[KinesisPartition]:
         """The partitions of a batch. A shard map and a consumer are only asked for if they are needed."""
         options = self.options
         judged = bool(pieces) and (options.placement or options.policy == "kcl")
@@ -214,14 +214,14 @@ class KinesisBatchReader(_Reader, DataSourceReader):
         for shard_id, start in starts.items():
             check_order(shard_id, start, ends[shard_id])
 
-        def piece(shard_id: str) -> Piece | None:
+        def piece(shard_id: str) -> ShardRange | None:
             return _between(planner.shard(shard_id), starts[shard_id], ends[shard_id])
 
         batch = planner.each(piece, starts).values()
         return self.partitions_of([piece for piece in batch if piece is not None])
 
 
-def _between(shard: ShardPlanner, start: Place, end: Place) -> Piece | None:
+def _between(shard: ShardPlanner, start: StartingPosition, end: StartingPosition) -> ShardRange | None:
     """What lies between two places of a shard; None for nothing."""
     if start == LATEST or end == TRIM_HORIZON:
         return None
@@ -230,21 +230,21 @@ def _between(shard: ShardPlanner, start: Place, end: Place) -> Piece | None:
         if not start.names_record and (first is None or int(first) >= end.lowest):
             return None
         return piece_of(shard.shard_id, start, BatchEnd(end, first=first))
-    begin, *rest = shard.ends(start, Caps(), shard.tip(end))
+    begin, *rest = shard.ends(start, ReadLimits(), shard.tip(end))
     last = rest[-1].place if rest else begin.place
     known = begin.records if last == begin.place else None
     return piece_of(shard.shard_id, start, replace(begin, place=last, records=known))
 
 
-def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Place]:
+def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, StartingPosition]:
     """The position of each shard; of those that it names, where it names some."""
-    return dict.fromkeys(shard_ids, position) if isinstance(position, Place) else position
+    return dict.fromkeys(shard_ids, position) if isinstance(position, StartingPosition) else position
 
 
 class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming read. It is in one Python process per query."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._known: dict[str, Any] | None = None  # Spark before 4.2 does not give the query's offset
         self._unjudged: dict[str, Any] | None = None  # planned without knowing the query's offset
@@ -279,7 +279,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         else:
             before = StreamOffset.from_json(start, options.stream.name)
             whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
-            caps = Caps() if whole else Caps(options.max_records, int(options.max_span * 1000))
+            caps = ReadLimits() if whole else ReadLimits(options.max_records, int(options.max_span * 1000))
             after = planner.advance(before, caps)
             if not moves(before, after):
                 self._wait(options.idle_time)

@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 
 from ...errors import KplError
 from ...shards.lineage import Lineage
-from ...shards.place import TRIM_HORIZON, Place, PlaceKind, at_record
 from ...shards.shard import Shard
+from ...shards.starting_position import TRIM_HORIZON, StartingPosition, StartingPositionType, at_record
 
 _VERSION = 1
 #: How a place is written.
-_KINDS: Final[dict[str, PlaceKind]] = {
+_KINDS: Final[dict[str, StartingPositionType]] = {
     "at": "TRIM_HORIZON",
     "time": "AT_TIMESTAMP",
     "before": "AT_SEQUENCE_NUMBER",
@@ -63,7 +63,7 @@ class DataLoss(KplError):
     codes = ("trimmed", "shard-gone", "record-missing", "unread-too-long", "another-life")
 
 
-class Piece(NamedTuple):
+class ShardRange(NamedTuple):
     """Consecutive records of one shard for one task: from ``start``, whose record, if it names one, must
     still exist, to ``end``, which names a record: with AFTER_SEQUENCE_NUMBER it is in the piece, with
     AT_SEQUENCE_NUMBER it is not. ``records``: how many Kinesis records it has, if known. ``not_before``: the
@@ -71,8 +71,8 @@ class Piece(NamedTuple):
     """
 
     shard_id: str
-    start: Place
-    end: Place
+    start: StartingPosition
+    end: StartingPosition
     records: int | None = None
     not_before: float = 0.0
 
@@ -92,7 +92,7 @@ class BatchEnd:
     milliseconds from its first record to the tip of the shard, when it was planned.
     """
 
-    place: Place
+    place: StartingPosition
     drained: bool = False
     since: int | None = None
     began: str | None = None
@@ -121,7 +121,7 @@ class BatchEnd:
         for name, value in text.items():
             if not _sound(name, value):
                 raise OffsetError(reason=f"a shard's {name} is {value!r}")
-        place = TRIM_HORIZON if names[0] == "at" else Place(_KINDS[names[0]], text[names[0]])
+        place = TRIM_HORIZON if names[0] == "at" else StartingPosition(_KINDS[names[0]], text[names[0]])
         return cls(place, **{name: value for name, value in text.items() if name not in _KINDS})
 
 
@@ -188,7 +188,7 @@ class StreamOffset:
         return cls(stream, places, *map(members.get, about))
 
 
-def piece_of(shard_id: str, start: Place | None, end: BatchEnd) -> Piece | None:
+def piece_of(shard_id: str, start: StartingPosition | None, end: BatchEnd) -> ShardRange | None:
     """What a batch from ``start`` to ``end`` reads of a shard; None for nothing. No ``start``: the shard is
     new, and the batch begins with ``end.first``."""
     if not end.place.names_record or start == end.place:
@@ -200,10 +200,10 @@ def piece_of(shard_id: str, start: Place | None, end: BatchEnd) -> Piece | None:
     if end.first is not None and (start is None or end.start_gone or not start.names_record):
         start = at_record(end.first)
     # A new shard without a first record is not read yet.
-    return None if start is None else Piece(shard_id, start, end.place, end.records)
+    return None if start is None else ShardRange(shard_id, start, end.place, end.records)
 
 
-def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[Piece]:
+def batch_pieces(start: StreamOffset, end: StreamOffset) -> list[ShardRange]:
     # EFO-9: "A batch MUST have at most one piece of each shard."
     pieces = []
     for shard_id, ends in end.shards.items():

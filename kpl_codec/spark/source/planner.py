@@ -10,15 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from ...aws.cursor import Tip
+from ...aws.cursor import LatestPosition
 from ...shards.lineage import Lineage
-from ...shards.place import LATEST, TRIM_HORIZON, Place, at_record, at_time
-from .access import Access
-from .looks import Look, Records, size_of
+from ...shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, at_record, at_time
+from .kinesis_reader import KinesisReader
 from .offsets import (
     BatchEnd,
     OffsetError,
-    Piece,
+    ShardRange,
     StreamOffset,
     check_identity,
     created_again,
@@ -30,7 +29,8 @@ from .offsets import (
     with_listed,
 )
 from .positions import Position, check_position
-from .shard_planner import Caps, ShardPlanner
+from .probes import Probe, Records, size_of
+from .shard_planner import ReadLimits, ShardPlanner
 
 _Result = TypeVar("_Result")
 #: Bytes of records that the partitions of a batch carry together.
@@ -45,7 +45,7 @@ _LISTED_AGAIN: Final = (1, 2, 4, 8)
 class Planner:
     """Moves offsets of one stream forward. Not thread-safe."""
 
-    def __init__(self, access: Access, *, workers: int = 32) -> None:
+    def __init__(self, access: KinesisReader, *, workers: int = 32) -> None:
         self._access, self._workers = access, workers
         self._stream = access.options.stream.name
         self._shards: dict[str, ShardPlanner] = {}
@@ -55,7 +55,7 @@ class Planner:
         self._lineage: Lineage | None = None
         self._listed_at = 0.0
         self._listed = 0
-        self._tips: dict[str, Tip] | None = None
+        self._tips: dict[str, LatestPosition] | None = None
 
     def lineage(self, *, fresh: bool = False) -> Lineage:
         """The shards that hold records, closed ones too. Listed again after the interval that the options
@@ -84,14 +84,14 @@ class Planner:
         self.check("startingPosition", position)
         now = self._access.now_ms()
 
-        def begin(place: Place) -> BatchEnd:
+        def begin(place: StartingPosition) -> BatchEnd:
             place = at_time(now) if place == LATEST else place
             if place.names_record:
                 return BatchEnd(place)
             return BatchEnd(place, since=max(now, place.time_ms if place.kind == "AT_TIMESTAMP" else 0))
 
-        named: Mapping[str, Place] = {} if isinstance(position, Place) else position
-        others = position if isinstance(position, Place) else TRIM_HORIZON
+        named: Mapping[str, StartingPosition] = {} if isinstance(position, StartingPosition) else position
+        others = position if isinstance(position, StartingPosition) else TRIM_HORIZON
         above = {shard.shard_id for key in named for shard in lineage.ancestors(key)} - named.keys()
         shards = {
             key: with_beginning(replace(begin(named.get(key, others)), drained=key in above), shard)
@@ -119,7 +119,7 @@ class Planner:
         def tip_of(shard_id: str) -> BatchEnd:
             shard = self.shard(shard_id)
             initial = begin.shards.get(shard_id, BatchEnd(TRIM_HORIZON))
-            *_, end = shard.ends(TRIM_HORIZON, Caps(), shard.tip())
+            *_, end = shard.ends(TRIM_HORIZON, ReadLimits(), shard.tip())
             begins = None if initial.drained else shard.first(initial.place)
             tip = BatchEnd(
                 end.place, end.drained, end.since, first=shard.first(TRIM_HORIZON), initial=begins or ""
@@ -161,7 +161,7 @@ class Planner:
             raise OffsetError(reason=f"it is of another stream of this name: {reason}")
         return lineage
 
-    def advance(self, start: StreamOffset, caps: Caps) -> StreamOffset:
+    def advance(self, start: StreamOffset, caps: ReadLimits) -> StreamOffset:
         """Where the batch after ``start`` ends: the same places if there is nothing to read. Raises DataLoss,
         OffsetError, StreamUnavailable."""
         self._begin(start)
@@ -204,12 +204,12 @@ class Planner:
             shard.carried = None
         self._seen = 0
 
-    def carried(self, pieces: Iterable[Piece]) -> tuple[Mapping[Piece, Records], list[Piece]]:
+    def carried(self, pieces: Iterable[ShardRange]) -> tuple[Mapping[ShardRange, Records], list[ShardRange]]:
         """Pieces with their records, and pieces that a task must read, with the time when it may begin."""
         # SPK-85: "Records that the planner gives the tasks MUST NOT change what a batch reads."
         # Only a piece that is equal to the planned one gets them. Nothing of this is written down.
-        known: dict[Piece, Records] = {}
-        left: list[Piece] = []
+        known: dict[ShardRange, Records] = {}
+        left: list[ShardRange] = []
         size = 0
         for piece in pieces:
             shard = self.shard(piece.shard_id)
@@ -223,12 +223,12 @@ class Planner:
             self._tasks_read.add(piece.shard_id)
         return known, left
 
-    def _moved(self, starts: dict[str, BatchEnd], caps: Caps) -> dict[str, BatchEnd]:
+    def _moved(self, starts: dict[str, BatchEnd], caps: ReadLimits) -> dict[str, BatchEnd]:
         tips = self._tips or {}
         idle = {key: self.shard(key).not_due(start, len(starts)) for key, start in starts.items()}
         due = [key for key, end in idle.items() if end is None]
 
-        def look(shard_id: str) -> Look:
+        def look(shard_id: str) -> Probe:
             shard = self.shard(shard_id)
             first = shard.look(starts[shard_id], caps.records, self._size)
             self._size = max(self._size, shard.size)

@@ -10,11 +10,18 @@ from functools import partial
 from typing import Any, Final
 
 from ...errors import KplError
-from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
+from ...shards.starting_position import (
+    LATEST,
+    TRIM_HORIZON,
+    StartingPosition,
+    after_record,
+    at_record,
+    at_time,
+)
 from .offsets import is_sequence_number
 
 #: Where to begin or end: every shard at one place, or some shards each at its own.
-Position = Place | Mapping[str, Place]
+Position = StartingPosition | Mapping[str, StartingPosition]
 
 #: In ms. Clocks may differ by so much.
 _CLOCK_SKEW: Final = 60_000
@@ -36,7 +43,7 @@ class OptionError(KplError, ValueError):
     todo = "Set the option to what the text expects."
 
 
-class Unfit(Exception):
+class InvalidPosition(Exception):
     """A text cannot be the value of an option. ``args``: what was expected, and the part that is not so."""
 
 
@@ -52,10 +59,10 @@ def start_position(text: str, *, start: bool = True) -> Position:
     try:
         members = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError):
-        raise Unfit("JSON") from None
+        raise InvalidPosition("JSON") from None
     if "at_timestamp" in members:
         if len(members) > 1 or not isinstance(members["at_timestamp"], str):
-            raise Unfit("at_timestamp alone, as 2026-11-21T10:00:00Z")
+            raise InvalidPosition("at_timestamp alone, as 2026-11-21T10:00:00Z")
         return _place(members["at_timestamp"])
     return {
         shard_id: _shard_place(value, start=start)
@@ -71,7 +78,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
-        raise Unfit("each name once", next(name for name in names if names.count(name) > 1))
+        raise InvalidPosition("each name once", next(name for name in names if names.count(name) > 1))
     return members
 
 
@@ -80,8 +87,8 @@ def check_position(option: str, position: Position, shard_ids: Collection[str], 
     ``now`` (ms since 1970), by more than clocks may differ."""
     # SPK-91: "A position that names a shard that the stream does not list, or a time to come, MUST be
     # refused before anything is read, and so MUST an end before the start."
-    by_shard = {} if isinstance(position, Place) else position
-    places = [position] if isinstance(position, Place) else by_shard.values()
+    by_shard = {} if isinstance(position, StartingPosition) else position
+    places = [position] if isinstance(position, StartingPosition) else by_shard.values()
     if unknown := sorted(by_shard.keys() - set(shard_ids)):
         expected = f"one of the {len(shard_ids)} shards that the stream lists"
         raise OptionError(option=option, value=unknown[0], expected=expected)
@@ -91,7 +98,7 @@ def check_position(option: str, position: Position, shard_ids: Collection[str], 
             raise OptionError(option=option, value=value, expected="a time that is not to come, or LATEST")
 
 
-def check_order(shard_id: str, start: Place, end: Place) -> None:
+def check_order(shard_id: str, start: StartingPosition, end: StartingPosition) -> None:
     """Raises OptionError for an end before the start, where both name a record or both a time."""
     if start.names_record and end.names_record:
         reversed_ = start.lowest > end.lowest
@@ -102,7 +109,7 @@ def check_order(shard_id: str, start: Place, end: Place) -> None:
         raise OptionError(option="endingPosition", value=end.value, expected=expected)
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> StartingPosition:
     word = text.strip()
     if word.upper() in ("TRIM_HORIZON", "EARLIEST"):
         return TRIM_HORIZON
@@ -115,13 +122,13 @@ def _place(text: str) -> Place:
         milliseconds = -1
     except ValueError:
         expected = "TRIM_HORIZON, LATEST, a time (2026-11-21T10:00:00Z, or ms since 1970) or JSON by shard"
-        raise Unfit(expected, when) from None
+        raise InvalidPosition(expected, when) from None
     # SPK-115: "A position at a time before 2013, when there was no Kinesis, or after the year 9999 MUST be
     # refused, with what it is in the unit that is expected: seconds are no milliseconds."
     if not _FIRST_TIME <= milliseconds <= _LAST_TIME:
         known = datetime(1970, 1, 1) + timedelta(milliseconds=max(0, min(milliseconds, _LAST_TIME)))
         unit = f", in ms since 1970 ({when} ms is {known:%Y-%m-%d}; seconds take three more digits)"
-        raise Unfit(f"a time from 2013 to 9999{unit if when.isdigit() else ''}", when)
+        raise InvalidPosition(f"a time from 2013 to 9999{unit if when.isdigit() else ''}", when)
     return at_time(milliseconds)
 
 
@@ -129,16 +136,16 @@ def _iso_time(text: str) -> int:
     moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
     if moment.tzinfo is None:
         # A time without a zone depends on the machine.
-        raise Unfit("a time with its zone, as 2026-11-21T10:00:00Z", text)
+        raise InvalidPosition("a time with its zone, as 2026-11-21T10:00:00Z", text)
     return round(moment.timestamp() * 1000)
 
 
-def _shard_place(value: Any, *, start: bool) -> Place:
+def _shard_place(value: Any, *, start: bool) -> StartingPosition:
     if isinstance(value, Mapping):
         kind, place = str(value.get("iteratorType", "")), str(value.get("iteratorPosition", ""))
         if kind in ("AFTER_SEQUENCE_NUMBER", "AT_SEQUENCE_NUMBER"):
             if not is_sequence_number(place):
-                raise Unfit("a sequence number", place)
+                raise InvalidPosition("a sequence number", place)
             at_it = start and kind == "AT_SEQUENCE_NUMBER"
             return at_record(place) if at_it else after_record(place)
         return _place(f"{kind} {place}".strip())

@@ -21,13 +21,20 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Final
 
-from ...aws.cursor import MOST_RECORDS, Answer, ShardCursor, Tip
+from ...aws.cursor import MOST_RECORDS, GetRecordsPage, LatestPosition, ShardCursor
 from ...aws_errors import Backoff
 from ...shards.live_shard_map import StreamUnavailable
-from ...shards.place import LATEST, TRIM_HORIZON, Place, after_record, at_record, at_time
-from .access import GONE, SHORTEST_RETENTION, Access, dated
-from .looks import OVERHEAD, Arrival, Kept, Look, Records, size_of
-from .offsets import BatchEnd, OffsetError, Piece, piece_of
+from ...shards.starting_position import (
+    LATEST,
+    TRIM_HORIZON,
+    StartingPosition,
+    after_record,
+    at_record,
+    at_time,
+)
+from .kinesis_reader import GONE, SHORTEST_RETENTION, KinesisReader, dated
+from .offsets import BatchEnd, OffsetError, ShardRange, piece_of
+from .probes import OVERHEAD, Arrival, CachedPosition, Probe, Records, size_of
 
 #: Bytes of a shard's records that the partitions of a batch carry.
 _CARRIED: Final = 512 * 1024
@@ -52,7 +59,7 @@ _CLOCK_SKEW: Final = 5 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Caps:
+class ReadLimits:
     """Limits, 0 for none: Kinesis records of a shard in a batch (exact, but the driver reads them, too), and
     milliseconds of arrival time in a batch."""
 
@@ -60,7 +67,7 @@ class Caps:
     span: int = 0
 
 
-def _beyond(tip: Tip | None) -> str | None:
+def _beyond(tip: LatestPosition | None) -> str | None:
     """The first record beyond the tip, None if there is none: none comes to a shard that is gone."""
     try:
         return tip.beyond() if tip is not None else None
@@ -74,27 +81,27 @@ class ShardPlanner:
     """Moves the offset of one shard forward. Different shards may be planned in parallel. ``carried``: the
     piece that was planned last, with its records, if they were read for that."""
 
-    def __init__(self, shard_id: str, access: Access) -> None:
+    def __init__(self, shard_id: str, access: KinesisReader) -> None:
         self.shard_id, self._access = shard_id, access
         self.pace = access.pace()
-        self.carried: tuple[Piece, Records] | None = None
+        self.carried: tuple[ShardRange, Records] | None = None
         #: A new cursor at a place.
         self.cursor = partial(access.cursor, shard_id, pace=self.pace)
         #: Raises or logs DataLoss.
         self.report = partial(access.report_loss, shard_id)
-        self._kept: Kept | None = None
+        self._kept: CachedPosition | None = None
         self.size = 0  # of a record, about; 0: none was seen
         #: Seconds for which an idle shard is not asked.
         self._idle = Backoff(access.options.idle_time / 8, access.options.idle_time)
 
-    def tip(self, place: Place = LATEST) -> Tip:
-        return Tip(self.cursor(place))
+    def tip(self, place: StartingPosition = LATEST) -> LatestPosition:
+        return LatestPosition(self.cursor(place))
 
-    def first(self, place: Place) -> str | None:
+    def first(self, place: StartingPosition) -> str | None:
         look = self.look(BatchEnd(place), 1)
         return look.arrivals[0].sequence_number if look.arrivals else None
 
-    def ends(self, start: Place, caps: Caps, tip: Tip) -> Iterator[BatchEnd]:
+    def ends(self, start: StartingPosition, caps: ReadLimits, tip: LatestPosition) -> Iterator[BatchEnd]:
         """The ends of one batch after another, until there is nothing more before ``tip``."""
         while True:
             end = self.plan(BatchEnd(start), caps, tip)
@@ -103,7 +110,9 @@ class ShardPlanner:
                 return
             start = end.place
 
-    def plan(self, start: BatchEnd, caps: Caps, tip: Tip | None = None, look: Look | None = None) -> BatchEnd:
+    def plan(
+        self, start: BatchEnd, caps: ReadLimits, tip: LatestPosition | None = None, look: Probe | None = None
+    ) -> BatchEnd:
         """Where the batch after ``start`` ends, not beyond ``tip``. ``look``: at its first records, if that
         was taken already. Raises DataLoss, StreamUnavailable."""
         try:
@@ -114,7 +123,7 @@ class ShardPlanner:
             # What the look knew from the batch before is gone.
             return self._after(start, self.look(start, caps.records), caps, tip)
 
-    def _after(self, start: BatchEnd, look: Look, caps: Caps, tip: Tip | None) -> BatchEnd:
+    def _after(self, start: BatchEnd, look: Probe, caps: ReadLimits, tip: LatestPosition | None) -> BatchEnd:
         if not look.arrivals:
             # A drained shard keeps its place: a shard of its name in a later life of the stream is behind it.
             drained = look.cursor.ended
@@ -136,7 +145,7 @@ class ShardPlanner:
             self.carried = piece, records
         return end
 
-    def _end(self, look: Look, caps: Caps) -> BatchEnd:
+    def _end(self, look: Probe, caps: ReadLimits) -> BatchEnd:
         # SPK-59: "The end of a batch MUST be found without reading the batch, unless an exact limit of
         # records is asked for."
         if caps.records:
@@ -152,10 +161,10 @@ class ShardPlanner:
         # Nothing at or after the edge: all records are before it.
         return self._to_tip(look)
 
-    def _to_tip(self, look: Look) -> BatchEnd:
+    def _to_tip(self, look: Probe) -> BatchEnd:
         """The last record of the shard, or a late one if records come faster than they are read."""
         cursor, last, lag = look.cursor, look.arrivals[-1], _FIRST_LAG
-        answer: Answer | None = None
+        answer: GetRecordsPage | None = None
         while answer is None and look.now - lag > last.time:
             near = self.cursor(at_time(look.now - lag))
             jump = near.fetch(MOST_RECORDS)
@@ -172,7 +181,7 @@ class ShardPlanner:
             answer = None
         return self._ends_after(look, last, cursor, at_tip)
 
-    def _walk_exactly(self, look: Look, most: int) -> BatchEnd:
+    def _walk_exactly(self, look: Probe, most: int) -> BatchEnd:
         # SPK-57: "A limit of records per shard and batch MUST hold exactly."
         last, count = look.arrivals[-1], look.count
         at_tip = look.at_tip
@@ -187,10 +196,10 @@ class ShardPlanner:
         return self._ends_after(look, last, look.cursor, at_tip, records=count)
 
     def _ends_after(
-        self, look: Look, last: Arrival, cursor: ShardCursor, at_tip: bool, *, records: int | None = None
+        self, look: Probe, last: Arrival, cursor: ShardCursor, at_tip: bool, *, records: int | None = None
     ) -> BatchEnd:
         place = after_record(last.sequence_number)
-        self._kept = Kept(place, cursor, last, at_tip, self._access.now_ms(), self._access.clock())
+        self._kept = CachedPosition(place, cursor, last, at_tip, self._access.now_ms(), self._access.clock())
         # A record that arrived now does not leave the stream before later ones.
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None
@@ -210,7 +219,7 @@ class ShardPlanner:
             return None
         return replace(start, since=kept.seen)
 
-    def look(self, start: BatchEnd, most: int = 0, size: int = 0) -> Look:
+    def look(self, start: BatchEnd, most: int = 0, size: int = 0) -> Probe:
         """The first records behind ``start``, at most ``most``. ``size``: of a record, on the stream's other
         shards. Raises DataLoss, StreamUnavailable."""
         kept, self._kept = self._kept, None
@@ -229,7 +238,7 @@ class ShardPlanner:
         if not look.arrivals and not look.cursor.ended and not look.lost:
             last, empty = (kept.last, kept.empty + 1) if kept else (None, 1)
             used = self._access.clock()
-            self._kept = Kept(start.place, look.cursor, last, True, look.asked_at, used, empty)
+            self._kept = CachedPosition(start.place, look.cursor, last, True, look.asked_at, used, empty)
         more = self._limit(most) - look.count
         if more > look.count and not look.at_tip:  # records are smaller than was expected
             with suppress(StreamUnavailable):  # `plan` asks again
@@ -240,7 +249,7 @@ class ShardPlanner:
         limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // (self.size or size or _UNKNOWN_SIZE)))
         return min(limit, most or limit)
 
-    def _look_on(self, kept: Kept, limit: int) -> Look | None:
+    def _look_on(self, kept: CachedPosition, limit: int) -> Probe | None:
         """A look from a kept cursor; None if its iterator is of something that is gone."""
         try:
             look = self._read(kept.cursor, limit)
@@ -255,7 +264,7 @@ class ShardPlanner:
             look.start_gone = last is None or self._access.now_ms() - last.time > SHORTEST_RETENTION // 2
         return look
 
-    def _read(self, cursor: ShardCursor, limit: int) -> Look:
+    def _read(self, cursor: ShardCursor, limit: int) -> Probe:
         while True:
             asked_at = self._access.now_ms()
             answer = cursor.fetch(limit)
@@ -263,9 +272,9 @@ class ShardPlanner:
                 self.size = max(1, size_of(answer.records) // len(answer.records) - OVERHEAD)
             if answer.records or answer.at_tip(limit):
                 now = Arrival.of(answer.records[-1]).time + answer.behind if answer.records else asked_at
-                return Look(answer.records, now, asked_at, answer.at_tip(limit), cursor)
+                return Probe(answer.records, now, asked_at, answer.at_tip(limit), cursor)
 
-    def _look_at_first(self, start: BatchEnd, limit: int) -> Look:
+    def _look_at_first(self, start: BatchEnd, limit: int) -> Probe:
         try:
             self.judge_unread(start)
             return self._read(self.cursor(start.place), limit)
@@ -287,7 +296,7 @@ class ShardPlanner:
         age = self._access.now_ms() - since + _CLOCK_SKEW
         return age < SHORTEST_RETENTION or age < self._access.retention()
 
-    def _look_at_record(self, start: BatchEnd, limit: int) -> Look:
+    def _look_at_record(self, start: BatchEnd, limit: int) -> Probe:
         """A look from a record that must still exist: only then nothing after it is missing."""
         # SPK-60: "Where the record that a batch starts after or at is gone, the records behind it may be
         # too: this MUST be an error, or be logged and read on with failOnDataLoss false."
@@ -316,7 +325,7 @@ class ShardPlanner:
             left.lost = True
         return left
 
-    def _lost(self, place: Place, reason: str, limit: int) -> Look:
+    def _lost(self, place: StartingPosition, reason: str, limit: int) -> Probe:
         self.report(place, "shard-gone", reason)
         cursor = self.cursor(TRIM_HORIZON)
         cursor.ended = True
@@ -324,7 +333,7 @@ class ShardPlanner:
         look.start_gone = look.lost = True
         return look
 
-    def _left(self, place: Place, limit: int) -> Look:
+    def _left(self, place: StartingPosition, limit: int) -> Probe:
         """What is left after a record that is gone, at most ``limit`` records, never records before it.
         Raises OffsetError where an older record is there."""
         cursor = self.cursor(TRIM_HORIZON)

@@ -17,13 +17,13 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ...aws.producer import Producer
 from ...errors import EncodeError, KplError
 from ...format.records import Tag
 from ...producer.config import ProducerConfig
-from ...producer.pending import Preparation
-from .options import Options
+from ...producer.pending import PutValidator
+from ...producer.threaded_producer import Producer
 from .positions import OptionError
+from .source_options import SourceOptions
 
 #: PySpark 4.0 gives streams row by row only.
 _StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
@@ -77,7 +77,7 @@ def check_write(schema: StructType, overwrite: bool) -> None:
 
 
 class _Writer:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self.options = options
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -142,7 +142,7 @@ def _arguments(row: dict[str, Any]) -> _Arguments:
 def _checked(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[Any]]:
     """The same items, after all their rows were checked. Raises EncodeError."""
     # SPK-73: "A row that cannot be written MUST fail its task before any row of the task is put."
-    check = Preparation(config).prepare
+    check = PutValidator(config).prepare
     with SpooledTemporaryFile(max_size=_MOST_IN_MEMORY) as waiting:
         count = 0
         for item in items:

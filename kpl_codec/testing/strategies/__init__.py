@@ -48,7 +48,7 @@ with needing_extras("kpl_codec.testing.strategies"):
         unframed_data,
         user_records,
     )
-    from .shards import ReshardHistory, reshard_histories, shard_maps
+    from .shard_maps import ReshardHistory, reshard_histories, shard_maps
 
 __all__ = [
     "DEFECTS", "Aggregate", "DefectiveFrame", "ReshardHistory", "SchemaFrame", "aggregated_records",

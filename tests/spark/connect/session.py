@@ -74,8 +74,8 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
 def work(spark: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """What each part gives on a session."""
     from kpl_codec.spark import KinesisDataSource, deaggregate, is_aggregated, verify
-    from kpl_codec.spark.validation import SparkEngine
-    from kpl_codec.validation.job import validate
+    from kpl_codec.spark.validate_engine import SparkEngine
+    from kpl_codec.validate.validate_job import validate
 
     folder, options = Path(settings["folder"]), settings["options"]
     found: dict[str, Any] = {"session": type(spark).__module__}

@@ -14,11 +14,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from kpl_codec.aws.subscription import StreamConsumers
-from kpl_codec.spark.source.access import Access, read_piece
-from kpl_codec.spark.source.offsets import DataLoss, Piece, StreamOffset, batch_pieces
-from kpl_codec.spark.source.options import parse_options
+from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_piece
+from kpl_codec.spark.source.offsets import DataLoss, ShardRange, StreamOffset, batch_pieces
 from kpl_codec.spark.source.planner import Planner, moves
-from kpl_codec.spark.source.shard_planner import Caps
+from kpl_codec.spark.source.shard_planner import ReadLimits
+from kpl_codec.spark.source.source_options import parse_options
 from tests.aws.model_fan_out import ARN, FanOutKinesis
 
 from .model import HOUR, ModelKinesis
@@ -29,7 +29,12 @@ class ModelQuery:
     ARNs that the batches are read with, in turn; None: polling."""
 
     def __init__(
-        self, stream: ModelKinesis, caps: Caps, *, consumers: Sequence[str | None] = (None,), **options: Any
+        self,
+        stream: ModelKinesis,
+        caps: ReadLimits,
+        *,
+        consumers: Sequence[str | None] = (None,),
+        **options: Any,
     ) -> None:
         self.stream, self.caps, self.consumers = stream, caps, consumers
         settings = {"streamName": "s", "fetchCallsPerSecondPerShard": 0, "fetchBytesPerSecondPerShard": 0}
@@ -44,10 +49,12 @@ class ModelQuery:
         stream = self.stream
         self._at_tips = False
         # Sleeps of many threads would add up on the model's one clock.
-        self.access = Access(stream, self.options, clock=stream.clock, now=stream.clock, sleep=stream.sleep)
+        self.access = KinesisReader(
+            stream, self.options, clock=stream.clock, now=stream.clock, sleep=stream.sleep
+        )
         self.planner = Planner(self.access, workers=1)
 
-    def plan(self) -> list[Piece] | None:
+    def plan(self) -> list[ShardRange] | None:
         """Plan and log one micro-batch; gives what it reads, None where there is nothing new."""
         if not self.log:
             self.log.append(json.dumps(self.planner.begin_at(self.options.starting_position).to_json()))
@@ -106,7 +113,7 @@ class ModelQuery:
         assert not over & counts.keys(), "a parent is read with or after its child"
         return True
 
-    def _rows(self, pieces: list[Piece], consumer: str | None = None) -> list[tuple[str, str]]:
+    def _rows(self, pieces: list[ShardRange], consumer: str | None = None) -> list[tuple[str, str]]:
         return [
             (piece.shard_id, record["SequenceNumber"])
             for piece in pieces
@@ -171,7 +178,7 @@ STEPS = st.lists(
     max_size=16,
 )
 CAPS = st.builds(
-    Caps,
+    ReadLimits,
     st.sampled_from([0, 1, 7, 60]),
     st.sampled_from([0, 5, 1000, 600_000]),
 )
@@ -199,7 +206,7 @@ TELLING: list[dict[str, Any]] = [
     {
         "before": [],
         "steps": steps,
-        "caps": Caps(records=most or 0),
+        "caps": ReadLimits(records=most or 0),
         "gone": "AWS's error",
         "loss_allowed": False,
         "shards": 1,
@@ -282,7 +289,7 @@ TELLING: list[dict[str, Any]] = [
 ]
 
 
-def query_of(stream: FanOutKinesis, consumer: str, caps: Caps, **options: Any) -> ModelQuery:
+def query_of(stream: FanOutKinesis, consumer: str, caps: ReadLimits, **options: Any) -> ModelQuery:
     """``consumer``: one of `CONSUMERS`."""
     arn = StreamConsumers(stream, sleep=stream.sleep, clock=stream.clock).register(ARN, "reader")
     consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
@@ -292,7 +299,7 @@ def query_of(stream: FanOutKinesis, consumer: str, caps: Caps, **options: Any) -
 def no_record_is_skipped_without_an_error(
     before: list[tuple[str, int]],
     steps: list[tuple[str, Any]],
-    caps: Caps,
+    caps: ReadLimits,
     gone: str,
     loss_allowed: bool,
     shards: int,

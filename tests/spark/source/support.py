@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import kpl_codec as kpl
-from kpl_codec.aws.shard_map import fetch_shard_map
-from kpl_codec.spark.source.options import Options, parse_options
+from kpl_codec.aws.list_shards import fetch_shard_map
+from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 #: (shard, sequence number, sub-sequence number): what a user record is called.
@@ -43,7 +43,7 @@ class Stream:
         }
         return {key: str(value) for key, value in {**settings, **more}.items() if value is not None}
 
-    def parsed(self, **more: Any) -> Options:
+    def parsed(self, **more: Any) -> SourceOptions:
         return parse_options(self.options(**more))
 
     def put(self, aggregates: int = 1, size: int = 3, width: int = 1) -> list[Name]:

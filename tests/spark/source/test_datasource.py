@@ -15,7 +15,7 @@ import kpl_codec as kpl
 from kpl_codec import schema_registry
 from kpl_codec.aws import read_stream
 from kpl_codec.format.compression import compress
-from kpl_codec.spark.validation import in_one_go
+from kpl_codec.spark.validate_engine import in_one_go
 
 from .support import Name, Stream
 

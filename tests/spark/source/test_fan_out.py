@@ -13,9 +13,9 @@ import pytest
 from kpl_codec.aws import subscription
 from kpl_codec.aws.subscription import StreamConsumers
 from kpl_codec.shards.live_shard_map import StreamUnavailable
-from kpl_codec.shards.place import after_record
+from kpl_codec.shards.starting_position import after_record
 from kpl_codec.spark.source import datasource, shard_planner
-from kpl_codec.spark.source.offsets import DataLoss, Piece
+from kpl_codec.spark.source.offsets import DataLoss, ShardRange
 from kpl_codec.testing.faults import (
     error,
     throttle,
@@ -143,7 +143,7 @@ def test_records_that_are_gone_are_data_loss(proxied: tuple[Stream, FanOutProxy]
         return exchange.forward()
 
     proxy.on("SubscribeToShard", trimmed)
-    piece = Piece(shard, after_record(gone), after_record(end))
+    piece = ShardRange(shard, after_record(gone), after_record(end))
     options = efo(proxy)
     with pytest.raises(DataLoss):
         list(rows_of_piece(stream, piece, **options))

@@ -8,17 +8,9 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.shards.place import TRIM_HORIZON, after_record
-from kpl_codec.spark.source.offsets import DataLoss, Piece
-from kpl_codec.testing.faults import (
-    Answer,
-    Exchange,
-    FaultProxy,
-    cut_answer,
-    cut_before,
-    error,
-    throttle,
-)
+from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record
+from kpl_codec.spark.source.offsets import DataLoss, ShardRange
+from kpl_codec.testing.faults import Exchange, FaultProxy, HttpAnswer, cut_answer, cut_before, error, throttle
 
 from .support import Stream
 from .test_plan import Query, rows_of_piece
@@ -66,7 +58,7 @@ def _trimmed(stream: Stream, sequence_number: str, how: str) -> Any:
     """A fault: the record is past retention. Two ways to be told: an error, or the next record."""
     later = min((n for s, n, _ in stream.sent if int(n) > int(sequence_number)), key=int, default=None)
 
-    def fault(exchange: Exchange) -> Answer:
+    def fault(exchange: Exchange) -> HttpAnswer:
         if exchange.request.get("StartingSequenceNumber") == sequence_number:
             if how == "error":
                 return error("InvalidArgumentException")(exchange)
@@ -108,7 +100,7 @@ def test_a_task_notices_that_its_records_are_gone(make_stream: Any, how: str) ->
     last = max((number for _, number, _ in stream.sent), key=int)
     stream.put(2)
     end = max((number for _, number, _ in stream.sent), key=int)
-    piece = Piece("shardId-000000000000", after_record(last), after_record(end))
+    piece = ShardRange("shardId-000000000000", after_record(last), after_record(end))
     with FaultProxy(stream.kinesis.endpoint_url) as proxy:
         proxy.on("GetShardIterator", _trimmed(stream, last, how))
         with pytest.raises(DataLoss):
@@ -126,12 +118,12 @@ def test_a_batch_that_does_not_end_where_it_should_is_data_loss(make_stream: Any
     numbers = sorted((number for _, number, _ in stream.sent), key=int)
     hole = str(int(numbers[-1]) - 1)  # a record nobody put
     with pytest.raises(DataLoss) as caught:
-        list(rows_of_piece(stream, Piece("shardId-000000000000", TRIM_HORIZON, after_record(hole))))
+        list(rows_of_piece(stream, ShardRange("shardId-000000000000", TRIM_HORIZON, after_record(hole))))
     assert caught.value.code == "record-missing"
     stream.split("shardId-000000000000")
     beyond = str(int(numbers[-1]) + 1)
     with pytest.raises(DataLoss):
-        list(rows_of_piece(stream, Piece("shardId-000000000000", TRIM_HORIZON, after_record(beyond))))
+        list(rows_of_piece(stream, ShardRange("shardId-000000000000", TRIM_HORIZON, after_record(beyond))))
 
 
 @pytest.mark.requirement("SPK-60")
@@ -147,7 +139,7 @@ def test_a_shard_that_expired_before_it_was_drained(make_stream: Any, fail: bool
         stream.split(gone)
         stream.put(3)
 
-        def expired(exchange: Exchange) -> Answer:
+        def expired(exchange: Exchange) -> HttpAnswer:
             answer = exchange.forward()
             return answer.with_json(
                 {**answer.json, "Shards": [s for s in answer.json["Shards"] if s["ShardId"] != gone]}

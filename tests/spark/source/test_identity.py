@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kpl_codec.shards.live_shard_map import StreamUnavailable
-from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.datasource import KinesisStreamReader
+from kpl_codec.spark.source.kinesis_reader import KinesisReader
 from kpl_codec.spark.source.offsets import DataLoss, OffsetError, StreamOffset
 from kpl_codec.spark.source.planner import Planner
-from kpl_codec.spark.source.shard_planner import Caps
+from kpl_codec.spark.source.shard_planner import ReadLimits
 
 from .model import ModelKinesis
 from .model_query import ModelQuery
@@ -30,7 +30,7 @@ def begun(places: str, **options: Any) -> tuple[ModelKinesis, ModelQuery]:
     stream._numbers = itertools.count(2 * 10**20)  # its shards are younger than those of `met`
     for shard in stream.shards.values():
         shard.start = next(stream._numbers)
-    query = ModelQuery(stream, Caps(), **options)
+    query = ModelQuery(stream, ReadLimits(), **options)
     if places == "untouched":
         query.batch()
         return stream, query
@@ -146,7 +146,7 @@ def test_a_batch_that_an_earlier_process_has_planned_is_not_read_of_another_stre
     start, end = map(json.loads, query.log[-2:])
     reader = KinesisStreamReader(query.options, None)  # type: ignore[arg-type]
     other = met(own, "another region", resharded=True)
-    access = Access(other, query.options, clock=other.clock, now=other.clock, sleep=other.sleep)
+    access = KinesisReader(other, query.options, clock=other.clock, now=other.clock, sleep=other.sleep)
     reader._planner = Planner(access, workers=1)
     with pytest.raises(OffsetError, match="eu-west-1"):
         reader.partitions(start, end)
@@ -161,8 +161,8 @@ def test_what_says_the_stream_is_a_text_and_a_number(member: dict[str, Any]) -> 
 
 def test_a_clock_that_is_ahead_is_named() -> None:
     stream = ModelKinesis(1)
-    query = ModelQuery(stream, Caps(), startingPosition="LATEST")
-    ahead = Access(
+    query = ModelQuery(stream, ReadLimits(), startingPosition="LATEST")
+    ahead = KinesisReader(
         stream, query.options, clock=stream.clock, now=lambda: stream.now + 400, sleep=stream.sleep
     )
     query.planner = Planner(ahead, workers=1)

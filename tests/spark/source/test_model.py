@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.shards.live_shard_map import StreamUnavailable
-from kpl_codec.shards.place import after_record
+from kpl_codec.shards.starting_position import after_record
 from kpl_codec.spark.source.offsets import DataLoss, StreamOffset, batch_pieces
-from kpl_codec.spark.source.shard_planner import Caps
+from kpl_codec.spark.source.shard_planner import ReadLimits
 from tests.examples import examples
 
 from .model import HOUR, ModelKinesis, refusal
@@ -38,7 +38,7 @@ def test_no_record_is_skipped_in_a_telling_life(life: dict[str, Any]) -> None:
 @given(st.integers(1, 400), st.integers(1, 50))
 def test_tasks_ask_for_what_they_give(records: int, most: int) -> None:
     stream = ModelKinesis(1)
-    query = ModelQuery(stream, Caps(records=most))
+    query = ModelQuery(stream, ReadLimits(records=most))
     stream.put(records)
     query.until_idle()
     assert set(query.read) == stream.names()
@@ -52,7 +52,7 @@ def test_tasks_ask_for_what_they_give(records: int, most: int) -> None:
 @pytest.mark.requirement("SPK-71")
 def test_an_offset_is_written_anew_before_its_times_grow_old() -> None:
     stream = ModelKinesis(2)
-    query = ModelQuery(stream, Caps())
+    query = ModelQuery(stream, ReadLimits())
     stream.put(5)
     query.until_idle()
     written = len(query.log)
@@ -70,7 +70,7 @@ def test_an_offset_is_written_anew_before_its_times_grow_old() -> None:
 @pytest.mark.requirement("SPK-71")
 def test_retention_is_asked_for_where_a_day_does_not_settle_it() -> None:
     stream = ModelKinesis(1, retention=168 * HOUR)
-    query = ModelQuery(stream, Caps())
+    query = ModelQuery(stream, ReadLimits())
     query.until_idle()
     stream.put(5)
     stream.now += 100 * HOUR
@@ -84,7 +84,7 @@ def test_retention_is_asked_for_where_a_day_does_not_settle_it() -> None:
 def test_what_a_batch_costs_the_planner() -> None:
     """A quiet shard: one call. A busy one: two reads and one iterator."""
     stream = ModelKinesis(1)
-    query = ModelQuery(stream, Caps(span=600_000))
+    query = ModelQuery(stream, ReadLimits(span=600_000))
     stream.put(3)
     query.until_idle()
 
@@ -106,7 +106,7 @@ def test_what_a_batch_costs_the_planner() -> None:
 @pytest.mark.parametrize("shards", [1, 4, 200])
 def test_idle_shards_are_asked_a_hundred_times_a_second_all_together(shards: int) -> None:
     stream = ModelKinesis(shards)
-    query = ModelQuery(stream, Caps())
+    query = ModelQuery(stream, ReadLimits())
     stream.put(3)
     query.until_idle()
     for _ in range(20):  # until the pauses have their full length
@@ -127,7 +127,7 @@ def test_idle_shards_are_asked_a_hundred_times_a_second_all_together(shards: int
 @pytest.mark.parametrize("most", [0, 60])
 def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int) -> None:
     stream = ModelKinesis(300)
-    query = ModelQuery(stream, Caps(records=most))
+    query = ModelQuery(stream, ReadLimits(records=most))
     for count in (1, 60):
         query.until_idle()  # after the first time their size is known
         stream.now += 10
@@ -150,7 +150,7 @@ def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int) -> None:
 def test_a_first_batch_of_small_records_is_read_once() -> None:
     """The first shard is asked for 8 records, then for more; of the others that size is expected."""
     stream = ModelKinesis(20)
-    query = ModelQuery(stream, Caps(span=600_000))
+    query = ModelQuery(stream, ReadLimits(span=600_000))
     stream.put(800)
     carried, left = query.planner.carried(query.plan() or [])
     assert sum(map(len, carried.values())) == 800
@@ -162,7 +162,7 @@ def test_a_first_batch_of_small_records_is_read_once() -> None:
 def test_what_tasks_are_spared() -> None:
     """Small batches cost the tasks no call, larger ones an iterator and a GetRecords call for each answer."""
     stream = ModelKinesis(2)
-    query = ModelQuery(stream, Caps(span=600_000))
+    query = ModelQuery(stream, ReadLimits(span=600_000))
     stream.put(3)
     query.until_idle()
 
@@ -186,7 +186,7 @@ def test_planner_and_tasks_share_one_budget(size: int) -> None:
     """A model that keeps the limits of a shard refuses no call, however fast batches follow each other."""
     stream = ModelKinesis(2, limits=True)
     options = {"fetchCallsPerSecondPerShard": 4, "fetchBytesPerSecondPerShard": 2**21}
-    query = ModelQuery(stream, Caps(span=600_000), **options)
+    query = ModelQuery(stream, ReadLimits(span=600_000), **options)
     begun = stream.now
     for number in range(40):
         stream.put(2000 if number % 3 else 20, size)
@@ -233,7 +233,7 @@ def test_records_of_a_child_that_waits_for_its_parent_are_not_forgotten() -> Non
     stream.split(0)
     stream.put(20)
     stream.now += 18 * HOUR
-    query = ModelQuery(stream, Caps())
+    query = ModelQuery(stream, ReadLimits())
     assert query.batch()  # the parent; its children are not read yet
     stream.now += 11 * HOUR
     with pytest.raises(DataLoss):

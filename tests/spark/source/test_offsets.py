@@ -9,14 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kpl_codec.shards.place import TRIM_HORIZON, after_record, at_record, at_time
-from kpl_codec.spark.source.offsets import (
-    BatchEnd,
-    OffsetError,
-    Piece,
-    StreamOffset,
-    piece_of,
-)
+from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record, at_record, at_time
+from kpl_codec.spark.source.offsets import BatchEnd, OffsetError, ShardRange, StreamOffset, piece_of
 from kpl_codec.spark.source.planner import moves
 
 NUMBERS = st.integers(0, 10**56).map(str)
@@ -64,7 +58,7 @@ def test_a_piece_begins_with_a_record_that_is_named(first: int, more: int, symbo
     start = TRIM_HORIZON if symbolic else after_record(str(first - 1))
     end = BatchEnd(after_record(str(first + more)), first=str(first) if symbolic else None, records=3)
     begin = at_record(str(first)) if symbolic else start
-    assert piece_of("s", start, end) == Piece("s", begin, end.place, 3)
+    assert piece_of("s", start, end) == ShardRange("s", begin, end.place, 3)
     assert piece_of("s", end.place, end) is None
 
 

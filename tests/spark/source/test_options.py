@@ -14,18 +14,24 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from kpl_codec.producer import ProducerConfig
-from kpl_codec.shards.place import (
+from kpl_codec.shards.starting_position import (
     LATEST,
     TRIM_HORIZON,
-    Place,
+    StartingPosition,
     after_record,
     at_record,
     at_time,
     iterator_arguments,
 )
 from kpl_codec.spark.source.datasource import KinesisDataSource
-from kpl_codec.spark.source.options import NOT_NEEDED, OPTIONS, Connection, Options, parse_options
 from kpl_codec.spark.source.positions import OptionError
+from kpl_codec.spark.source.source_options import (
+    NOT_NEEDED,
+    OPTIONS,
+    Connection,
+    SourceOptions,
+    parse_options,
+)
 
 DURATIONS_AND_NUMBERS = (
     "describeShardInterval",
@@ -122,7 +128,7 @@ def test_no_text_of_an_option_is_another_error(options: dict[str, str]) -> None:
     except OptionError:
         return
     for position in (found.starting_position, found.ending_position):
-        for place in [position] if isinstance(position, Place) else position.values():
+        for place in [position] if isinstance(position, StartingPosition) else position.values():
             iterator_arguments(place)  # boto3 can be asked for it
     assert 0 <= found.describe_interval < 10**14
 
@@ -358,7 +364,9 @@ def test_the_texts_have_the_options_of_the_table() -> None:
 def test_every_option_is_read() -> None:
     code = (SOURCE / "options.py").read_text()
     fields = {
-        name for made in (Options, Connection, ProducerConfig) for name in vars(made)["__dataclass_fields__"]
+        name
+        for made in (SourceOptions, Connection, ProducerConfig)
+        for name in vars(made)["__dataclass_fields__"]
     }
     assert {option.field for option in OPTIONS} - fields - set(
         re.findall(r'values\["(\w+)"\]', code)

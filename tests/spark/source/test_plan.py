@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from kpl_codec.spark.source import shard_planner
-from kpl_codec.spark.source.access import Access
 from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader
-from kpl_codec.spark.source.offsets import DataLoss, OffsetError, Piece, StreamOffset, batch_pieces
-from kpl_codec.spark.source.options import parse_options
+from kpl_codec.spark.source.kinesis_reader import KinesisReader
+from kpl_codec.spark.source.offsets import DataLoss, OffsetError, ShardRange, StreamOffset, batch_pieces
 from kpl_codec.spark.source.planner import Planner
-from kpl_codec.spark.source.shard_planner import Caps
+from kpl_codec.spark.source.shard_planner import ReadLimits
+from kpl_codec.spark.source.source_options import parse_options
 
 from .support import Name, Stream, in_order_per_key
 
@@ -120,8 +120,8 @@ def test_a_backlog_is_cut_by_time_and_planned_with_few_reads(
     in_stream = len({name[1] for name in stream.sent})
     options = stream.parsed(maxSecondsPerShard=1)
     client = CountingClient(options.client())
-    planner = Planner(Access(client, options))
-    caps = Caps(span=int(options.max_span * 1000))
+    planner = Planner(KinesisReader(client, options))
+    caps = ReadLimits(span=int(options.max_span * 1000))
     at, found, batches = planner.begin_at(options.starting_position), [], 0
     while True:
         after = planner.advance(at, caps)
@@ -153,7 +153,7 @@ class CountingClient:
         return getattr(self._client, name)
 
 
-def rows_of_piece(stream: Stream, piece: Piece, **options: Any) -> Iterator[tuple[Name, str, bytes]]:
+def rows_of_piece(stream: Stream, piece: ShardRange, **options: Any) -> Iterator[tuple[Name, str, bytes]]:
     parsed = stream.parsed(**options)
     reader = KinesisStreamReader(parsed, _schema(parsed))
     yield from rows_of(reader, KinesisPartition((piece,), consumer=reader.consumer()))
@@ -236,7 +236,9 @@ def test_a_spark_that_does_not_say_where_the_query_stands(make_stream: Any, posi
 
 
 def test_many_shards_are_planned_at_the_same_time() -> None:
-    planner = Planner(Access(None, parse_options({"streamName": "s", "region": "us-east-1"})), workers=3)
+    planner = Planner(
+        KinesisReader(None, parse_options({"streamName": "s", "region": "us-east-1"})), workers=3
+    )
     together = threading.Barrier(3, timeout=30)
 
     def square(shard_id: str) -> int:
@@ -249,7 +251,9 @@ def test_many_shards_are_planned_at_the_same_time() -> None:
 
 
 def test_what_planning_one_shard_raises_is_raised_and_no_other_is_begun() -> None:
-    planner = Planner(Access(None, parse_options({"streamName": "s", "region": "us-east-1"})), workers=3)
+    planner = Planner(
+        KinesisReader(None, parse_options({"streamName": "s", "region": "us-east-1"})), workers=3
+    )
     begun: list[str] = []
 
     def fail(shard_id: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
 from kpl_codec.errors import KplError
-from kpl_codec.shards.place import TRIM_HORIZON, Place
-from kpl_codec.spark.source import access, offsets, planner
+from kpl_codec.shards.starting_position import TRIM_HORIZON, StartingPosition
+from kpl_codec.spark.source import kinesis_reader, offsets, planner
 from kpl_codec.spark.source.shard_planner import ShardPlanner
 
 from . import model_query
@@ -107,7 +107,7 @@ def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
 
 @defect
 def a_record_that_is_gone_is_not_missed(patch: Patch) -> None:
-    patch.setattr(access.Access, "report_loss", lambda *_: None)
+    patch.setattr(kinesis_reader.KinesisReader, "report_loss", lambda *_: None)
 
 
 @defect
@@ -141,7 +141,7 @@ def some_records_that_planning_read_are_not_carried(patch: Patch) -> None:
 
 @defect
 def a_task_gives_what_lies_before_its_piece(patch: Patch) -> None:
-    patch.setattr(Place, "lowest", property(lambda self: int(self.sequence_number)))
+    patch.setattr(StartingPosition, "lowest", property(lambda self: int(self.sequence_number)))
 
 
 @defect

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from kpl_codec.shards.place import Place
-from kpl_codec.spark.source.access import Access, read_piece
+from kpl_codec.shards.starting_position import StartingPosition
 from kpl_codec.spark.source.datasource import KinesisBatchReader
-from kpl_codec.spark.source.options import parse_options
+from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_piece
 from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.positions import OptionError
-from kpl_codec.spark.source.shard_planner import Caps
+from kpl_codec.spark.source.shard_planner import ReadLimits
+from kpl_codec.spark.source.source_options import parse_options
 
 from .model import HOUR, ModelKinesis
 from .model_query import ModelQuery
@@ -77,7 +77,7 @@ def refused(position: Any) -> bool:
 
 def behind(stream: ModelKinesis, position: Any) -> set[Name]:
     """The records behind a parsed position; of the shards that it names, where it names some."""
-    places = dict.fromkeys(stream.shards, position) if isinstance(position, Place) else position
+    places = dict.fromkeys(stream.shards, position) if isinstance(position, StartingPosition) else position
     return {
         (shard_id, str(number))
         for shard_id, place in places.items()
@@ -100,7 +100,7 @@ def settings_of(stream: ModelKinesis, **positions: str) -> Any:
 @example(("AT_TIMESTAMP", HOUR), 0)
 def test_a_query_begins_where_it_is_told_or_says_at_once_why_not(position: Any, seed: int) -> None:
     stream = a_stream(seed)
-    query = ModelQuery(stream, Caps(), startingPosition=text_of(stream, position))
+    query = ModelQuery(stream, ReadLimits(), startingPosition=text_of(stream, position))
     begun = stream.now
     if refused(position):
         with pytest.raises(OptionError) as caught:
@@ -110,7 +110,7 @@ def test_a_query_begins_where_it_is_told_or_says_at_once_why_not(position: Any, 
         return
     wanted = query.options.starting_position
     expected = behind(stream, wanted)
-    if not isinstance(wanted, Place):
+    if not isinstance(wanted, StartingPosition):
         above = {parent for shard_id in wanted for parent in stream.shards[shard_id].parents} - set(wanted)
         expected |= {name for name in stream.names() if name[0] not in {*wanted, *above}}
     query.until_idle()
@@ -132,7 +132,7 @@ def test_a_batch_read_gives_what_lies_between_or_says_why_not(start: Any, end: A
     begun = stream.now
     named: dict[str, Any] = {"clock": stream.clock, "now": stream.clock, "sleep": stream.sleep}
     reader = KinesisBatchReader(options, None)  # type: ignore[arg-type]
-    access = Access(stream, options, **named)
+    access = KinesisReader(stream, options, **named)
     reader._planner = Planner(access, workers=1)
     first, last = options.starting_position, options.ending_position
     try:
@@ -161,7 +161,7 @@ def test_a_batch_read_gives_what_lies_between_or_says_why_not(start: Any, end: A
 def is_reversed(stream: ModelKinesis, first: Any, last: Any) -> bool:
     """Whether an end lies before the start of a shard, both by a record or both by a time."""
     starts, ends = (
-        dict.fromkeys(stream.shards, position) if isinstance(position, Place) else position
+        dict.fromkeys(stream.shards, position) if isinstance(position, StartingPosition) else position
         for position in (first, last)
     )
     for shard_id in starts.keys() & ends.keys():

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.shards.place import after_record, at_record
+from kpl_codec.shards.starting_position import after_record, at_record
 from kpl_codec.spark.source import datasource
-from kpl_codec.spark.source.access import Access, read_piece, side_by_side
 from kpl_codec.spark.source.datasource import KinesisStreamReader, shared_out
-from kpl_codec.spark.source.offsets import Piece
-from kpl_codec.spark.source.options import parse_options
+from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_piece, side_by_side
+from kpl_codec.spark.source.offsets import ShardRange
+from kpl_codec.spark.source.source_options import parse_options
 
 from .model import refusal
 from .support import Stream
@@ -26,7 +26,9 @@ from .test_plan import Query
 
 @given(st.lists(st.none() | st.sampled_from([1, 1000, 1001, 10**6]), max_size=80), st.integers(0, 9))
 def test_every_piece_has_one_task(records: list[int | None], most: int) -> None:
-    pieces = [Piece(f"s{n}", at_record("1"), after_record("2"), count) for n, count in enumerate(records)]
+    pieces = [
+        ShardRange(f"s{n}", at_record("1"), after_record("2"), count) for n, count in enumerate(records)
+    ]
     runs = shared_out(pieces, most)
     assert sorted(piece.shard_id for run in runs for piece in run) == sorted(p.shard_id for p in pieces)
     assert all(runs)
@@ -81,8 +83,8 @@ def test_a_piece_that_begins_in_an_earlier_life_is_read_from_the_shards_first_re
             records = [{"SequenceNumber": number, "Data": b""} for number in numbers]
             return {"Records": records, "NextShardIterator": "next", "MillisBehindLatest": 0}
 
-    access = Access(Client(), parse_options({"streamName": "s", "failOnDataLoss": "false"}))
-    piece = Piece("s1", after_record("400"), after_record("504"))
+    access = KinesisReader(Client(), parse_options({"streamName": "s", "failOnDataLoss": "false"}))
+    piece = ShardRange("s1", after_record("400"), after_record("504"))
     rows = [record["SequenceNumber"] for rows in read_piece(access, None, piece) for record in rows]
     assert rows == numbers
 

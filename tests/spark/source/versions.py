@@ -23,11 +23,11 @@ VERSIONS = ["3.5.9", "4.0.5", "4.1.4", "4.2.1"]
 FILES = [
     "tests/spark/test_functions.py",
     "tests/captures",
-    "tests/validation/test_job.py",
+    "tests/validate/test_job.py",
 ]
 #: What needs the data source.
 STREAMS = [
-    "tests/spark/validation/test_stream.py",
+    "tests/spark/validate/test_stream.py",
     "tests/spark/source/test_datasource.py",
 ]
 

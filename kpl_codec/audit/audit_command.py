@@ -1,0 +1,113 @@
+"""`kpl-codec audit`: was everything that producers put handled? What was not, by name, and why."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ..cli.inputs import client_of
+from ..cli.main import CLEAN, FINDINGS
+from ..cli.options import add, add_aws, add_shared
+from ..findings import at_least_as_bad, kind_of
+from ..rendering.terminal import line, note, show, show_json, table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from .audit_run import Audited
+
+#: Missing user records that are told at once.
+_EXAMPLES = 3
+EPILOG = """\
+--produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON lines) with columns
+named shard, sequence_number and user_records.
+--handled: ledgers of consumers, or tables with columns named shard, sequence_number and sub_sequence_number:
+the output of a job, the result of a query. With last_sub_sequence_number, too, each row is a run.
+
+Of each shard, what comes before the last handled user record is judged; the rest is "too early". Where a
+consumer handles several batches of a shard at a time, say with --until what must be handled by now.
+
+With --stream what is missing is fetched while retention lasts, and the cause is told. With --output, too,
+kpl-codec repair DIR plans to put it again; after the repair: audit with --repaired DIR.
+
+Exit status: 0 everything was handled, 1 something was not or nobody can say (see --fail-on), 2 failure.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    many: dict[str, Any] = {"action": "extend", "nargs": "+"}
+    add(parser, "--produced PATH", "what was put: files, folders or URIs", required=True, **many)
+    add(parser, "--handled PATH", "what was handled: files, folders or URIs", required=True, **many)
+    add(parser, "--repaired PATH", "folders that kpl-codec repair has worked in", default=[], **many)
+    text = "what was put before it must be handled: a time, or 15m for fifteen minutes ago"
+    add(parser, "--until WHEN", text)
+    add(parser, "--output DIR", "an empty or new folder for the results")
+    add_shared(parser, "--stream", "--fail-on", "--json", "--quiet", use="look there why")
+    add_aws(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..captures import Location
+    from ..cli.progress import waiting
+    from ..validate.validate_job import check_output
+    from .audit_inputs import ReadProgress
+    from .audit_run import audit
+
+    if args.output is not None:
+        check_output(Location(args.output))
+    progress = ReadProgress()
+    with waiting("auditing", progress.mebibytes, unit="MiB", quiet=args.quiet):
+        audited = audit(
+            args.produced,
+            args.handled,
+            repaired=args.repaired,
+            until=args.until,
+            client=None if args.stream is None else client_of(args),
+            stream=args.stream,
+            progress=progress,
+        )
+    if args.output is not None:
+        audited.write(args.output)
+    if args.json:
+        show_json(audited.facts)
+    else:
+        show(*told(audited))
+        if audited.tally.bad:
+            note(f"{audited.tally.bad:,} rows of --handled name no user record")
+        for name in audited.passed_over:
+            note(f"ledgers of another stream were passed over: {name}")
+        if args.output is not None:
+            pictures = "   (pictures: report.html there)"
+            show(line(""), line(f"Every finding: kpl-codec findings {args.output}{pictures}"))
+            if args.stream is not None and len(audited.audit.missing):
+                show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
+    bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in audited.findings)
+    # AUD-17: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
+    # --fail-on; with 1 where it found something or cannot be sure, with 2 where it could not be done."
+    return FINDINGS if bad or not audited.audit.complete else CLEAN
+
+
+def told(audited: Audited) -> list[RenderableType]:
+    """What became of what was put, by shard; and the findings by kind."""
+    facts = audited.facts
+    names = ("delivered", "handled", "repaired", "aside", "missing", "unknown", "tooEarly")
+    rows = [[shard["shardId"], *(f"{shard[name]:,}" for name in names)] for shard in facts["shards"]]
+    shown: list[RenderableType] = [
+        line((audited.headline, "bold")),
+        line(""),
+        table(["shard", *names[:6], "too early"], rows, range(1, 8), indent=2),
+    ]
+    kinds = [
+        [f"{one['userRecords']:,}", kind_of(one["kind"]).severity, one["kind"], kind_of(one["kind"]).title]
+        for one in facts["kinds"]
+    ]
+    if kinds:
+        shown += [line(""), table(["user records", "severity", "kind", ""], kinds, (0,), indent=2)]
+    examples = [one for one in audited.findings if one.severity == "critical"][:_EXAMPLES]
+    unreadable = [one for one in audited.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
+    if examples or unreadable:
+        shown.append(line(""))
+    for one in examples:
+        shown.append(line(f"  {one.shard_id} {one.sequence_number}/{one.sub_sequence_number}: {one.detail}"))
+    shown += [line(f"  {one.file}: {one.detail}") for one in unreadable]
+    return shown

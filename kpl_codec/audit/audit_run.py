@@ -1,0 +1,344 @@
+"""A whole audit: reads both sides, judges, looks at the stream for the causes. Its results: findings, sums, a
+folder like that of `validate`.
+
+out/findings/        Parquet, for `kpl-codec findings`
+out/summary.json     the sums
+out/report.html      the same with a picture by shard and time
+out/user-records/    the missing user records that the stream still holds: `kpl-codec repair` puts them again
+out/shards.json      the shard map, where the stream was looked at
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from .. import __version__
+from ..captures import Location
+from ..captures.capture_rows import CaptureRows
+from ..errors import KplError
+from ..findings import KINDS, Finding, camel_keys
+from ..findings.counters import Tally as Counts
+from ..ledger.ledger_rows import Row, digest_of
+from ..rendering.labels import plural
+from ..shards.shard_map import ShardMap
+from ..shards.stream_name import Stream, stream_of
+from ..validate.check import check
+from ..validate.repair_marks import read_copies
+from ..validate.report.build import build_report
+from ..validate.report.model import About, AuditCell, Report
+from ..validate.report.report_page import render_page
+from ..validate.report.scan import findings_batch
+from ..validate.validate_job import prepare_output
+from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
+from .judge import FATES, Audit, judge
+from .ledger_reader import Origin, UnreadableInput
+from .missing_causes import Fetched, MissingCauses, fetch
+from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
+
+#: User records of an audit at most: it takes a byte for each, and more for those that were not handled.
+_MOST: Final = 1 << 31
+#: Columns of the picture.
+_COLUMNS: Final = 60
+#: In ms since 1970: a later time cannot be drawn.
+_YEAR_9999: Final = 253_370_764_800_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+#: What makes an audit incomplete, and how it is told.
+_OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
+_RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
+#: What is said of what no ledger names, by its origin.
+_UNCLAIMED: Final = {
+    "unanswered": ("audit-twice", f"a producer's retry: {_RETRY}"),
+    "either": ("audit-unclaimed", f"a foreign writer, or {_RETRY}"),
+    "foreign": ("audit-unclaimed", "a writer without a ledger"),
+}
+
+
+class AuditError(KplError, ValueError):
+    """There is nothing to compare, or too much (``user_records``), or ledgers of several streams:
+    ``streams``."""
+
+    code: Literal["nothing-produced", "several-streams", "too-many"]
+    requirement = "AUD-10"
+    streams: tuple[str, ...] = ()
+    user_records: int = 0
+    reason: str = ""
+    concerns = "Whoever audits. Nothing was written."
+    todo = "Name the ledgers of the producers of one stream with --produced, or choose it with --stream."
+
+    def describe(self) -> str:
+        if self.code == "several-streams":
+            return f"ledgers of several streams: {', '.join(self.streams)}"
+        if self.code == "too-many":
+            return f"ledgers of {self.user_records:,} user records; an audit takes {_MOST:,}, so audit parts"
+        return f"there is no ledger and no row in what was produced{self.reason}"
+
+
+def findings_of(
+    audit: Audit,
+    names: UserRecordIndex,
+    missing: Iterable[Finding],
+    unreadable: Iterable[UnreadableInput] = (),
+) -> Iterator[Finding]:
+    """All findings; ``missing``: those on missing user records, see `why`."""
+    yield from missing
+    causes = [hole.why for hole in audit.handled_holes[:1]] or ["a row that cannot be read may name it"]
+    for run in runs_of(names, audit.unknown):
+        yield run.finding("audit-unknown", f"a note may be lost: {causes[0]}")
+    for file, problem, often, row in unreadable:
+        where = "" if row is None else f"row {row}: "
+        many = "" if often == 1 else f" ({often:,} times)"
+        yield Finding(kind="audit-unreadable", file=file, line=row, detail=f"{where}{problem}{many}")
+    for run in runs_of(names, audit.aside):
+        yield run.finding("audit-aside", "a poison hook took it")
+    # AUD-13: "User records that were handled oftener than once MUST be told apart by who doubled them: a
+    # consumer's retry, a producer's that sent a Kinesis record again, or a repair."
+    for run, count in audit.doubles:
+        times = f"{count} times" if count < 255 else "255 times or oftener"
+        yield run.finding("audit-twice", f"a consumer's retry: {times}")
+    for name in audit.repaired_twice:
+        yield Run(*name, name[2]).finding("audit-twice", "a repair: it was handled, and its copy, too")
+    if audit.copies:
+        detail = "a producer's retry: copies that the producer sent again, because the KCL drops them"
+        yield Finding(kind="audit-twice", user_records=audit.copies, detail=detail)
+    for origin, one in audit.unclaimed:
+        kind, detail = _UNCLAIMED[origin]
+        if one.shard_id:
+            yield replace(Run(*one[:4]).finding(kind, detail), user_records=one.rows)
+        else:
+            yield Finding(kind=kind, user_records=one.rows, detail=f"from a queue: {detail}")
+    for hole in audit.holes:
+        yield Finding(kind="audit-incomplete", file=hole.writer, detail=hole.why)
+    if audit.conflicts:
+        detail = f"{audit.conflicts} rows of ledgers contradict others of the same name"
+        yield Finding(kind="audit-incomplete", detail=detail)
+    for fate, codes in audit.undelivered.items():
+        more = "; it may be stored all the same" if fate == "left" else ""
+        for code, count in codes.items():
+            yield Finding(kind="audit-refused", user_records=count, detail=f"{code}{more}")
+    for shard_id, sums in audit.shards.items():
+        if sums["too_early"]:
+            later = "nothing later" if sums["handled"] else "nothing"
+            detail = f"{later} of this shard was handled"
+            yield Finding("audit-not-yet", shard_id, user_records=sums["too_early"], detail=detail)
+
+
+@dataclass
+class Audited:
+    """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing."""
+
+    audit: Audit
+    names: UserRecordIndex
+    tally: HandledCounts
+    findings: list[Finding]
+    stream: str | None
+    shard_map: ShardMap | None
+    fetched: Fetched
+    #: What could not be read, and streams whose ledgers were passed over.
+    unreadable: list[UnreadableInput]
+    passed_over: list[str]
+
+    @property
+    def headline(self) -> str:
+        audit = self.audit
+        if audit.complete:
+            put_aside = f", {audit.total('aside'):,} of them put aside" if audit.total("aside") else ""
+            return f"Everything was handled: {plural(audit.total('delivered'), 'user record')}{put_aside}."
+        parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
+        if audit.holes or audit.conflicts:
+            parts.append("a ledger is not whole, so nobody can say that this is all")
+        return f"Of {plural(audit.total('delivered'), 'delivered user record')}: {'; '.join(parts)}."
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The sums, as in summary.json."""
+        audit, tally, kinds = self.audit, self.tally, Counter[str]()
+        for finding in self.findings:
+            kinds[finding.kind] += finding.user_records or 1
+        sums = {name: audit.total(name) for name in ("delivered", *FATES)}
+        twice = sum(run.last - run.first + 1 for run, _ in audit.doubles) + audit.copies
+        undelivered = {
+            fate: [{"code": code, "userRecords": count} for code, count in sorted(codes.items())]
+            for fate, codes in audit.undelivered.items()
+        }
+        return {
+            "complete": audit.complete,
+            "userRecords": {**camel_keys(sums), "twice": twice},
+            **undelivered,
+            "kinds": [
+                {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=list(KINDS).index)
+            ],
+            "kinesisRecords": len(self.names.rows),
+            "handledRows": tally.rows,
+            "unclaimedRows": tally.unclaimed_rows,
+            "unreadableRows": tally.bad,
+            "unreadable": [camel_keys(one._asdict()) for one in self.unreadable],
+            "otherStreams": self.passed_over,
+            "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
+            "incomplete": [f"{hole.writer}: {hole.why}" for hole in audit.holes],
+            "version": __version__,
+        }
+
+    def write(self, output: str | Location) -> None:
+        """Write the folder. Raises OutputError if it is not empty."""
+        output = Location(output)
+        prepare_output(output)
+        (output / "_work").delete()
+        for folder in ("findings", "user-records"):
+            (output / folder).make_folder()
+        (output / "findings/part-audit.parquet").write_table(pa.table(findings_batch(self.findings)))
+        (output / "summary.json").write(json.dumps(self.facts, indent=2).encode())
+        (output / "report.html").write(render_page(self._report()).encode())
+        if self.shard_map is not None:
+            batches = list(self._user_records(self.shard_map))
+            if batches:
+                (output / "user-records/part-audit.parquet").write_table(pa.Table.from_batches(batches))
+            (output / "shards.json").write(self.shard_map.to_json().encode())
+
+    def _user_records(self, shard_map: ShardMap) -> Iterator[pa.RecordBatch]:
+        """The missing user records of what was fetched, in the columns of `validate`."""
+        missing = {
+            (run.shard_id, run.sequence_number, sub)
+            for run in runs_of(self.names, self.audit.missing)
+            if run[:2] in self.fetched.records
+            for sub in range(run.first, run.last + 1)
+        }
+        rows = CaptureRows(None)
+        for record in self.fetched.records.values():
+            rows.record(record, self.stream)
+        for batch in check(rows.take(), shard_map):
+            columns = [
+                batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber", "kcl")
+            ]
+            keep = [name in missing for name in zip(*columns[:3], strict=True)]
+            fate = pa.array([kcl if kcl == "dropped" else "missing" for kcl in columns[3]], pa.string())
+            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", fate).filter(pa.array(keep))
+
+    def _report(self) -> Report:
+        about = About(
+            datetime.now(timezone.utc),
+            __version__,
+            title=f"Audit: {self.headline}",
+            stream_name=self.stream,
+            source="ledgers of producers, and what consumers have handled",
+        )
+        report = build_report(Counts(), None, about, self.findings)
+        kinds = tuple(count for count in report.kinds if count.kind.name != "no-records")
+        shown = tuple(finding for finding in report.findings if finding.kind != "no-records")
+        return replace(report, kinds=kinds, findings=shown, audit=tuple(self._cells()))
+
+    def _cells(self) -> Iterator[AuditCell]:
+        """User records by shard and when they were put."""
+        names = self.names
+        known = names.at[(names.at > 0) & (names.at < _YEAR_9999)]
+        if not len(known):
+            return
+        first, width = int(known.min()), max(-(-(int(known.max()) - int(known.min()) + 1) // _COLUMNS), 1000)
+        column = np.clip((names.at - first) // width, 0, _COLUMNS - 1)
+        where = names.shard * _COLUMNS + column
+        size = len(names.shards) * _COLUMNS
+        put = np.bincount(where, names.counts, size)
+        parts = [
+            np.bincount(where[part.record], part.stop - part.start, size)
+            for part in (self.audit.missing, self.audit.unknown, self.audit.too_early)
+        ]
+        for at in np.flatnonzero(put):
+            start = _EPOCH + timedelta(milliseconds=int(first + at % _COLUMNS * width))
+            counts = int(put[at]), *(int(part[at]) for part in parts)
+            yield AuditCell(start, width / 1000, names.shards[at // _COLUMNS], *counts)
+
+
+def audit(
+    produced: Sequence[str],
+    handled: Sequence[str],
+    *,
+    repaired: Sequence[str] = (),
+    until: datetime | None = None,
+    client: Any = None,
+    stream: str | None = None,
+    progress: ReadProgress | None = None,
+) -> Audited:
+    """Compare what was ``produced`` with what was ``handled``: paths of ledgers and tables, see `handled`.
+
+    ``repaired``: folders that repair has worked in. ``until``: what was put before it must be handled.
+    ``client``, ``stream``: where to look for causes. ``progress`` tells how far it is. Raises InputError,
+    AuditError, StreamUnavailable.
+    """
+    from ..aws.list_shards import fetch_shard_map
+
+    progress = progress or ReadProgress()
+    progress.size = sum(file.size for file in [*files_of(produced), *files_of(handled)])
+    shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
+    book, by_origin = read_produced(produced, progress)
+    name, arn = _stream(by_origin, stream)
+    rows = [row for origin, some in by_origin.items() if origin.is_of(name, arn) for row in some]
+    if not rows and (not book or book.unreadable):
+        why = "".join(f"; {file}: {problem}" for file, problem, *_ in book.unreadable[:3])
+        raise AuditError(code="nothing-produced", reason=why)
+    if (count := sum(row.user_records for row in rows)) > _MOST:
+        raise AuditError(code="too-many", user_records=count)
+    unnamed = [row for row in rows if row.kind not in NAMED]
+    copies = [copy for folder in repaired for copy in read_copies(Location(folder) / "repair/log")]
+    names = UserRecordIndex([*(row for row in rows if row.kind in NAMED), *_rows_of_copies(copies)])
+    tally = HandledCounts(names)
+    consumers = read_handled(handled, tally, name, arn, progress)
+
+    attempts = any(row.kind == "unanswered" for row in unnamed)
+    unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
+    found = fetch(client, stream, shard_map, unclaimed).records
+    digests = {place: digest_of(record.partition_key or "", record.data) for place, record in found.items()}
+    judged = judge(
+        names,
+        tally,
+        unnamed=unnamed,
+        holes=book.holes("produced", name, arn),
+        handled_holes=consumers.holes("handled", name, arn),
+        until=None if until is None else int(until.timestamp() * 1000),
+        # A consumer begins with a child when it has read the parent to its end.
+        finished=[
+            parent
+            for shard_id, shard in (shard_map or {}).items()
+            if shard_id in tally.handled_shards
+            for parent in shard.parent_shard_ids
+        ],
+        repaired=copies,
+        digests=digests,
+    )
+    held = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, judged.missing)))
+    missing = MissingCauses(names, tally, shard_map, held).findings(judged.missing)
+    unreadable = [*book.unreadable, *consumers.unreadable]
+    others = {origin for origin in book.origins | consumers.origins if not origin.is_of(name, arn)}
+    passed_over = sorted({str(other.stream_arn or other.stream) for other in others})
+    findings = list(findings_of(judged, names, missing, unreadable))
+    return Audited(judged, names, tally, findings, name, shard_map, held, unreadable, passed_over)
+
+
+def _stream(origins: Iterable[Origin], wanted: str | None) -> tuple[str | None, str | None]:
+    """Name and ARN, as far as they are known, of the stream that is audited. Raises AuditError."""
+    told = [origin for origin in origins if origin.stream is not None and origin.side != "handled"]
+    if wanted is not None:
+        stream = stream_of(wanted)
+        told = [origin for origin in told if origin.is_of(stream.name, stream.arn)]
+    else:
+        stream = Stream(told[0].stream or "") if told else Stream("")
+    arns = sorted({origin.stream_arn for origin in told if origin.stream_arn} | {stream.arn or ""} - {""})
+    names = sorted({origin.stream or "" for origin in told})
+    if len(arns) > 1 or len(names) > 1:
+        raise AuditError(code="several-streams", streams=tuple(arns if len(arns) > 1 else names))
+    return stream.name or None, arns[0] if arns else None
+
+
+def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
+    """Rows of the Kinesis records that hold copies. (When they were put is not in the log: --until never
+    judges them.)"""
+    counts: dict[tuple[str, str], int] = {}
+    for _, (shard_id, number, sub) in copies:
+        counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)
+    return [Row("repaired", *place, count, 1 << 62) for place, count in counts.items()]

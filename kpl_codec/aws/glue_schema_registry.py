@@ -1,0 +1,129 @@
+"""Definitions of schemas from AWS Glue Schema Registry, each fetched once.
+
+    registry = SchemaRegistry(boto3.client("glue"))
+    for record in kpl.deaggregate(kinesis_records, unframe=True):
+        order = registry.decode(record)      # a dict, for Avro and JSON
+
+Specification: spec/13-schema-registry.md, GSR-9, GSR-10.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from ..aws_errors import what_to_check
+from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from ..errors import KplError
+from ..schema_registry import GlueSchema, decode_payload
+from .calls import call_service, call_with_retries, run_sync
+
+#: How many definitions are kept; the one not used for longest goes first.
+_MOST_KEPT: Final = 1000
+#: Glue's answers for a version that is not there, and for an id that is none.
+_NOT_THERE: Final = ("EntityNotFoundException", "InvalidInputException")
+
+
+class SchemaUnavailable(KplError):
+    """A schema version's definition cannot be had. ``code``: schema-refused (no right, no credentials),
+    schema-not-found (no such version in this account and region, or it is not available), schema-unreachable
+    (throttled, or no answer). ``aws_code``: AWS's code, or the version's status; ``hint``: what to do."""
+
+    code: str
+    requirement = "GSR-10"
+    schema_version_id: str
+    aws_code: str
+    hint: str
+    text = "schema version {schema_version_id}: {aws_code}: {hint}"
+    concerns = "Readers of payloads of this schema. The frame comes off without it."
+    todo = "The data of the user record is the payload; decode it another way, or read it again later."
+    codes = ("schema-refused", "schema-not-found", "schema-unreachable")
+
+
+class SchemaRegistry:
+    """Fetches definitions with ``client``, a boto3 client of Glue; any thread may call it.
+
+    ``patience``: for how many seconds a call is repeated that is throttled or gets no answer.
+    ``retry_after``: for how many seconds a version that could not be had is not asked for again. The role
+    needs ``glue:GetSchemaVersion``.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        patience: float = 30.0,
+        retry_after: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client, self._patience, self._retry_after = client, patience, retry_after
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        #: The last used last. What could not be had: why, and until when it is not asked for again.
+        self._known: dict[str, GlueSchema | tuple[SchemaUnavailable, float]] = {}
+
+    def schema(self, schema_version_id: str) -> GlueSchema:
+        """The definition of a schema version. Raises SchemaUnavailable."""
+        # GSR-10: "A definition MUST be fetched once while it is kept, and a version that cannot be had MUST
+        # NOT be asked for again before some time has passed; the error MUST name the right or the version
+        # that is missing."
+        with self._lock:
+            known = self._known.pop(schema_version_id, None)
+            if known is None or not (isinstance(known, GlueSchema) or known[1] > self._clock()):
+                try:
+                    known = self._fetch(schema_version_id)
+                except SchemaUnavailable as error:
+                    known = error, self._clock() + self._retry_after
+            self._known[schema_version_id] = known
+            if len(self._known) > _MOST_KEPT:
+                del self._known[next(iter(self._known))]
+        if isinstance(known, GlueSchema):
+            return known
+        raise SchemaUnavailable(**known[0].fields)
+
+    def decode(self, record: DeaggregatedRecord) -> Any:
+        """The value of an unframed user record's payload: of Avro and JSON what Python has for it; bytes for
+        Protobuf, and for data that had no frame.
+
+        Raises SchemaUnavailable, PayloadError; ModuleNotFoundError for Avro without the extra ``avro``.
+        """
+        if record.schema_version_id is None:
+            return record.data
+        return decode_payload(self.schema(record.schema_version_id), record.data)
+
+    def _fetch(self, schema_version_id: str) -> GlueSchema:
+        ask = partial(
+            call_service, self._client, "get_schema_version", {"SchemaVersionId": schema_version_id}
+        )
+        unavailable = partial(_not_given, schema_version_id)
+        answer = run_sync(
+            call_with_retries(ask, unavailable, self._patience, self._sleep, self._clock, random.random)
+        )
+        status, definition = answer.get("Status", "AVAILABLE"), answer.get("SchemaDefinition")
+        if status != "AVAILABLE" or not definition:
+            hint = "the version is not available: see its compatibility check in Glue"
+            raise _unavailable("not-found", schema_version_id, status, hint)
+        return GlueSchema(schema_version_id, answer.get("DataFormat", ""), definition)
+
+
+def _unavailable(code: str, schema_version_id: str, aws_code: str, hint: str) -> SchemaUnavailable:
+    return SchemaUnavailable(
+        code=f"schema-{code}", schema_version_id=schema_version_id, aws_code=aws_code, hint=hint
+    )
+
+
+def _not_given(schema_version_id: str, *, code: str, permanent: bool, **_: str) -> SchemaUnavailable:
+    check = what_to_check(code)
+    if code in _NOT_THERE:
+        hint = "not in the registries of this account and region, or deleted"
+        return _unavailable("not-found", schema_version_id, code, hint)
+    if not permanent:
+        return _unavailable("unreachable", schema_version_id, code, check or "try again later")
+    if check is None or "AccessDenied" in code:
+        check = "allow glue:GetSchemaVersion on the registry and the schema, or on *"
+    return _unavailable("refused", schema_version_id, code, check)

@@ -1,0 +1,94 @@
+"""The shard map of a stream.
+
+    shard_map = fetch_shard_map(client, "orders")
+    lineage = fetch_lineage(client, "orders")                          # with the closed shards
+
+The rules are in `kpl_codec.shards.live_shard_map`; this module has the calls and the clock. The same for
+asyncio: `kpl_codec.aws.aio`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..shards.lineage import Lineage
+from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
+from ..shards.refresh import ShardFilterType
+from ..shards.shard_map import ShardMap
+from .calls import async_sleep, call_errors, failure_of, maybe_await, run_sync, send, stream_for
+
+
+async def _fetch(
+    client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], timeout: float
+) -> LiveShardMap:
+    """The stream's live shard map, once it has a map. For a client of boto3 or aiobotocore."""
+    shard_filter: ShardFilterType = "FROM_TRIM_HORIZON" if closed else "AT_LATEST"
+    live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
+    stream_for(client, live.stream)
+    clock = time.monotonic
+    end = clock() + timeout
+    live.refresh(clock())
+    while True:
+        outcome: MapChanged | RefreshFailed | None = None
+        while (request := live.next_request(clock())) is not None:
+            try:
+                answer = await maybe_await(send(client, request))
+            except call_errors() as error:
+                outcome = live.fail(request, failure_of(error, request.operation), clock()) or outcome
+            else:
+                outcome = live.receive(request, answer, clock()) or outcome
+        if isinstance(outcome, MapChanged):
+            return live
+        retry_at = live.timer()
+        if live.error is not None and (live.error.permanent or retry_at is None or retry_at > end):
+            raise live.error
+        if retry_at is not None:
+            await maybe_await(sleep(max(0.0, retry_at - clock())))
+
+
+async def async_fetch_shard_map(
+    client: Any,
+    stream: str,
+    *,
+    closed: bool = False,
+    timeout: float = 30.0,
+    sleep: Callable[[float], object] = async_sleep,
+) -> ShardMap:
+    """As `kpl_codec.aws.fetch_shard_map`."""
+    live = await _fetch(client, stream, closed=closed, sleep=sleep, timeout=timeout)
+    assert live.shard_map is not None
+    return live.shard_map
+
+
+async def async_fetch_lineage(
+    client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], object] = async_sleep
+) -> Lineage:
+    """As `kpl_codec.aws.fetch_lineage`."""
+    return (await _fetch(client, stream, closed=True, sleep=sleep, timeout=timeout)).lineage
+
+
+def fetch_shard_map(
+    client: Any,
+    stream: str,
+    *,
+    closed: bool = False,
+    timeout: float = 30.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ShardMap:
+    """The stream's shard map now, with its distribution strategy if the role may read it.
+
+    ``client``: a boto3 Kinesis client; ``stream``: a name or an ARN. ``closed``: also the closed shards that
+    still hold records. Retries with backoff for ``timeout`` seconds. Raises StreamUnavailable: at once if a
+    retry cannot help, else with the last error.
+    """
+    return run_sync(async_fetch_shard_map(client, stream, closed=closed, timeout=timeout, sleep=sleep))
+
+
+def fetch_lineage(
+    client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], None] = time.sleep
+) -> Lineage:
+    """The lineage of all shards that still hold records. Raises StreamUnavailable."""
+    return run_sync(async_fetch_lineage(client, stream, timeout=timeout, sleep=sleep))

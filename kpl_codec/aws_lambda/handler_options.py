@@ -1,0 +1,53 @@
+"""Options of all functions that take a Lambda event: for type checkers, a function loads none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ..deaggregation.deaggregated_record import Drop
+from ..deaggregation.policies import Policy
+from ..ledger.ledger_rows import LedgerLike
+from ..shards.shard_map import ShardMap
+from .batch import Poison
+from .consumer_watch import ConsumerWatch
+from .shard_map_cache import ShardMapCache
+
+if TYPE_CHECKING:
+    from ..schema_registry import Unframe
+
+
+class Opening(TypedDict, total=False):
+    """How Kinesis records are opened: options of all functions that take a Lambda event.
+
+    * ``policy``: "strict" (the default), "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user
+      records of defective aggregates too: look at ``record.defects``);
+    * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
+    * ``on_drop``: called with what the KCL drops;
+    * ``watch``: a `watch.ConsumerWatch`, which checks the event first;
+    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A Kinesis record with data
+      that cannot be decompressed, or whose frame is broken, counts as one that cannot be opened.
+    """
+
+    policy: Policy
+    shard_map: ShardMap | ShardMapCache | None
+    on_drop: Callable[[Drop], None] | None
+    watch: ConsumerWatch | None
+    max_decompressed_size: int | None
+    unframe: Unframe
+
+
+class HandlerOptions(Opening, total=False):
+    """`Opening`, and what happens to Kinesis records that cannot be opened, or for which no time is left.
+
+    * ``on_poison``: takes Kinesis records that cannot be opened (for a dead-letter queue). If it does not
+      raise, the record counts as handled; without it such records are reported as failed;
+    * ``context``, ``reserve_ms``: Lambda's; if less time is left, the rest is not started but reported;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before Lambda gets its answer.
+      What it raises fails the invocation: the records come again.
+    """
+
+    on_poison: Callable[[Poison], object] | None
+    context: Any
+    reserve_ms: int
+    ledger: LedgerLike | None

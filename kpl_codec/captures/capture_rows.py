@@ -1,0 +1,134 @@
+"""Batches of captured Kinesis records, and of data that cannot be read; the shard of each record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ..format.records import KinesisRecord
+from ..shards.sequence_numbers import sequence_hint
+from ..shards.shard_map import ShardMap
+
+_BATCH_BYTES = 4 * 1024 * 1024
+_BATCH_ROWS = 2000
+_SHARD_IN_PATH = re.compile(r"shardId-[0-9]{12}")
+
+CAPTURE_SCHEMA = pa.schema(
+    [
+        ("streamName", pa.string()),
+        ("shardId", pa.string()),
+        ("sequenceNumber", pa.string()),
+        ("partitionKey", pa.string()),
+        ("explicitHashKey", pa.string()),
+        ("subSequenceNumber", pa.int64()),
+        ("data", pa.binary()),
+        ("approximateArrivalTimestamp", pa.timestamp("us", "UTC")),
+        ("file", pa.string()),
+        ("position", pa.int64()),  # byte offset of the JSON value, or row of the Parquet file
+        ("line", pa.int64()),  # from 1; null where only the byte offset is known
+        ("recordIndex", pa.int64()),  # which record of the JSON value, from 0
+        ("captureError", pa.string()),
+        ("captureText", pa.string()),
+    ]
+)
+
+
+def capture_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
+    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in CAPTURE_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=CAPTURE_SCHEMA)
+
+
+class CaptureRows:
+    """Collects rows of one file, or of a shard, into batches."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._rows: list[tuple[Any, ...]] = []
+        self._bytes = 0
+        #: Whether there was a record, a value without records, or something unreadable.
+        self.seen = False
+
+    def record(
+        self,
+        record: KinesisRecord,
+        stream: str | None,
+        position: int | None = None,
+        line: int | None = None,
+        index: int | None = None,
+    ) -> None:
+        """Adds a Kinesis record; ``index``: which of the value at ``position`` of a file."""
+        self._add(
+            stream,
+            record.shard_id,
+            record.sequence_number,
+            record.partition_key,
+            record.explicit_hash_key,
+            record.sub_sequence_number,
+            record.data,
+            record.approximate_arrival_timestamp,
+            *(self._path, position, line, index),
+            *(None, None),
+        )
+        self._bytes += len(record.data or b"")  # a row of Parquet may have none
+
+    def unreadable(
+        self, code: str, text: str, position: int, line: int | None = None, index: int | None = None
+    ) -> None:
+        self._add(*(None,) * 8, self._path, position, line, index, code, text[:500])
+
+    def _add(self, *row: Any) -> None:
+        self._rows.append(row)
+        self._bytes += 100
+        self.seen = True
+
+    def full(self) -> bool:
+        return self._bytes >= _BATCH_BYTES or len(self._rows) >= _BATCH_ROWS
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        if self._rows:
+            columns = dict(zip(CAPTURE_SCHEMA.names, zip(*self._rows, strict=True), strict=True))
+            self._rows, self._bytes = [], 0
+            yield pa.RecordBatch.from_pydict(columns, CAPTURE_SCHEMA)
+
+
+def first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def with_shards(batch: pa.RecordBatch, shard_map: ShardMap | None, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns ``schema`` of the batch, with ``shardId`` filled where possible, by the
+    record's own word, else the file's name, the sequence number or the map; ``shardIdFrom``: given,
+    path, sequence-number, map, or null."""
+    given = batch["shardId"].cast(pa.string())
+    origins: pa.Array = pa.repeat("given", batch.num_rows)
+    if given.null_count:
+        only = next(iter(shard_map)) if shard_map is not None and len(shard_map) == 1 else None
+        files = batch["file"].to_pylist() if "file" in batch.schema.names else [""] * batch.num_rows
+        rows = zip(given.to_pylist(), files, batch["sequenceNumber"].to_pylist(), strict=True)
+        found = [
+            (shard_id, "given") if shard_id is not None else shard_of(file or "", number, only)
+            for shard_id, file, number in rows
+        ]
+        given, origins = (pa.array(column, pa.string()) for column in zip(*found, strict=True))
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns |= {"shardId": given, "shardIdFrom": origins}
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def shard_of(
+    file: str, sequence_number: str | None, only: str | None = None
+) -> tuple[str | None, str | None]:
+    """The shard of a record that names none, and what says so: path, sequence-number, map; else None.
+    ``only``: the only shard of the map."""
+    # SPK-16: "Where a captured record names no shard, the one in the file's path is taken, else the one
+    # that the sequence number hints at, else the only one of the map; the row MUST say so."
+    found = _SHARD_IN_PATH.findall(file)
+    if found:
+        return found[-1], "path"
+    hint = sequence_hint(sequence_number)
+    if hint is not None:
+        return hint.shard_id, "sequence-number"
+    return (only, "map") if only is not None else (None, None)

@@ -1,0 +1,313 @@
+"""One piece of a file -> batches of CAPTURE_SCHEMA. The first bytes decide what the file holds:
+
+    PAR1                  Parquet with the column names of the Kinesis connectors
+    gzip, bz2, zstd, lz4  one of the others, compressed
+    F3 89 9A C2           the data of a Kinesis record, as it was on the stream, or of several, one behind
+                          the other, with or without line ends between
+    anything else         JSON that `kpl_codec.adapters` reads: one value a line, many, or one over many lines
+
+No content of a file raises an error: what cannot be read becomes a row with its code and place, and reading
+goes on after it. A place is exact: the byte offset of the JSON value, or the row of the Parquet file.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from math import isnan
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..adapters.shapes import (
+    MILLISECONDS,
+    arrival,
+    optional_text,
+    standard_name,
+    sub_sequence_number,
+    time_error,
+)
+from ..errors import CaptureError
+from ..format.codec import is_aggregated
+from ..format.frame import sound_end
+from ..format.records import KinesisRecord
+from ..limits import MAGIC
+from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, first_line
+from .files import FileRange, Location
+from .text import read_text
+
+#: Bytes of a file that is one Kinesis record: the largest that Kinesis takes are 10 MiB.
+MAX_RAW = 16 * 1024 * 1024
+#: Microseconds since 1970.
+_YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
+_LINE_ENDS: Final = re.compile(rb"[\r\n]*")
+#: Bytes of a batch of Parquet, about.
+_BATCH_BYTES = 4 * 1024 * 1024
+#: The first bytes of a compressed file; its name does not matter.
+_PACKED: Final = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+
+
+def read_piece(piece: FileRange, rows: CaptureRows | None = None) -> Iterator[pa.RecordBatch]:
+    """Batches of CAPTURE_SCHEMA, or of anything but Parquet what ``rows`` makes of them. Raises at most
+    MemoryError."""
+    rows = rows or CaptureRows(piece.path)
+    if piece.size == 0:
+        rows.unreadable("empty", "the file is empty", 0)
+    elif piece.size < 0:
+        rows.unreadable("file", "not a file: a pipe, or a link to nothing", 0)
+    else:
+        try:
+            system, inner = Location(piece.path).opened()
+            with system.open_input_file(inner) as source:
+                yield from _read(source, piece, rows)
+        except (OSError, pa.ArrowException) as error:
+            # SPK-12: "A file that cannot be read, or not to its end, MUST be reported as file with
+            # the place; what was read before it counts, and so do the other files."
+            rows.unreadable("file", first_line(error), piece.start)
+    yield from rows.take()
+
+
+def _read(source: Any, piece: FileRange, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
+    head = source.read(4)
+    source.seek(0)
+    if head == b"PAR1":
+        yield from _read_parquet(piece, source, rows)
+        return
+    kind = next((kind for start, kind in _PACKED.items() if head.startswith(start)), None)
+    if kind is None and head != MAGIC:
+        yield from read_text(source, piece, rows, packed=False)
+        return
+    # What follows cannot be cut: the first piece reads all of the file.
+    if piece.start:
+        return
+    stream = _Unpacked(source, kind)
+    if stream.head != MAGIC:
+        yield from read_text(stream, piece, rows, packed=True)
+        return
+    yield from _read_frames(stream, rows)
+
+
+def _read_frames(stream: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
+    """The sound aggregated records with which a file begins, and what is behind them: one that is changed or
+    cut, or something unreadable."""
+    # CAP-14: "Sound aggregated records one behind the other in one file, with or without line ends between,
+    # MUST each be read; what else follows them MUST be named with its place."
+    held, at, position = b"", 0, 0  # read and not used from `at` on, which is byte `position` of the file
+    error: OSError | None = None
+    ended = False
+    while True:
+        if not ended and len(held) - at <= MAX_RAW:
+            held, at = held[at:], 0
+            try:
+                while len(held) <= 2 * MAX_RAW and not ended:
+                    block = stream.read(1 << 22)
+                    held, ended = held + block, not block
+            except OSError as broken:
+                error, ended = broken, True
+        if position:
+            line_ends = len(_LINE_ENDS.match(held, at)[0])  # type: ignore[index]  # it matches everywhere
+            at, position = at + line_ends, position + line_ends
+        whole = position == 0 and ended and is_aggregated(held)
+        end = len(held) if whole else sound_end(held, at) or sound_end(held, at, whatever_follows=True)
+        if end is None:
+            break
+        rows.record(KinesisRecord(None, held[at:end]), None, position, None, 0)
+        at, position = end, position + end - at
+        if rows.full():
+            yield from rows.take()
+    left = len(held) - at
+    if error is not None:
+        # SPK-12, as above
+        rows.unreadable("file", first_line(error), position)
+    elif left > MAX_RAW:
+        text = f"begins as an aggregated record, but none ends within {MAX_RAW} bytes"
+        rows.unreadable("file", text, position)
+    elif held.startswith(MAGIC, at):
+        rows.record(KinesisRecord(None, held[at:]), None, position, None, 0)
+    elif left:
+        text = f"{left} bytes behind sound aggregated records that are none"
+        rows.unreadable("file", text, position)
+
+
+class _Unpacked:
+    """The bytes of a file that may be compressed. ``head``: its first four, which `read` gives, too."""
+
+    def __init__(self, source: Any, kind: str | None) -> None:
+        # At a break at most one block before it is lost.
+        self._block = 1 << 12 if kind in ("zstd", "lz4") else 1 << 20
+        if kind == "gzip":
+            self._read: Any = gzip.GzipFile(fileobj=source).read1
+        elif kind == "bz2":
+            self._read = bz2.BZ2File(source).read1
+        else:
+            self._read = source.read if kind is None else pa.CompressedInputStream(source, kind).read
+        self._ahead = b""
+        self.head = self._ahead = self.read(len(MAGIC))
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end. Raises OSError where the file is damaged, after all bytes
+        before."""
+        if self._ahead:
+            block, self._ahead = self._ahead[:size], self._ahead[size:]
+            return block
+        try:
+            return bytes(self._read(min(size, self._block)))
+        except (EOFError, zlib.error, pa.ArrowException) as error:
+            raise OSError(str(error)) from None
+
+
+# -- Parquet --------------------------------------------------------------------------------------
+
+
+def _read_parquet(piece: FileRange, source: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
+    """The row groups whose middle is in the piece."""
+    try:
+        # Pages are read when needed: a row group may be larger than the memory.
+        file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
+        columns = _columns(file.schema_arrow)
+    except (pa.ArrowException, OSError, CaptureError) as error:
+        if piece.start == 0 and isinstance(error, CaptureError):
+            rows.unreadable(error.code, str(error), 0)
+        elif piece.start == 0:
+            rows.unreadable("file", first_line(error), 0)
+        return
+    row = 0
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        chunk = group.column(0)
+        middle = (chunk.dictionary_page_offset or chunk.data_page_offset) + group.total_byte_size // 2
+        count, first, row = group.num_rows, row, row + group.num_rows
+        last = number == file.metadata.num_row_groups - 1 and piece.stop == piece.size
+        if not (piece.start <= middle < piece.stop or (last and middle >= piece.stop)):
+            continue
+        read, wanted = 0, list(columns.values())
+        try:
+            for batch in file.iter_batches(_batch_rows(group), row_groups=[number], columns=wanted):
+                try:
+                    yield _captured(batch, columns, piece.path, first + read)
+                except pa.ArrowException:
+                    _one_by_one(batch, columns, rows, first + read)
+                    yield from rows.take()
+                read += batch.num_rows
+        except (pa.ArrowException, OSError) as error:
+            text = f"{count - read} rows of row group {number}: {first_line(error)}"
+            rows.unreadable("file", text, first + read)
+            yield from rows.take()
+    if row == 0 and piece.start == 0:
+        rows.unreadable("empty", "no rows", 0)
+
+
+def _batch_rows(group: pq.RowGroupMetaData) -> int:
+    """Rows of about 4 MiB; a multiple of 32 if they are more: so many frames are hashed at a time."""
+    rows = max(1, min(512, int(group.num_rows) * _BATCH_BYTES // max(1, int(group.total_byte_size))))
+    return rows - rows % 32 or rows
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    """Our name -> the file's. Raises CaptureError without a column ``data``."""
+    found: dict[str, str] = {}
+    for name in schema.names:
+        ours = standard_name(name)
+        if ours is not None:
+            found.setdefault(ours, name)
+    # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text
+    # may be base64 or not."
+    if "data" not in found:
+        hint = f"there are {', '.join(schema.names)[:200]}"
+        raise CaptureError(code="no-data-column", field="the column data", hint=hint)
+    kind = schema.field(found["data"]).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
+        raise CaptureError(code="wrong-type", field=f"the column {found['data']} ({kind}, not binary)")
+    return found
+
+
+def _captured(batch: pa.RecordBatch, columns: dict[str, str], path: str, row: int) -> pa.RecordBatch:
+    count = batch.num_rows
+    made = {
+        "file": pa.repeat(path, count),
+        "position": pa.array(range(row, row + count), pa.int64()),
+        "recordIndex": pa.repeat(pa.scalar(0, pa.int64()), count),
+    }
+    for field in CAPTURE_SCHEMA:
+        if field.name in columns:
+            column, is_time = batch.column(columns[field.name]), pa.types.is_timestamp(field.type)
+            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            exact = not pa.types.is_floating(kind) or field.name == "subSequenceNumber"
+            if not exact or (is_time and not pa.types.is_timestamp(kind)):
+                raise pa.ArrowInvalid("not exact, or of an unknown unit")
+            if is_time and not kind.tz:
+                column = column.cast(pa.timestamp("us"), safe=False)
+            made[field.name] = column.cast(field.type, safe=not is_time)
+            if is_time and not _within(made[field.name]):
+                raise pa.ArrowInvalid("a time outside of the years 1 to 9999")
+    return capture_batch(made, count)
+
+
+def _within(times: pa.Array) -> bool:
+    """Whether all can be told as times."""
+    found = pc.min_max(times.cast(pa.int64()))
+    least, most = (found[name].as_py() or 0 for name in ("min", "max"))
+    return least >= _YEAR_1 and most < _YEAR_10000
+
+
+def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRows, row: int) -> None:
+    """The same of rows of which one at least has a value that its column of ours cannot hold."""
+    # CAP-1: "A record that cannot be read MUST come out as an error with its position, its field and a code;
+    # it MUST NOT hide the records before and after it."
+    held = (batch.column(name) for name in columns.values())
+    values = ((c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in held)
+    for at, fields in enumerate(zip(*values, strict=True), row):
+        given = dict(zip(columns, fields, strict=True))
+        try:
+            record, stream = _record_of(given)
+        except CaptureError as error:
+            rows.unreadable(error.code, str(error), at)
+            continue
+        rows.record(record, stream, at, None, 0)
+        lost = time_error(given) if record.approximate_arrival_timestamp is None else None
+        if lost is not None:
+            rows.unreadable(lost.code, str(lost), at)
+
+
+def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
+    """A row by this library's names of columns, and its stream. Its data may be None."""
+    texts = {name: _text_of(row, name) for name in _TEXTS}
+    sub = row.get("subSequenceNumber")
+    if isinstance(sub, float):  # as pandas has a column of numbers with gaps
+        row = {**row, "subSequenceNumber": None if isnan(sub) else int(sub) if sub.is_integer() else sub}
+    return KinesisRecord(
+        texts["partitionKey"],
+        row["data"],
+        texts["sequenceNumber"],
+        texts["shardId"],
+        arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
+        texts["explicitHashKey"],
+        sub_sequence_number(row, "subSequenceNumber"),
+    ), texts["streamName"]
+
+
+_TEXTS = ("partitionKey", "sequenceNumber", "shardId", "explicitHashKey", "streamName")
+
+
+def _text_of(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise CaptureError(code="utf-8", field=name, requirement="CAP-4") from None
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        return format(value, "f") if isinstance(value, Decimal) else str(value)
+    return optional_text(row, name)

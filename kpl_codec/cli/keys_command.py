@@ -1,0 +1,158 @@
+"""``kpl-codec keys``: hash partition keys, count them per shard, allocate hash keys, split the space."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
+from ..rendering.diagrams import skew_bars
+from ..rendering.labels import percent, plural, share, short_id
+from ..rendering.terminal import line, show, show_json, table, width, write
+from ..shards.skew import balanced_keys, skew_of
+from .inputs import UsageError, each_line, hashed_keys, load_shard_map, location_of
+from .options import add, add_action, add_aws, add_shards, add_shared
+from .progress import waiting
+
+#: Hot keys that are shown where nobody says how many.
+_SHOWN = 10
+#: Into how many parts the hash key space is cut, and in how many of them, the fullest, each key is counted.
+#: Other keys are not held in memory.
+_PARTS, _LOOKED_AT = 1 << 16, 1 << 12
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    hashing = add_action(commands, "hash", "the hash key of partition keys (MD5)", _hash)
+    add_shared(hashing, "keys", "--keys-from")
+    hashing.set_defaults(explicit=False)
+    add_aws(hashing, kinesis=False)
+
+    skew = add_action(commands, "skew", "how unevenly keys fall on shards", _skew)
+    add_shared(skew, "keys", "--keys-from", "--explicit")
+    add_shards(skew, "--shard-count")
+
+    allocate = add_action(commands, "allocate", "explicit hash keys that stay balanced", _allocate)
+    allocate.description = (
+        "Explicit hash keys that stay balanced through splits and merges. Where shards are given, those with "
+        "the fewest keys come first; else the key space is halved again and again."
+    )
+    add(allocate, "count N", "how many (default: 1)", nargs="?", default=1)
+    add(allocate, "--existing FILE", "hash keys in use, one a line; - for standard input")
+    add_shards(allocate, "--shard-count", required=False)
+
+    split = add_action(commands, "split", "the even split of the key space, as CreateStream cuts it", _split)
+    add(split, "count N", "into how many ranges")
+
+    hot = add_action(commands, "hot", "the partition keys with most user records, exactly counted", _hot)
+    add_shared(hot, "results", "--limit", what=f"keys (default: {_SHOWN})")
+    add_aws(hot, kinesis=False)
+
+
+def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]]:
+    if args.shard_count is not None:
+        ranges = ALL_HASH_KEYS.split(args.shard_count)
+        return ranges, [str(i) for i in range(len(ranges))]
+    shards = load_shard_map(args).open_shards
+    return [s.hash_key_range for s in shards], [short_id(s.shard_id) for s in shards]
+
+
+def _hash(args: argparse.Namespace) -> int:
+    found = hashed_keys(args)
+    if args.json:
+        show_json([{"key": key, "hashKey": str(n), "hex": f"{n:032x}"} for key, n in found])
+    else:
+        heads = ["key", "hash key", "of the space", "hex"]
+        rows = [[key, str(n), f"{100 * n / 2**128:.2f}%", f"{n:032x}"] for key, n in found]
+        shown = 4 if width() >= 100 else 3  # the hexadecimal form where there is room
+        show(table(heads[:shown], [row[:shown] for row in rows], (1, 2)))
+    return 0
+
+
+def _skew(args: argparse.Namespace) -> int:
+    ranges, names = _ranges(args)
+    keys = [hash_key for _, hash_key in hashed_keys(args)]
+    skew = skew_of(keys, ranges)
+    if args.json:
+        shards = [{"shard": name, "count": count} for name, count in zip(names, skew.counts, strict=True)]
+        show_json({"total": skew.total, "ratio": skew.ratio, "shards": shards})
+    else:
+        write(skew_bars(skew, names, width()) + "\n")
+        show(line(f"fullest / mean = {skew.ratio:.2f}, {skew.total:,} keys on {len(names)} shards"))
+    return 0
+
+
+def _allocate(args: argparse.Namespace) -> int:
+    shards = args.stream or args.shards or args.shard_count
+    existing = each_line(args.existing, parse_hash_key) if args.existing else []
+    ranges = _ranges(args)[0] if shards else [ALL_HASH_KEYS]
+    allocated = balanced_keys(ranges, [hash_key for _, hash_key in existing])
+    keys = list(islice(allocated, args.count))
+    if args.json:
+        show_json([str(key) for key in keys])
+    else:
+        write("".join(f"{key}\n" for key in keys))
+    return 0
+
+
+def _split(args: argparse.Namespace) -> int:
+    ranges = ALL_HASH_KEYS.split(args.count)
+    if args.json:
+        names = ("startingHashKey", "endingHashKey")
+        show_json([{name: str(key) for name, key in zip(names, r, strict=True)} for r in ranges])
+    else:
+        rows = [[str(i), *map(str, r), share(r)] for i, r in enumerate(ranges)]
+        show(table(["", "starting hash key", "ending hash key", "share"], rows, (0, 1, 2, 3)))
+    return 0
+
+
+def _hot(args: argparse.Namespace) -> int:
+    with waiting(f"counting the keys of {args.results}"):
+        found, total = _hot_keys(args.results, args.limit or _SHOWN)
+    if args.json:
+        rows = [
+            {"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in found
+        ]
+        show_json({"userRecords": total, "keys": rows})
+    else:
+        shown = [[key, f"{count:,}", percent(count, total), str(hash_key)] for key, hash_key, count in found]
+        show(table(["key", "user records", "share", "hash key"], shown, (1, 2, 3)))
+        show(line(f"of {plural(total, 'user record')} with a partition key"))
+    return 0
+
+
+def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
+    """The ``top`` partition keys: key, hash key, user records; and the user records of all keys.
+
+    Counts are exact. A key left out has no more user records than the fullest part that was not counted by
+    key, so no hot key is left out. Raises UsageError for a folder without user records, InputError.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def part_of(hash_keys: pa.Array) -> Any:
+        """The part of the key space of each hash key: its first two bytes."""
+        data = b"".join(hash_keys.cast(pa.binary(16)).to_pylist())
+        return np.frombuffer(data, ">u2")[::8].astype(np.int64)
+
+    folder = location_of(results) / "user-records"
+    if folder.kind() is None:
+        raise UsageError(reason=f"{results} holds no results of kpl-codec validate (no user-records/)")
+    known = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
+    parts = np.zeros(_PARTS, np.int64)
+    for batch in folder.rows(["hashKey"], known):
+        parts += np.bincount(part_of(batch["hashKey"]), minlength=_PARTS)
+    fullest = np.zeros(_PARTS, bool)
+    fullest[np.argsort(parts, kind="stable")[-_LOOKED_AT:]] = True
+    counts: Counter[str] = Counter()
+    for batch in folder.rows(["hashKey", "partitionKey"], known):
+        hot = pa.array(fullest[part_of(batch["hashKey"])])
+        wanted = batch["partitionKey"].cast(pa.string()).filter(hot)
+        for pair in pc.value_counts(wanted).to_pylist():
+            counts[pair["values"]] += pair["counts"]
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top]
+    return [(key, partition_key_hash(key), count) for key, count in ranked], int(parts.sum())

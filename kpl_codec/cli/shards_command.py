@@ -1,0 +1,165 @@
+"""``kpl-codec shards``: the shards, where keys go, and their history."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime, timezone
+from typing import Any
+
+from ..rendering.diagrams import key_space, spans, timeline
+from ..rendering.labels import share, short_id
+from ..rendering.terminal import line, show, show_json, table, width, write
+from ..shards.lineage import Lineage
+from ..shards.shard import Shard
+from ..shards.shard_map import ShardMap
+from ..shards.stream_name import described
+from .inputs import client_of, hash_key_of, hashed_keys, load_shard_map
+from .options import add, add_action, add_shards, add_shared
+
+#: Columns that a table with whole hash keys needs.
+_WHOLE_KEYS = 130
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    listing = add_action(commands, "list", "the shards and their hash key ranges", _list)
+    add(listing, "--closed", "also closed shards that still hold records")
+    add_shards(listing)
+
+    predict = add_action(commands, "predict", "the shard that each key goes to now", _predict)
+    add_shared(predict, "keys", "--keys-from", "--explicit")
+    add_shards(predict)
+
+    what = "how shards were split and merged; which shard held a key, and when"
+    history = add_action(commands, "history", what, _history)
+    add(history, "key KEY", "only the shards that held this partition key", nargs="?")
+    add(history, "--explicit", "the key is an explicit hash key")
+    add_shards(history)
+
+
+def _facts(shard: Shard) -> dict[str, Any]:
+    """As ListShards gives it, in camelCase; ``--shards`` reads it, too."""
+    return {**_uncapitalized(shard.to_aws()), "open": shard.open}
+
+
+def _uncapitalized(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name[0].lower() + name[1:]: _uncapitalized(inner) for name, inner in value.items()}
+
+
+def _list(args: argparse.Namespace) -> int:
+    shard_map = load_shard_map(args, closed=args.closed)
+    hanging = _subscribers(args)
+    shards = sorted(
+        (s for s in shard_map.values() if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
+    )
+    if args.json:
+        about = {**_stream(shard_map), "distribution": shard_map.distribution}
+        show_json({**about, "shards": list(map(_facts, shards)), **hanging})
+        return 0
+    _show_shards(shards)
+    write("\n" + key_space(shards, width()) + "\n")
+    if shard_map.distribution == "AUTO":
+        show(line(("The stream distributes records AUTO: keys do not decide the shard.", "yellow")))
+    for channel in hanging.get("channels", ()):
+        show(line(f"channel {channel['name']}: {channel['destination']}, {channel['recordFormat']}"))
+    for name in ("channelCount", "queueCount"):
+        if hanging.get(name):
+            show(line(f"{name.removesuffix('Count')}s that read this stream: {hanging[name]}"))
+    return 0
+
+
+def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
+    if not args.stream:
+        return {}
+    from ..aws.channels import subscribers_of
+
+    # CHN-2: "Where a stream is listed, its channels and queues MUST be told."
+    found = subscribers_of(client_of(args), args.stream)
+    channels = [
+        {"name": channel.name, "destination": channel.destination, "recordFormat": channel.record_format}
+        for channel in found.channels
+    ]
+    told = {
+        "channelCount": len(channels) + found.unnamed, "channels": channels, "queueCount": found.queue_count
+    }  # fmt: skip
+    return {name: value for name, value in told.items() if value}
+
+
+def _show_shards(shards: list[Shard]) -> None:
+    """With whole hash keys if they fit, else their first eight hexadecimal digits."""
+    heads = ["shard", "state", "starting hash key", "ending hash key", "share", "parents"]
+    rows = []
+    for shard in shards:
+        keys = shard.hash_key_range
+        shown = map(str, keys) if width() >= _WHOLE_KEYS else (f"{key:032x}"[:8] + "…" for key in keys)
+        parents = " + ".join(map(short_id, shard.parent_shard_ids))
+        rows.append([shard.shard_id, "open" if shard.open else "closed", *shown, share(keys), parents])
+    show(table(heads, rows, (2, 3, 4)))
+
+
+def _predict(args: argparse.Namespace) -> int:
+    shard_map = load_shard_map(args)
+    found = []
+    for key, hash_key in hashed_keys(args):
+        auto = shard_map.distribution == "AUTO"
+        found.append((key, str(hash_key), None if auto else shard_map.shard_for(hash_key).shard_id))
+    if args.json:
+        names = ("key", "hashKey", "shardId")
+        show_json([dict(zip(names, row, strict=True)) for row in found])
+    else:
+        rows = [[key, shard_id or "any (AUTO)", hash_key] for key, hash_key, shard_id in found]
+        if args.explicit:
+            show(table(["hash key", "shard"], [row[:2] for row in rows], (0,)))
+        else:
+            show(table(["key", "shard", "hash key"], rows, (2,)))
+    return 0
+
+
+# -- history --------------------------------------------------------------------------------------
+
+
+def _history(args: argparse.Namespace) -> int:
+    shard_map = load_shard_map(args, closed=True)
+    now = datetime.now(timezone.utc) if args.stream else None
+    if args.key is None:
+        if args.json:
+            show_json(_whole(shard_map))
+            return 0
+        write(timeline(shard_map, width(), now) + "\n")
+        for child, parents in shard_map.unknown_parents.items():
+            show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
+        return 0
+    hash_key = hash_key_of(args.key, explicit=args.explicit)
+    chain = shard_map.chain(hash_key)
+    if args.json:
+        show_json({"hashKey": str(hash_key), "chain": [s.shard_id for s in chain]})
+    else:
+        show(line(f"hash key {hash_key} has been on:"))
+        write(timeline(Lineage(chain), width(), now) + "\n")
+    return 0
+
+
+def _stream(shard_map: ShardMap) -> dict[str, Any]:
+    known = {} if shard_map.stream is None else described(shard_map.stream)
+    return {name[:1].lower() + name[1:]: value for name, value in known.items()}
+
+
+def _whole(shard_map: ShardMap) -> dict[str, Any]:
+    lives = {span.shard.shard_id: span for span in spans(shard_map)}
+    shards = [
+        {
+            **_facts(shard),
+            "created": _iso(lives[shard_id].begin),
+            "closed": _iso(lives[shard_id].end),
+            "children": [child.shard_id for child in shard_map.children(shard_id)],
+        }
+        for shard_id, shard in shard_map.items()
+    ]
+    return {**_stream(shard_map), "shards": shards, "unknownParents": dict(shard_map.unknown_parents)}
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment is not None else None

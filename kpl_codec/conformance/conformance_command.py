@@ -1,0 +1,88 @@
+"""``kpl-codec conformance``: the vectors of the specification against any program."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+
+from ..cli.inputs import UsageError, location_of
+from ..cli.options import add, add_aws, add_shared
+from ..cli.progress import waiting
+from ..findings import camel_keys
+from ..rendering.labels import plural, safe
+from ..rendering.terminal import note, show_json, write
+from . import export
+from .grading import THIS_LIBRARY, Result, badge, table, vectors
+from .grading import run as ask_all
+
+EPILOG = """\
+kpl-codec conformance                                 this library
+kpl-codec conformance -- ./my-codec --json-lines      any command that speaks spec/09-conformance.md
+kpl-codec conformance --failures --lines -- ./my-codec ... in lines, without JSON; with what it got wrong
+kpl-codec conformance --publish DIR -- ./my-codec     conformance.json and a badge, conformance.svg
+kpl-codec conformance --export DIR                    the vectors as an archive that needs no Python
+
+Exit status: 0 all conform, 1 some do not, 2 failure.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    text = "a program that answers, with its arguments, after -- (default: this library)"
+    add(parser, "command COMMAND", text, nargs="*")
+    add(parser, "--lines", "COMMAND speaks lines of hex instead of JSON")
+    add(parser, "--timeout DURATION", "how long to wait for an answer (default: 20s)", default=20.0)
+    add(parser, "--kind NAME", "only vectors of this kind; repeatable", action="append")
+    add(parser, "--failures", "list every vector that did not pass")
+    add_shared(parser, "--json")
+    add(parser, "--publish DIR", "also write conformance.json and a badge, conformance.svg")
+    add(parser, "--export DIR", "only write the vectors, for use without Python")
+    add_aws(parser, kinesis=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: it conforms. 1: it does not. Raises KplError, OSError for a program or file that cannot be used."""
+    if args.export:
+        files = export.archive()
+        _write(args.export, files)
+        note(f"vectors {export.version()}: {plural(len(files), 'file')} in {args.export}")
+        return 0
+    if args.publish:
+        location_of(args.publish)  # tells whether it can be reached
+    asked = [vector for vector in vectors() if not args.kind or vector["kind"] in args.kind]
+    if not asked:
+        raise UsageError(reason=f"no vector is of the kind {' or '.join(args.kind)}")
+    command = args.command or THIS_LIBRARY
+    with waiting(f"asking {command[0]} {plural(len(asked), 'vector')}"):
+        result = ask_all(command, asked, lines=args.lines, timeout=args.timeout)
+    facts = _facts(result)
+    if args.publish:
+        data = (json.dumps(facts, indent=1) + "\n").encode()
+        _write(args.publish, {"conformance.json": data, "conformance.svg": badge(result).encode()})
+    if args.json:
+        show_json([facts])
+    else:
+        write(table([result]) + "\n")
+        for judgement in result.judgements if args.failures else ():
+            if judgement.grade != "pass":
+                said = f"{judgement.vector_id}: {judgement.grade}: {judgement.detail}"
+                write(safe(f"{result.name}: {said}") + "\n")
+    return 0 if result.conforms else 1
+
+
+def _write(folder: str, files: Mapping[str, bytes]) -> None:
+    place = location_of(folder).make_folder()
+    for name, data in files.items():
+        (place / name).write(data)
+
+
+def _facts(result: Result) -> dict[str, object]:
+    return {
+        "name": result.name,
+        "version": result.version,
+        "vectors": export.version(),
+        "fields": result.fields,
+        "unsupported": result.unsupported,
+        "grades": dict(result.grades),
+        "judgements": [camel_keys(judgement._asdict()) for judgement in result.judgements],
+    }

@@ -1,0 +1,239 @@
+"""Asks a program the vectors of spec/vectors, grades its answers (section 9.3 of spec/09-conformance.md), and
+shows the grades. The result of a vector with an error is any error: codes are specific to this library.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..format.codec import decode
+from .subject import FIELDS, Subject, user_record
+
+#: This library, asked as any other.
+THIS_LIBRARY = (sys.executable, "-m", f"{__package__}.program_kpl_codec")
+FOLDER = Path(__file__).parent / "vectors"
+GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
+
+#: Grades of which a user record is lost, or delivered wrong.
+LOSSES = frozenset({"lost", "wrong", "failed"})
+
+#: The members of its result that a program has to give, by kind of vector.
+_RESULTS = {
+    "encode": ("data",),
+    "hash-key": ("hash_key",),
+    "hash-key-text": ("hash_key",),
+    "hash-key-range": ("inside",),
+    "shard-map": ("open_shards", "lookups", "unknown_parents"),
+    "placement": ("verdict", "expected_shard_id", "in_range"),
+    "deaggregate": ("rows",),
+    "schema-frame": ("schema_version_id", "payload"),
+}
+_GREEN, _YELLOW, _RED = "#3c8527", "#a8730a", "#b3261e"
+_LABEL = "KPL vectors"
+#: Width of a character, and the room around a text, in pixels.
+_CHARACTER, _ROOM = 7, 12
+
+
+def vectors() -> list[dict[str, Any]]:
+    """All vectors, by the names of their files."""
+    files = sorted(path for path in FOLDER.glob("*.json") if path.name != "schema.json")
+    return [vector for path in files for vector in json.loads(path.read_text(encoding="utf-8"))["vectors"]]
+
+
+class Grade(NamedTuple):
+    """``grade`` is one of GRADES; ``detail`` says what was seen, without record data."""
+
+    vector_id: str
+    kind: str
+    grade: str
+    detail: str = ""
+
+
+@dataclass
+class Result:
+    """One program's judgements; ``unsupported``: how many vectors were not asked. ``fields``: the parts of a
+    user record that it gives."""
+
+    name: str
+    version: str
+    fields: tuple[str, ...] = FIELDS
+    judgements: list[Grade] = field(default_factory=list)
+    unsupported: int = 0
+
+    @property
+    def grades(self) -> Counter[str]:
+        return Counter(judgement.grade for judgement in self.judgements)
+
+    @property
+    def conforms(self) -> bool:
+        return set(self.grades) <= {"pass"}
+
+
+def question(vector: Mapping[str, Any]) -> dict[str, Any]:
+    asked = {"op": vector["kind"], "id": vector["id"], **vector["input"]}
+    if vector["kind"] == "shard-map":
+        asked["probes"] = list(vector.get("lookups", {}))
+    elif vector["kind"] == "hash-key-range":
+        asked["probes"] = [*vector.get("inside", []), *vector.get("outside", [])]
+    elif vector["kind"] == "decode":
+        asked.pop("hash_key_range", None)  # of interest to the KCL only
+    return asked
+
+
+def judge(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str] = FIELDS) -> Grade:
+    """The grade of ``answer`` to `question` of ``vector``. ``fields``: those of `FIELDS` that it gives."""
+    return Grade(vector["id"], vector["kind"], *_graded(vector, answer, fields))
+
+
+def _graded(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str]) -> tuple[str, str]:
+    kind, invalid = vector["kind"], "error" in vector
+    # CNF-3: "For a vector whose result is acceptable the named result and an error MUST both be taken
+    # for right."
+    acceptable = vector["result"] == "acceptable"
+    if "failure" in answer:
+        return "failed", f"{answer['failure']}: {str(answer.get('detail', ''))[-200:]}"
+    if "error" in answer:
+        # Rows that were given before the error are part of the result.
+        right = acceptable or (invalid and answer.get("rows", vector.get("rows")) == vector.get("rows"))
+        return "pass" if right else "wrong" if invalid else "refused", str(answer["error"])[:200]
+    if kind == "decode":
+        return _decoded(vector, answer, acceptable, fields)
+    if invalid:
+        return "pass" if acceptable else "accepted", _expected_error(vector)
+    if kind == "encode":
+        found, given = answer.get("data"), vector["input"]["user_records"]
+        if len(given) == 1 and found == given[0]["data"]:
+            return "pass", "a lone user record is sent bare, as the KPL does"
+        if found != vector["data"] and _holds(found, given):
+            return "other-bytes", "decode gives the same user records"
+    wrong = [name for name in _RESULTS[kind] if answer.get(name) != vector[name]]
+    return ("wrong", f"{wrong[0]} differs") if wrong else ("pass", "")
+
+
+def _decoded(
+    vector: Mapping[str, Any], answer: Mapping[str, Any], acceptable: bool, fields: Sequence[str]
+) -> tuple[str, str]:
+    found, expected = answer.get("user_records"), vector.get("user_records")
+    if answer.get("plain"):
+        return "pass" if vector.get("plain") else "unopened", ""
+    if not isinstance(found, list):
+        return "failed", "nonsense: neither user_records nor plain nor error"
+    if vector.get("plain"):
+        return "lost", f"a plain record became {len(found)} user records"
+    if expected is None and not found:
+        return "lost", f"nothing delivered, expected {vector['error']['code']}"
+    if expected is None:
+        return ("pass", "accepted") if acceptable else ("accepted", _expected_error(vector))
+    # CNF-5: "A program that names its fields in its hello MUST be graded by these fields alone."
+    given, wanted = _only(fields, found), _only(fields, expected)
+    if given == wanted:
+        return "pass", "" if found == expected else "not all parts are delivered"
+    if len(given) < len(wanted):
+        return "lost", f"{len(given)} of {len(wanted)} user records{_differences(given, wanted)}"
+    return "wrong", f"other user records{_differences(given, wanted)}"
+
+
+def _expected_error(vector: Mapping[str, Any]) -> str:
+    why = ", ".join(vector.get("requirements", ()))  # published vectors have them all
+    return f"expected {vector['error']['code']}{f' [{why}]' if why else ''}"
+
+
+def _holds(data: Any, user_records: list[Any]) -> bool:
+    try:
+        found = [
+            user_record(r.partition_key, r.data, r.explicit_hash_key, r.tags)
+            for r in decode(bytes.fromhex(data))
+        ]
+    except (ValueError, TypeError):  # no hex, or a DecodeError
+        return False
+    return found == user_records
+
+
+def _differences(found: list[Any], expected: list[Any]) -> str:
+    """Which parts of user records differ, and of how many: "; partition_key of 2, data of 1"."""
+    wrong = Counter(
+        name
+        for one, other in zip(found, expected, strict=False)
+        for name in FIELDS
+        if not isinstance(one, Mapping) or one.get(name) != other.get(name)
+    )
+    said = ", ".join(f"{name} of {count}" for name, count in wrong.items())
+    return f"; {said} differs" if said else ""
+
+
+def _only(fields: Sequence[str], records: list[Any]) -> list[Any]:
+    """The user records with these fields, as text or as bytes; no tags."""
+    return [
+        {name: value for name, value in record.items() if name.removesuffix("_bytes") in fields}
+        if isinstance(record, dict)
+        else record
+        for record in records
+    ]
+
+
+def run(
+    command: Sequence[str],
+    vectors: Iterable[dict[str, Any]],
+    *,
+    lines: bool = False,
+    timeout: float = 20.0,
+) -> Result:
+    """Ask ``command`` about every vector whose operation it knows. ``lines``: it speaks lines, not JSON.
+    Raises ProgramError if it cannot be started or does not introduce itself."""
+    with Subject(command, lines=lines, timeout=timeout) as program:
+        hello, known = program.hello, set(program.hello["ops"])
+        fields = tuple(hello.get("fields", FIELDS))
+        result = Result(str(hello["name"]), str(hello.get("version", "?")), fields)
+        for vector in vectors:
+            # CNF-2: "Only operations that a program names in its hello MUST be asked of it; the rest, and
+            # what it answers unsupported, is counted as not asked."
+            answer = program.ask(question(vector)) if vector["kind"] in known else {"unsupported": True}
+            if answer.get("unsupported"):
+                result.unsupported += 1
+            else:
+                result.judgements.append(judge(vector, answer, fields))
+    return result
+
+
+def table(results: Sequence[Result]) -> str:
+    """The results side by side: how many vectors got which grade, by operation. Needs rich."""
+    from ..rendering import terminal
+
+    heads = ["implementation", "operation", *GRADES, "not asked"]
+    rows = []
+    for result in results:
+        name = f"{result.name} {result.version}"
+        unsupported = str(result.unsupported or "")
+        for kind in sorted({judgement.kind for judgement in result.judgements}):
+            grades = Counter(j.grade for j in result.judgements if j.kind == kind)
+            counts = [str(grades[grade] or "") for grade in GRADES]
+            if kind == "decode" and set(result.fields) < set(FIELDS):
+                kind = f"decode ({', '.join(result.fields)})"
+            rows.append([name, kind, *counts, unsupported])
+            name = unsupported = ""
+    return terminal.render(terminal.table(heads, rows, range(2, len(heads))), fit=False).rstrip("\n")
+
+
+def badge(result: Result) -> str:
+    """An SVG image: how many vectors pass, of those that were asked. Green: all. Yellow: no user record was
+    lost or delivered wrong. Red: some were."""
+    colour = _GREEN if result.conforms else _RED if LOSSES & result.grades.keys() else _YELLOW
+    said = f"{result.grades['pass']} of {len(result.judgements)}"
+    left, right = (len(text) * _CHARACTER + _ROOM for text in (_LABEL, said))
+    title = escape(f"{result.name} {result.version}: {said} {_LABEL} pass")
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img">
+<title>{title}</title>
+<rect width="{left}" height="20" fill="#444"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>
+<g fill="#fff" font-family="Verdana,sans-serif" font-size="11" text-anchor="middle">
+<text x="{left / 2}" y="14">{_LABEL}</text><text x="{left + right / 2}" y="14">{said}</text>
+</g>
+</svg>
+"""

@@ -1,0 +1,225 @@
+"""Both ends of the protocol of spec/09-conformance.md: `Subject` starts a program and asks it one question at
+a time, in JSON or in lines (to crash, hang or answer nonsense is an answer); `serve` is the loop of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, Literal
+
+from ..errors import KplError
+
+PROTOCOL = 1
+#: The parts of a user record that a program may give.
+FIELDS = ("partition_key", "explicit_hash_key", "data")
+#: The last line of every answer.
+END = "end"
+AnswerFunction = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class ProgramError(KplError, RuntimeError):
+    """The program cannot be used at all. ``code``: start, hello."""
+
+    code: Literal["start", "hello"]
+    requirement = "CNF-1"
+    detail: str
+    text = "conformance program unusable: {code}: {detail}"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Run it by hand; spec/09-conformance.md says what it must answer."
+
+
+class Subject:
+    """A running program, as a context manager. ``timeout``: seconds that an answer may take. ``lines``: it
+    speaks lines instead of JSON. ``hello``: its name, version and the operations it knows."""
+
+    def __init__(self, command: Sequence[str], *, lines: bool = False, timeout: float = 20.0):
+        self.command, self.timeout = list(command), timeout
+        self._in_lines = lines
+        self._process: subprocess.Popen[str] | None = None
+        self._errors: IO[bytes]
+        self.hello: dict[str, Any] = {}
+
+    def __enter__(self) -> Subject:
+        # CNF-1: "A program MUST answer every line it reads with one line, a JSON object that repeats the
+        # question's id."
+        answer = self.ask({"op": "hello", "protocol": PROTOCOL})
+        ops, fields = answer.get("ops"), answer.get("fields", list(FIELDS))
+        texts = isinstance(ops, list) and all(isinstance(one, str) for one in ops)
+        known = isinstance(fields, list) and all(one in FIELDS for one in fields)
+        if "failure" in answer or not texts or not known or "name" not in answer:
+            self.close()
+            raise ProgramError(code="hello", detail=f"{self.command[0]} answered {json.dumps(answer)[:500]}")
+        self.hello = answer
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _start(self) -> subprocess.Popen[str]:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it ends with this object
+        try:
+            return subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+                text=True, encoding="utf-8", errors="replace", start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise ProgramError(code="start", detail=f"{self.command[0]}: {error}") from error
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The program's answer; or ``{"failure": "crash" | "hang" | "nonsense", "detail": ...}``."""
+        # CNF-4: "A program that crashes, hangs or answers anything else MUST be started afresh for the
+        # next question, and the vector counted as failed."
+        asked = question_lines(question) if self._in_lines else json.dumps(question) + "\n"
+        if asked is None:
+            return {"unsupported": True}
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._start()
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        answered, complete = "", False
+        # What the process has started must end, too: it may hold the pipe open.
+        patience = threading.Timer(self.timeout, os.killpg, (process.pid, signal.SIGKILL))
+        patience.start()
+        with contextlib.suppress(OSError):  # it is gone already
+            process.stdin.write(asked)
+            process.stdin.flush()
+            for line in process.stdout:
+                answered += line
+                if not self._in_lines or line.strip() == END:
+                    complete = True
+                    break
+        late = patience.finished.is_set()
+        patience.cancel()
+        if late or not complete:
+            self.close()
+            if late:
+                return {"failure": "hang", "detail": f"no answer in {self.timeout} s"}
+            self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 500))
+            return {"failure": "crash", "detail": self._errors.read().decode(errors="replace")}
+        try:
+            # CNF-6: "An answer in lines MUST be graded as the same answer in JSON."
+            if self._in_lines:
+                return answer_of(answered.splitlines()[:-1], question["op"])
+            answer = json.loads(answered)
+        except (ValueError, RecursionError):
+            answer = None
+        if isinstance(answer, dict) and answer.get("id") == question.get("id"):
+            return answer
+        self.close()
+        return {"failure": "nonsense", "detail": answered[:200]}
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # it is gone already
+            process.stdin.close()
+        try:
+            process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+# -- lines ----------------------------------------------------------------------------------------
+
+
+def question_lines(asked: Mapping[str, Any]) -> str | None:
+    """The question of `judging.question` as lines (section 9.2); None for one that they cannot ask."""
+    if asked["op"] == "hello":
+        return f"hello {asked['protocol']}\n"
+    if asked["op"] == "decode":
+        return f"decode {asked['data']}\n"
+    if asked["op"] == "encode" and not any("tags" in record for record in asked["user_records"]):
+        last = " ".join(["encode", *map(str, filter(None, [asked.get("max_size")]))])
+        return "".join(f"{line}\n" for line in (*record_lines(asked["user_records"]), last))
+    return None
+
+
+def record_lines(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for record in records:
+        for name in ("partition_key", "explicit_hash_key"):
+            if record.get(name) is not None:
+                yield f"{name} {record[name].encode('utf-8', 'surrogatepass').hex()}"
+        yield f"data {record['data']}"
+
+
+def answer_of(lines: Iterable[str], op: str) -> dict[str, Any]:
+    """The answer that these lines are, without the last. Raises ValueError for lines that are none."""
+    answer: dict[str, Any] = {"user_records": []} if op == "decode" else {}
+    keys: dict[str, bytes] = {}
+    for line in lines:
+        name, _, value = line.partition(" ")
+        if name in ("plain", "unsupported"):
+            answer[name] = True
+        elif name in ("ops", "fields"):
+            answer[name] = value.split()
+        elif name in ("name", "version", "error"):
+            answer[name] = value
+        elif name in ("partition_key", "explicit_hash_key"):
+            keys[name] = bytes.fromhex(value)
+        elif name != "data":
+            raise ValueError(f"no line of an answer: {line[:40]!r}")
+        elif op == "decode":
+            key, hash_key = (_text(keys.get(name)) for name in ("partition_key", "explicit_hash_key"))
+            answer["user_records"].append(user_record(key, bytes.fromhex(value), hash_key))
+            keys = {}
+        else:
+            answer["data"] = bytes.fromhex(value).hex()
+    return answer
+
+
+def _text(key: bytes | None) -> str | bytes | None:
+    try:
+        return None if key is None else key.decode()
+    except UnicodeDecodeError:
+        return key
+
+
+# -- a program in Python --------------------------------------------------------------------------
+
+
+def serve(
+    name: str, version: str, operations: Mapping[str, AnswerFunction], fields: Sequence[str] = FIELDS
+) -> None:
+    """Answer questions until the input ends. An exception of an operation becomes an error answer."""
+    out = sys.stdout
+    sys.stdout = sys.stderr  # output of an implementation must not mix with the answers
+    answer: dict[str, Any]
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["op"] == "hello":
+            answer = {"name": name, "version": version, "protocol": PROTOCOL, "ops": sorted(operations)}
+            answer["fields"] = list(fields)
+        else:
+            try:
+                answer = operations[asked["op"]](asked)
+            except Exception as error:  # noqa: BLE001 - whatever it raises is the observation
+                answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        print(json.dumps({"id": asked.get("id"), **answer}), file=out, flush=True)
+
+
+def user_record(
+    partition_key: Any, data: bytes, explicit_hash_key: Any = None, tags: Any = ()
+) -> dict[str, Any]:
+    record: dict[str, Any] = {"data": data.hex()}
+    for name, key in (("partition_key", partition_key), ("explicit_hash_key", explicit_hash_key)):
+        if isinstance(key, bytes):  # some implementations return keys that are not text
+            record[name], record[f"{name}_bytes"] = None, key.hex()
+        elif key is not None or name == "partition_key":
+            record[name] = key
+    if tags:
+        record["tags"] = [
+            {"key": key} if value is None else {"key": key, "value": value} for key, value in tags
+        ]
+    return record

@@ -1,0 +1,83 @@
+"""The results of deaggregation: user records, what the KCL dropped, and counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from types import SimpleNamespace
+
+from ..compiled import compiled
+from ..errors import DecodeError
+from ..format.records import Tag, short_fields
+from ..lazy import shown
+from ..shards.placement import Placement
+from ..values import Value
+from .kcl import DropReason, KclFate
+
+
+class DeaggregatedRecord(Value, storage=compiled("row_storage", None)):
+    """One user record of a Kinesis record, with everything known about it.
+
+    ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
+    record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong, and
+    ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map was given,
+    ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer. ``schema_version_id`` (with
+    ``unframe``) is the schema of ``data``, whose frame is off. Of a record from a queue ``sequence_number``
+    and ``shard_id`` are None, and ``record_id`` identifies the Kinesis record.
+
+    It keeps no frame in memory. Compiled code makes ``data`` whenever it is asked for.
+    """
+
+    partition_key: str | None
+    data: bytes
+    explicit_hash_key: str | None
+    tags: tuple[Tag, ...]
+    sequence_number: str | None
+    sub_sequence_number: int
+    aggregated: bool
+    shard_id: str | None
+    approximate_arrival_timestamp: datetime | None
+    placement: Placement | None = None
+    defects: tuple[DecodeError, ...] = ()
+    kcl: KclFate | None = None
+    schema_version_id: str | None = None
+    record_id: str | None = None
+
+    _repr_html_ = shown
+
+    def __repr__(self) -> str:
+        return short_fields(self)
+
+
+class Drop(Value):
+    """The user records of one Kinesis record that the KCL drops, because of which one, and why (see
+    `kcl.Outcome`)."""
+
+    sequence_number: str | None
+    shard_id: str | None
+    user_records: int
+    reason: DropReason
+    record_index: int | None
+
+
+class Counts(SimpleNamespace):
+    """Counts of what was opened so far. ``dropped``: user records by reason (policy ``kcl``).
+    ``empty_records``: aggregated records in which the KCL finds no user record, so that nothing comes of them
+    (policy ``kcl``). ``defects``: rows by the code of their first defect (policy ``report``; of the
+    Schema Registry's frames that stay, ``kcl``, too)."""
+
+    kinesis_records: int
+    aggregated_records: int
+    user_records: int
+    empty_records: int
+    dropped: Counter[str]
+    defects: Counter[str]
+
+    def __init__(self) -> None:
+        numbers = dict.fromkeys(("kinesis_records", "aggregated_records", "user_records", "empty_records"), 0)
+        super().__init__(**numbers, dropped=Counter(), defects=Counter())
+
+    def add(self, other: Counts) -> None:
+        """Count what ``other`` has counted, too."""
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)

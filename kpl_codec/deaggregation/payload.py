@@ -1,0 +1,77 @@
+"""Undoes what was done to user records' data, under a policy: compression, the Schema Registry's frame.
+
+Specification: spec/05-producer.md, ZIP-3 to ZIP-5; spec/13-schema-registry.md, GSR-3 to GSR-5.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..errors import DecodeError
+from ..format import compression
+from ..schema_registry import PLAIN, ZLIB, Unframe, is_framed, unframe
+from .deaggregated_record import DeaggregatedRecord
+
+
+class PayloadDecoder:
+    """Call it with each user record: it undoes compression, unless ``max_size`` is None, and then takes the
+    frame off, if ``unframes`` says so. ``max_size``: the largest data to make, without it 64 MiB.
+    ``defects``: counts what could not be undone, by code. Raises ValueError for a size below 1, and for what
+    is no id of a schema version."""
+
+    def __init__(self, max_size: int | None, unframes: Unframe, policy: str, defects: Counter[str]) -> None:
+        self._policy, self._defects = policy, defects
+        decompresses = max_size is not None
+        largest = compression.DEFAULT_MAX_DECOMPRESSED_SIZE if max_size is None else max_size
+        self._max_size = compression.check_max_size(largest)
+        # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only if
+        # it is told to."
+        takes_off, self._versions = unframes is not False, known_versions(unframes)
+        self._steps = [self._decompressed] * decompresses + [self._unframed] * takes_off
+        #: How data begins in which there may be something to undo.
+        self.beginnings = compression.STARTS * decompresses + (PLAIN, ZLIB) * takes_off
+
+    def __call__(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
+        """The user record with its data as it was; where it cannot be had, what the policy says. Raises
+        DecodeError."""
+        for step in self._steps:
+            try:
+                record = step(record)
+            except DecodeError as error:
+                place = {"sequence_number": record.sequence_number, "shard_id": record.shard_id}
+                defect = error.at(record_index=record.sub_sequence_number, **place)
+                # ZIP-5: "Under the report policy such data MUST be delivered as it is, with the defect; under
+                # the others the error is raised."
+                # GSR-4: "A broken frame MUST be raised under the strict policy, delivered as it is with the
+                # defect under the report policy, and delivered as it is, and counted, under the kcl policy."
+                if self._policy == "strict" or (self._policy == "kcl" and step == self._decompressed):
+                    raise defect from None
+                if not record.defects:
+                    self._defects[defect.code] += 1
+                if self._policy == "report":
+                    record = record.replace(defects=(*record.defects, defect))
+        return record
+
+    def _decompressed(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
+        if compression.compression_of(record.data) is None:
+            return record
+        return record.replace(data=compression.decompress(record.data, self._max_size))
+
+    def _unframed(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
+        # GSR-5: "A user record that has a schema version id already MUST stay as it is."
+        if not is_framed(record.data, self._versions) or record.schema_version_id is not None:
+            return record
+        as_kcl = self._policy == "kcl"
+        version_id, data = unframe(record.data, self._max_size, as_kcl=as_kcl, versions=self._versions)
+        return record.replace(data=data, schema_version_id=version_id)
+
+
+def known_versions(unframes: Unframe) -> frozenset[bytes] | None:
+    """The schema version ids that a caller names; None: any. Raises ValueError for a text that is no UUID."""
+    from uuid import UUID  # readers need not load it
+
+    if isinstance(unframes, bool):
+        return None
+    if isinstance(unframes, str):
+        raise ValueError(f"unframe {unframes!r}: True, or a set of schema version ids")
+    return frozenset((one if isinstance(one, UUID) else UUID(one)).bytes for one in unframes)

@@ -1,0 +1,407 @@
+"""Every kind of finding, each a paragraph:
+
+name: severity, requirement (or -): title
+the meaning, in any number of lines
+Whom: whom it concerns, unless that is the text's
+Do: what to do, unless that is the text's
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from ..errors import MalformedCode, MalformedMessage
+
+_ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can say."
+
+_RANGE_RULE = (
+    "KCL consumers: they alone compare hash keys with the range of the shard, and lose these user "
+    "records. Lambda functions, Firehose and Spark sources that deaggregate deliver them."
+)
+
+#: About placement, about what the KCL drops because of it, and about the shards.
+_PLACEMENT = f"""
+naive-aggregator: critical, PLC-5: Aggregates put together without looking at shards
+User records of several shards were put into one aggregate, as a plain RecordAggregator does on a stream with
+more than one shard. No shard, now or earlier, held all their hash keys, so no reshard explains it. The KCL
+drops every such aggregate whole, and writes no log line about it.
+Whom: {_RANGE_RULE}
+Do: Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give all user records of
+an aggregate one explicit hash key. Until then do not read this stream with the KCL: read it with the report
+policy. `kpl-codec repair` puts the user records again where they belong.
+
+mixed-aggregate: critical, PLC-5: Aggregate with user records of other shards
+Some of its user records belong to the shard it lies on, others do not. The KCL drops all of them, also those
+that are in their right place.
+Whom: {_RANGE_RULE}
+Do: If the cause is a split: KPL 0.15.11 and later reports such user records as put, and they are lost; put
+them again (`kpl-codec repair`). If no reshard explains it: see naive-aggregator.
+
+foreign-aggregate: critical, PLC-3: Aggregate on a shard that none of its user records belongs to
+The KCL drops it. Either it was put under a wrong key, or a producer sent the same user records again after a
+split; then they are also on the right shard.
+Whom: {_RANGE_RULE}
+Do: If the user records are not on the expected shard, put them again (`kpl-codec repair`) and fix the writer:
+it must put an aggregate under the hash key of its user records.
+
+repaired: info, SPK-34: Dropped by the KCL, and put again
+By `kpl-codec repair`: copies with its tag, and with the same keys and data, are delivered.
+Whom: Consumers that do not drop (Lambda, Firehose, plain readers) get these user records twice.
+
+unlike-copy: warning, SPK-34: Claims to be a copy of what the KCL drops, and is none
+A user record has the tag of a copy that repair puts, but not the keys and data of the user record that the
+tag names. That one stays dropped. Every producer can write such a tag, and a relay may keep it.
+Whom: Whoever trusts such tags. This check compares partition key, explicit hash key and data.
+Do: Look for the tag in user-records/ (column tags): who put these? `kpl-codec repair` still puts the
+original.
+
+stray: error, PLC-3: Record outside its shard
+Its explicit hash key is known, and is outside its shard's hash key range.
+Whom: Every consumer that relies on the order of a key's records, or looks for a key on its shard.
+Do: Check which stream and which put this record came from: the service itself puts a record where its hash
+key says.
+
+on-child: warning, PLC-4: The shard map is older than the stream
+The stream was resharded after the map was taken: these user records lie on a descendant.
+Whom: {_ONLY_THE_CHECK}
+Do: Take the shard listing again (`aws kinesis list-shards`) and validate once more.
+
+on-parent: info, PLC-4: Written before a reshard
+Their shard has since been split or merged. They are where they belonged when they were written.
+Do: Nothing. Consumers read a closed shard to its end before its children.
+
+unknown-shard: warning, SHD-4: A shard that the map does not have
+Nobody knows whether the KCL drops these user records. The shard has expired, the map is of another stream, or
+the capture does not say the shard: records from a queue have none.
+Whom: {_ONLY_THE_CHECK}
+Do: Validate with a listing of this stream, taken while the shard was still listed.
+
+other-stream: warning, SPK-110: Records of a stream whose shard map was not given
+A shard map says where the records of one stream belong. Records that name another stream were opened and
+counted, and not judged: nobody knows whether the KCL drops them. Where the map does not say which stream it
+is of, as the answers of ListShards, and records name several, none of them was judged.
+Whom: {_ONLY_THE_CHECK}
+Do: Validate each stream by itself, with its own map. `kpl-codec shards list --stream NAME --closed --json`
+prints one that says which stream it is of: then only its records are judged.
+
+explicit-hash-key-implied: info, PLC-2: Plain records put with an explicit hash key
+Their partition keys do not hash into the shard they lie on, so they were put with an explicit hash key, which
+no read call returns. Every consumer gets them.
+Do: Nothing, if the writers use explicit hash keys. If none of them does, the shard map is of another stream.
+
+distribution-auto: warning, PLC-1: The stream distributes records itself
+The record distribution strategy of this stream is AUTO: the service ignores keys, so no record is misplaced.
+A KCL consumer still applies its range rule to aggregates, and drops those that lie outside the shard of their
+hash keys.
+Whom: KCL consumers. Others lose nothing.
+Do: Do not aggregate on such a stream, or do not read it with the KCL's deaggregation.
+
+skewed-shard: warning, HKA-8: A shard that gets far more than its share
+It has more than twice the mean of the user records read, over the open shards that have any.
+Whom: Writers, which are throttled on this shard, and all its consumers, which fall behind on it.
+Do: Look for hot keys: `kpl-codec keys hot DIR`, with the folder of these results. If one is hot, spread that
+key, or let the producer choose keys; a split does not help. Else split the shard.
+
+unknown-parent: info, SHD-5: A parent that is no longer listed
+The shard's parent has expired, so this listing does not say what lay on it.
+Whom: {_ONLY_THE_CHECK}
+"""
+
+_REWRITE = (
+    "Find and fix its writer. Records already on the stream can be rescued: the report policy (`kpl-codec "
+    "cat`) delivers every user record that the bytes still hold."
+)
+_CORRUPT = (
+    "Read the record again from the stream. If it is broken there too, the writer is at fault. Else the "
+    "bytes were changed by a proxy, a re-encoding (base64, UTF-8) or a cut in the capture."
+)
+_ALL_WHO_OPEN = (
+    "Everybody who deaggregates. Some hand the frame on as one record, some deliver a part of it; few say "
+    "so. Plain readers get the bytes as they are."
+)
+#: About broken bytes of Kinesis records.
+_BYTES = f"""
+checksum-mismatch: error, FRM-3: The digest is not that of the message
+Bytes of an aggregated record were changed or cut, or it is a plain record that happens to begin with the same
+four bytes. The KCL hands it on unopened, as one plain record.
+Do: {_CORRUPT}
+
+wrong-wire-type: error, MSG-5: A known field of another type
+A field has another type than the schema says. Decoders silently skip it, and with it the data.
+
+missing-field: error, MSG-6: A required field is missing
+The KCL hands the whole record on unopened; others invent a value. The usual cause is a writer with a proto3
+schema: it leaves out index 0 and empty data.
+
+index-out-of-table: error, MSG-7: A user record points past the end of a key table
+Its key cannot be known. The KCL delivers the user records before it and drops the rest.
+
+key-utf-8: error, MSG-8: A key that is not UTF-8
+The bytes of a key are no text. The KCL replaces them, so the key and its hash change on the way.
+
+key-too-long: error, MSG-9: A partition key of more than 256 characters
+Kinesis takes no such key. With one, a small record can grow to gigabytes.
+
+key-unusable: error, MSG-8: A user record whose key is not usable
+Its table entry is not UTF-8 or too long, so the key cannot be given as text.
+
+hash-key: error, KEY-3: An invalid explicit hash key
+It is no decimal number from 0 to 2^128 - 1. The KCL stops at it or drops the whole aggregate.
+
+no-user-records: error, MSG-10: An empty aggregate
+The user records meant for it are gone. Every deaggregator delivers nothing, and says nothing.
+
+no-data: error, SPK-1: A Kinesis record without data
+The captured record has no data at all, not even of length zero.
+Do: {_CORRUPT}
+""" + "".join(
+    f"""
+{code}: error, {MalformedMessage(code=code).requirement}: No protobuf: {code.replace("-", " ")}
+Its digest is right, so it was written like this. A message nested too deeply is made to crash a consumer.
+"""
+    for code in get_args(MalformedCode)
+)
+
+#: About bytes that every consumer, or most, reads.
+_WRITERS = """
+unused-hash-key: warning, KEY-8: An entry that is no hash key, and that nobody uses
+An entry in the table of explicit hash keys, as KPLNET writes into every aggregate.
+Whom: Nobody: every consumer, the KCL too, delivers all user records of the aggregate.
+Do: Nothing has to be done. Its writer should leave the entry out.
+
+swapped-keys: warning, FPR-3: Written by somebody who is known to swap keys
+The habits in its bytes are those of a writer that gives user records the keys, or the explicit hash keys, of
+others in the same aggregate: fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers,
+kinesis4cats, hawknewton's Ruby gem. The bytes alone cannot prove it.
+Whom: Every consumer that uses keys: to group, to order, to deduplicate.
+Do: Find the writer (spec/12-implementations.md), and compare a user record's key with what its data says. The
+right keys are nowhere on the stream, unless the data has them.
+
+writer: info, FPR-2: Written by somebody who is known
+The habits in the bytes of some aggregates are those of the writer that is named, once for each part of the
+input; the KPL and kpl_codec are not named.
+Do: Nothing. spec/12-implementations.md says what its user records come to with each consumer.
+
+schema-frame-damaged: warning, GSR-3: A frame of the Schema Registry that cannot be opened
+The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut short, or has
+bytes behind it. Sound frames of the same schema version are in the input.
+Whom: Readers of this user record. If the zlib stream was cut short, AWS's deserializer never returns.
+Do: Find its writer by the schema version. With unframe and the report policy it comes as it is.
+
+schema-frame-doubtful: info, GSR-11: Begins like a damaged frame of the Schema Registry, and may be none
+The data begins like a frame with a payload in zlib that is damaged, cut short, or has bytes behind it, but no
+sound frame of its schema version is in the input. Other data begins so by chance: of random user records one
+in some thousand million.
+Whom: If it is a frame, readers of this user record.
+Do: Ask Glue for the schema version. If there is one, find its writer; else give readers the set of known
+versions, `unframe={...}`, so that they leave such data as it is.
+
+schema-frame-too-large: error, GSR-3: A frame of the Schema Registry that grows too large
+Its payload in zlib becomes larger than the limit of 64 MiB, perhaps to fill a consumer's memory.
+Whom: Readers of this user record. The KCL has no limit.
+Do: Find its writer by the schema version. max_decompressed_size raises the limit of readers.
+
+schema-version: info, GSR-11: User records in frames of the Schema Registry
+The data of so many user records begins like a frame of this schema version.
+Whom: Readers that do not take frames off: they get 18 bytes before each payload.
+Do: Nothing. The guide schema-registry.md says how each kind of reader takes frames off.
+
+mixed-schema-versions: info, GSR-11: Several schema versions in one aggregate
+As while a schema is changed.
+Whom: Readers that decode all user records of an aggregate by one schema.
+Do: Decode each user record by its own schema version.
+"""
+
+#: Codes of `CaptureError`; a finding's kind is ``capture-`` and the code.
+_CODES = {
+    "": "A part of the capture that cannot be read",
+    "file": "A file that is cut short, or not of its format",
+    "empty": "An empty file: the capture may have been lost",
+    "too-large": "A JSON value, or an item of a list, of more than 32 MiB",
+    "json": "A value that is cut short, or was never JSON",
+    "duplicate-member": "JSON that has a member twice",
+    "utf-8": "Text that is not UTF-8",
+    "no-data-column": "A Parquet file without a column of Kinesis data",
+    "unknown-shape": "JSON that is no known form of Kinesis record",
+    "base64": "Data that should be base64, and is not",
+    "missing-field": "A record without a field it needs",
+    "wrong-type": "A field of a type that it cannot have",
+    "gone": "A record that the stream no longer gives",
+    "only": "A part of the list of records to read that cannot be read",
+}
+
+#: About the input: unreadable, captured twice, or empty.
+_CAPTURES = "".join(
+    f"""
+{f"capture-{code}" if code else "capture"}: error, CAP-1: {title}
+What it holds was not checked.
+Do: Look at the place named, and capture that part again.
+"""
+    for code, title in _CODES.items()
+)
+_INPUT = """
+duplicate: warning, LIN-2: The same user record captured twice
+Captures overlap, or a consumer wrote its output twice. It is one user record on the stream.
+Whom: Nobody who reads the stream. A job over the same captures counts the user record twice.
+Do: Drop duplicates on shard, sequence number and sub-sequence number together.
+
+capture-timestamp: warning, CAP-13: An arrival time that cannot be read
+The record was checked, without its time: it is missing in charts of times, and nothing says how old it is.
+Whom: Nobody who reads the stream. Consumers that order or choose by time, if they read it as it is written.
+Do: Have the capture written with seconds or milliseconds since 1970, or as ISO 8601 with an offset.
+
+capture-user-data: error, SPK-44: User data, not Kinesis records
+Firehose writes such JSON files to S3: it has taken the user records out of their aggregates, so there is
+nothing left to check.
+Do: Capture the stream before Firehose: GetRecords answers, Lambda events, or the stream itself (kpl-codec
+validate --stream).
+
+capture-encoded-frame: error, SPK-45: An aggregated record that no consumer can know
+An aggregated record as base64, hexadecimal digits or text, or with other first four bytes (erlmld writes 00
+89 9A C2, and 01 89 9A C2 if it compresses). All its user records arrive as one piece.
+Whom: Every reader, if the stream holds it like this.
+Do: If the stream holds text, fix the writer: it encodes bytes that boto3 encodes again. If only the capture
+does, decode it once. With a foreign magic, only its own library reads it.
+
+nested-aggregate: error, NST-1: An aggregated record that nobody opens
+It is a user record's data, or within it, or within the data of a Kinesis record: in base64, hexadecimal
+digits, gzip, zlib or zstd, or behind some bytes of header. A deaggregator opens what begins with the magic,
+once: the KCL, Lambda functions, Firehose and all others hand it on as one user record.
+Whom: Every reader of the stream: the user records within do not arrive as such.
+Do: Find the writer that puts what is aggregated already. A relay must open it first
+(`kpl_codec.deaggregate`), or put it as the whole data of a Kinesis record, by PutRecords and not by the KPL.
+Who has to read such a stream undoes what is around it, and calls `kpl_codec.deaggregate` once more.
+
+no-records: warning, SPK-21: Nothing to check
+The input holds no Kinesis record. That does not mean that the stream is clean.
+Do: Check that this is the right place, and that the capture wrote something.
+"""
+
+#: What only a live stream gives: those of a watch, and its channels.
+WATCH = """
+not-watched: error, WCH-22: A shard that could not be looked at
+For three periods no look at this shard succeeded. What happens on it meanwhile is not known.
+Whom: Nobody who reads the stream, as far as is known. The watch is blind here.
+Do: Look at the error named: permissions, credentials, the network, or a budget that is too small.
+
+hot-key: warning, WCH-19: A partition key that gets far more than its share
+One key alone gets at least half of what the mean shard gets.
+Whom: Readers and writers of its shard, which reaches its limits while others are idle.
+Do: Splitting the shard does not help. Spread that key over several, or let the producer choose keys.
+
+lag: warning, WCH-32: Records are read late
+More time than allowed passes between a record's arrival on the stream and its reading, by the consumer that
+watches its own events, or by this watch.
+Whom: Whoever waits for this consumer's output. If the watch is late, so are its findings.
+Do: Give the consumer more concurrency; give the watch a larger budget, or a smaller share to read.
+
+throttled: info, -: The service refuses reads
+The readers of this shard together ask for more than 5 calls or 2 MiB a second.
+Whom: All GetRecords readers of the shard, this watch too; it waits longer and longer.
+Do: Use enhanced fan-out for the heaviest reader, or let each read less often.
+
+stream-recreated: warning, WCH-11: The stream was deleted and created again
+It has its old name, but none of its old records. What was known of the old one was forgotten.
+Whom: Consumers with checkpoints: their sequence numbers are of a stream that is gone.
+Do: Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON.
+"""
+
+_TO_DO = (
+    "Switch aggregation off for this stream's producers, or deliver it with what opens aggregates: a "
+    "Lambda function, Firehose or Spark. What is missing is still on the stream until its retention is "
+    "over: `kpl-codec cat --stream NAME --only FILE` reads the records that a dead-letter object names."
+)
+_CHANNELS = f"""
+channel-aggregates: error, CHN-1: A channel that cannot deliver aggregated records
+A channel does not open aggregated records. They are neither JSON nor UTF-8, so all of them go to its dead
+letters: the table, or the objects in S3, lack their user records, and producers are told success. This
+follows from AWS's documentation; it was not observed.
+Whom: Whoever reads the channel's table or objects. All other readers of the stream get everything.
+Do: {_TO_DO}
+
+channel-bytes: info, CHN-1: A channel that may deliver aggregated records unopened
+A channel of format BYTE_ARRAY writes each aggregated record to S3 as it is; of a channel whose format may not
+be read nobody knows. This follows from AWS's documentation; it was not observed.
+Whom: Whoever reads the channel's objects: the user records are within frames.
+Do: Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. For a format that is not known allow
+kinesis:ListChannels and kinesis:DescribeChannel.
+"""
+
+_ITS_READERS = "Whoever relies on the consumer's output: it lacks these user records."
+_PUT_AGAIN = (
+    "`kpl-codec repair` puts them again, from the folder that the audit wrote with --stream and --output."
+)
+#: What the audit makes: of what was put, what was not handled.
+_MISSING = f"""
+audit-missing: critical, AUD-16: Put and never handled
+The service has stored these user records, the consumer has handled later ones of the shard, and these never.
+Where the stream was looked at, they are sound.
+Do: Look at the consumer: checkpoints, poison records, filters, its errors then. {_PUT_AGAIN}
+
+audit-dropped: critical, AUD-16: Put, and dropped by the KCL's rule
+Their aggregate has user records outside the shard's range, so the KCL drops it whole, in silence.
+Do: Fix the writer: aggregate per shard. {_PUT_AGAIN}
+
+audit-broken: critical, AUD-16: Put, and cannot be opened
+The bytes on the stream are broken, so consumers fail on them, or skip them.
+Do: Fix the writer. `kpl-codec inspect` shows what is wrong with the record.
+
+audit-expired: critical, AUD-16: Put, not handled, and past retention
+The stream does not hold them any more, so nobody can say why they were not handled.
+Do: Raise the stream's retention, and audit oftener. Only who put them has their data.
+
+audit-unread: critical, AUD-16: On a shard that the consumer never read
+No user record of this shard was ever handled.
+Do: Look at the consumer's leases: does a worker hold one of this shard? {_PUT_AGAIN}
+"""
+_AUDIT = f"""
+audit-unknown: warning, AUD-12: Not handled, or its note is lost
+No note says that these user records were handled, but notes of the consumer are lost.
+Whom: {_ONLY_THE_CHECK}
+Do: Find the missing segments of the consumer's ledger, and audit again.
+
+audit-unreadable: warning, AUD-21: Of a ledger or a table, and cannot be read
+The file, or these of its rows, were passed over. What they may have named is called unknown, not missing.
+Whom: {_ONLY_THE_CHECK}
+Do: Look at the file and the row that the detail names; write them again, or take the file away.
+
+audit-incomplete: warning, AUD-10: A producer's ledger is not whole
+A producer still runs, has crashed, or part of its ledger is lost. What it lacks is not known.
+Whom: {_ONLY_THE_CHECK}
+Do: Audit again when the producer is closed. After a crash, ask its callers what had no result.
+
+audit-twice: warning, AUD-13: Handled oftener than once
+The consumer took them again, or got copies: the detail says which, and where.
+Whom: Consumers whose effects are not idempotent.
+Do: Deduplicate on shard, sequence number and sub-sequence number; look at checkpoints and retries.
+
+audit-unclaimed: warning, AUD-14: Handled, and in no ledger
+A writer without a ledger has put them, or an attempt that got no answer was stored all the same.
+Do: Give every writer a ledger, and name all ledgers to the audit.
+
+audit-refused: warning, AUD-10: Not delivered, and its producer was told so
+Their futures failed: expired, refused, or given up when the producer was closed.
+Whom: The application that put them, if it did not look at the result.
+Do: See the code in the detail. Put them again if they matter.
+
+audit-aside: info, AUD-22: Put aside
+The consumer could not handle them, and its poison hook took them. They count as handled.
+Do: Look at where the hook keeps them.
+
+audit-not-yet: info, AUD-11: Too early to say
+The consumer has not handled anything later of the shard, so it may still come to them.
+Do: Audit again later; or say with --until that they must be handled by now.
+"""
+
+_NOBODY, _NOTHING = "Nobody.", "Nothing."
+#: Every text, with whom its kinds concern and what to do, where they do not say.
+TEXTS = (
+    (_PLACEMENT, _NOBODY, _NOTHING),
+    (_BYTES, _ALL_WHO_OPEN, _REWRITE),
+    (_WRITERS, _NOBODY, _NOTHING),
+    (_CAPTURES + _INPUT, _ONLY_THE_CHECK, _NOTHING),
+    (WATCH, _NOBODY, _NOTHING),
+    (_CHANNELS, _NOBODY, _NOTHING),
+    (_MISSING, _ITS_READERS, _NOTHING),
+    (_AUDIT, _NOBODY, _NOTHING),
+)

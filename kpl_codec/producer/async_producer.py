@@ -1,0 +1,398 @@
+"""The producer with asyncio and aiobotocore.
+
+    async with AsyncProducer("orders") as producer:
+        future = await producer.put("customer-17", b"...")    # waits only while the producer is full
+        delivery = await future                               # Delivery, or raises DeliveryError
+
+The same core as `kpl_codec.producer.Producer`, driven by one event loop; in another one its methods raise
+ProducerClosed. It starts with the block, or with the first `put`. Leaving the block, or `close`, delivers
+what is outstanding. One that nobody closes is closed when `asyncio.run` ends its event loop, and logs it;
+where a loop ends without `shutdown_asyncgens`, the log says how many user records were left. Cancelling a
+task that awaits a delivery does not stop the delivery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import weakref
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final
+
+from ..compiled import compiled
+from ..format.records import Tag
+from ..lazy import needing_extras
+from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
+from .delivery import undelivered
+from .driver import CallUnderWay, Driver, Mailbox
+from .producer_base import ProducerBase, client_config
+from .producer_logging import Log, at_once, log_failure, log_user_records, logger
+from .service_calls import call, what_failed
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from typing_extensions import Unpack
+
+    from .producer_base import ProducerOptions
+
+#: Seconds until the producer goes on by itself when a call was cancelled that it has not cancelled.
+_AFTER_CANCELLING = 1.0
+#: Seconds for which puts that need not wait keep the event loop from its other tasks, and from sending.
+_LONGEST_RUN = 0.001
+#: Seconds that an event loop which ends waits for the deliveries of a producer that nobody has closed.
+_EXIT_TIMEOUT = 10.0
+
+
+# The garbage collector does not visit a future before it ends: in an outage there are very many, and visits
+# were a third of a put. (What leads back to one of a producer that is never closed is not collected.)
+_untrack: Final = compiled("untrack", lambda future: future)
+_track: Final = compiled("track", lambda future: future)
+
+
+class AsyncProducer(ProducerBase):
+    """A producer for one stream, its name or its ARN, in one event loop. ``options``: see
+    `kpl_codec.producer.producer_base.ProducerOptions`."""
+
+    _owner: _AsyncDriver
+    _log: Log = staticmethod(at_once)
+    _in_log = staticmethod(lambda: False)  # a log handler cannot await
+
+    def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(stream, **options)
+        if self._client is None:
+            _session()
+        self._own_client = AsyncExitStack()
+        self._core = self._new_core()
+        self._owner = _AsyncDriver(self._core, self._clock, self._on_undelivered)
+        self._owner.client, self._owner.wake = self._client, self._schedule
+        self._letters, self._wake = self._owner.letters, self._schedule
+        weakref.finalize(self, _never_closed, self._letters)
+        self._starting, self._turnstile = asyncio.Lock(), asyncio.Lock()
+        self._thread: int | None = None  # in which its event loop runs
+        self._blocked = 0  # puts that wait for room
+        self._timer: asyncio.TimerHandle | None = None
+        self._scheduled = False
+        self._ran_at = float("-inf")  # when the event loop was last seen to run
+        self._rests_until = float("-inf")
+        self._calls: set[asyncio.Task[None]] = set()
+        self._loop_end: AsyncGenerator[None, None] | None = None
+
+    async def __aenter__(self) -> AsyncProducer:
+        await self._start()
+        return self
+
+    async def _start(self) -> None:
+        """Make the client, and begin in this event loop. Raises ProducerClosed."""
+        self._check_loop()
+        async with self._starting:
+            if not (self._started or self._letters.closing):
+                if self._client is None:
+                    from aiobotocore.config import AioConfig
+
+                    given = self._client_settings.get("config")
+                    merged = client_config(self.config, self.config.max_connections + 1, given)
+                    for name in ("connector_args", "http_session_cls"):
+                        if hasattr(given, name):
+                            merged[name] = getattr(given, name)
+                    settings = {**self._client_settings, "config": AioConfig(**merged)}
+                    own = _session().create_client("kinesis", **settings)
+                    self._owner.client = self._client = await self._own_client.enter_async_context(own)
+                if not self._letters.closing:  # meanwhile
+                    self._owner.notes = await asyncio.to_thread(self._new_notes)
+                    self._owner.loop, self._thread = asyncio.get_running_loop(), get_ident()
+                    self._started = True
+                    self._schedule()
+                    self._loop_end = self._until_loop_ends()
+                    await anext(self._loop_end)
+        self._check_open()
+
+    async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
+        """An event loop that ends closes its asynchronous generators: this one then closes the producer."""
+        # PRD-75: "An event loop that ends MUST close the producers that nobody has closed, and tell it in the
+        # log; in another event loop every method MUST raise ProducerClosed."
+        try:
+            yield
+        finally:
+            if not self._letters.closing:
+                text = "the event loop of a producer ends: it closes it, with %d user records outstanding"
+                logger.warning(text, self.outstanding, extra={"user_records": self.outstanding})
+                await self._close(_EXIT_TIMEOUT)
+
+    def _check_loop(self) -> None:
+        """Raises ProducerClosed in another event loop than that in which it has started."""
+        if self._started and asyncio.get_running_loop() is not self._owner.loop:
+            if self._owner.loop.is_closed():
+                self._left_behind()
+            raise ProducerClosed(code="loop-ended")
+
+    def _left_behind(self) -> None:
+        """Its event loop has ended without closing it. (on_undelivered cannot be called any more.)"""
+        owner, letters = self._owner, self._letters
+        _never_closed(letters)
+        left = [*owner.unresolved, *letters.inbox]
+        letters.finished, letters.inbox, letters.records, letters.bytes = True, [], 0, 0
+        owner.unresolved.clear()
+        owner.failed += len(left)
+        for pending in left:
+            undelivered(self.config, pending, "closed", "loop-ended")
+            with suppress(RuntimeError):  # the loop cannot call its callbacks
+                owner.end_futures([pending])
+            if not pending.token.cancelled():
+                pending.token.exception()  # else asyncio tells of each
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def put(
+        self,
+        partition_key: str | None,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
+    ) -> asyncio.Future[Delivery]:
+        """Accept a user record; the future gives a Delivery or raises a DeliveryError.
+
+        As `kpl_codec.producer.Producer.put`; "block" waits without blocking the loop, in the order of the calls.
+        Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may have been
+        accepted or not.
+        """
+        try:
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+        except RecordTooLarge:
+            if self.config.max_record_size is not None or self._in_hook:
+                raise
+            await self._start()
+            if not await self._size_read():
+                raise
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+        letters, owner = self._letters, self._owner
+        # (get_running_loop asks the system for the process, at each call.)
+        here = get_ident() == self._thread and owner.loop.is_running()
+        if not here or letters.closing or letters.broken is not None:
+            await self._start()
+        future: asyncio.Future[Delivery] = _untrack(owner.loop.create_future())
+        pending.token = future
+        if self._blocked or not self._leave(pending):
+            self._blocked += 1
+            try:
+                async with self._turnstile:
+                    self._check_open()
+                    while not self._leave(pending):
+                        await letters.space.wait()
+                        self._check_open()
+            finally:
+                self._blocked -= 1
+        elif pending.accepted_at >= self._ran_at + _LONGEST_RUN:
+            # PRD-46: "With asyncio put lets the event loop run at least every millisecond"
+            if pending.accepted_at >= self._rests_until:
+                self._schedule()
+            await asyncio.sleep(0)
+            self._ran_at = self._clock()
+        return future
+
+    @property
+    def _in_hook(self) -> bool:
+        return self._owner.hook.caller is asyncio.current_task()
+
+    async def wait_ready(self, timeout: float | None = 10.0) -> bool:
+        """As `kpl_codec.producer.Producer.wait_ready`."""
+        self._may_wait("wait_ready")
+        await self._start()
+        return await self._have_map(timeout)
+
+    async def flush(self, timeout: float | None = None) -> bool:
+        """As `kpl_codec.producer.Producer.flush`."""
+        self._may_wait("flush")
+        self._check_loop()
+        return await self._flushed(timeout)
+
+    async def close(self, timeout: float | None = None) -> bool:
+        """As `kpl_codec.producer.Producer.close`. Also one that is cancelled gives every future its result."""
+        self._may_wait("close")
+        try:
+            self._check_loop()
+        except ProducerClosed:
+            if not self._letters.finished:
+                raise
+            return not self._owner.failed
+        ended = await self._close(timeout)
+        if self._loop_end is not None:
+            await self._loop_end.aclose()
+        return ended
+
+    async def _close(self, timeout: float | None) -> bool:
+        owner, letters = self._owner, self._letters
+
+        async def finished() -> None:
+            self._schedule()
+            await letters.news.wait_for(lambda: letters.finished or not self._started)
+
+        letters.close(letters.give_up_at if timeout is None else self._clock() + timeout)
+        try:
+            await finished()
+        finally:
+            if not letters.finished and self._started:
+                letters.close(self._clock())
+                self._turn()
+                await finished()
+            for task in self._calls:
+                task.cancel()
+            if self._calls:
+                await asyncio.wait(self._calls)
+            async with self._starting:  # a start that is under way ends first
+                await self._own_client.aclose()
+            notes, owner.notes = owner.notes, None
+            if notes is not None and letters.broken is None:
+                await asyncio.to_thread(notes.close)
+        return not owner.failed
+
+    def _schedule(self) -> None:
+        """Let the core run soon; many puts in a row need one run."""
+        if not self._scheduled and self._started and not self._letters.finished:
+            self._scheduled = True
+            self._owner.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        self._ran_at = self._clock()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        owner = self._owner
+        if self._letters.finished:
+            return
+        if not owner.turn(self._make):
+            owner.finish()
+        else:
+            rest = owner.rest()
+            self._rests_until = self._ran_at + rest
+            self._timer = owner.loop.call_later(rest, self._look)
+
+    def _look(self) -> None:
+        """It has rested: is there something to do?"""
+        wait = self._owner.wait()
+        self._letters.awake = wait <= 0
+        if wait <= 0:
+            self._schedule()
+        elif wait < float("inf"):
+            self._timer = self._owner.loop.call_later(wait, self._schedule)
+
+    def _make(self, under_way: CallUnderWay) -> None:
+        task = self._owner.loop.create_task(self._call(under_way))
+        under_way.give_up = task.cancel
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _call(self, under_way: CallUnderWay) -> None:
+        owner, core, request = self._owner, self._core, under_way.request
+        try:
+            answer = await call(owner.client, request, self._stream.argument)
+        except BaseException as error:
+            if owner.loop.is_closed():
+                return  # its event loop has left it behind, and nobody asks what the client makes of that
+            failure, answered = what_failed(error, request)
+            owner.answers.append((under_way, partial(core.fail, request, failure, answered=answered)))
+            if isinstance(error, Exception):
+                self._schedule()
+            else:  # it was cancelled, or the program ends: an event loop that ends must get no more calls
+                owner.loop.call_later(_AFTER_CANCELLING, self._schedule)
+            log_failure(request, failure, answered)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            owner.answers.append((under_way, partial(core.receive, request, answer)))
+            self._schedule()
+
+
+class _WakeUp(asyncio.Event):
+    """What tasks wait for, as threads do for a condition."""
+
+    def notify_all(self, _count: int = 0) -> None:
+        self.set()  # which wakes all that wait now
+        self.clear()
+
+    notify = notify_all
+
+    async def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> None:
+        async def until() -> None:
+            while not predicate():
+                await self.wait()
+
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(until(), timeout)
+
+
+class _AsyncDriver(Driver):
+    """The same in an event loop. on_undelivered is called in a task, a plain function in another thread."""
+
+    loop: asyncio.AbstractEventLoop | Any = None
+    log: Log = staticmethod(at_once)
+
+    @staticmethod
+    def new_bell() -> Any:
+        return _WakeUp()
+
+    def end_futures(self, ended: list[Pending]) -> None:
+        for pending in ended:
+            future: asyncio.Future[Delivery] = pending.token
+            result = pending.result
+            _track(future)
+            if future.done():
+                continue  # its owner has cancelled it
+            if isinstance(result, DeliveryError):
+                future.set_exception(result)
+                if self.hook.function is not None:
+                    future.exception()  # else asyncio tells of each that nobody has asked for
+            else:
+                future.set_result(result)
+
+    def tell_bug(self, error: BaseException) -> None:
+        def bug() -> None:
+            raise error
+
+        self.loop.call_soon(bug)  # which tells of it, or ends
+
+    def close_notes(self) -> None:
+        """`AsyncProducer.close` does, in another thread."""
+
+    def start_calling(self) -> None:
+        self.hook.caller = self.loop.create_task(self._call_here())
+
+    async def _call_here(self) -> None:
+        hook = self.hook
+        while batch := hook.next(asyncio.current_task()):
+            left = iter(batch)
+            try:
+                if inspect.iscoroutinefunction(hook.function):
+                    for pending in left:
+                        await hook.finish(hook.call(pending.result))
+                else:  # it may take long: not in the event loop
+                    for given in await asyncio.to_thread(hook.call_all, left):
+                        await hook.finish(given)
+            except asyncio.CancelledError:
+                rest = hook.next(None)
+                text = "on_undelivered was not called for %d user records: its event loop ends"
+                log_user_records(len([*left, *rest]), text)
+                batch += rest
+                raise
+            finally:
+                self._called += batch
+                self.end([])
+        self.wake()
+
+
+def _session() -> Any:
+    with needing_extras("kpl_codec.producer.AsyncProducer"):
+        from aiobotocore.session import get_session
+    return get_session()
+
+
+def _never_closed(letters: Mailbox) -> None:
+    text = "%d user records not delivered: the producer was never closed"
+    log_user_records(letters.records, text, outcome="closed")

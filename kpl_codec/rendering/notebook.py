@@ -1,0 +1,62 @@
+"""What Jupyter shows of a shard map, an explanation and records: HTML with its own style.
+
+Nothing in it loads or runs anything, and data is not shown.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from ..format.message import AggregatedRecord
+from ..format.records import KinesisRecord, short, shown_fields
+from ..shards.lineage import Lineage
+from ..shards.shard_map import ShardMap
+from .diagrams import key_space, timeline
+from .labels import plural, safe_lines
+from .svg import Svg, element
+
+#: How many shards have a timeline, and lines that are shown from the beginning and from the end.
+_MOST_SHARDS, _MOST_LINES = 40, 100
+_WIDTH = 96
+_PRE = "line-height:1.25;overflow-x:auto;background:none;color:inherit"
+
+
+def html(value: Any) -> str:
+    """HTML of ``value``: a shard map or lineage, an explanation, an aggregated record, a Kinesis record, or a
+    user record of one."""
+    text = _lineage(value) if isinstance(value, Lineage) else str(value)
+    if isinstance(value, AggregatedRecord):
+        text = _aggregate(value)
+    if isinstance(value, (KinesisRecord, DeaggregatedRecord)):
+        fields = shown_fields(value).items()
+        text = "\n".join([type(value).__name__, *(f"{name:<30} {field}" for name, field in fields)])
+    title, *lines = text.split("\n")
+    if len(lines) > 2 * _MOST_LINES:
+        lines[_MOST_LINES:-_MOST_LINES] = [f"... {len(lines) - 2 * _MOST_LINES:,} more, then ..."]
+    pre = element("pre", {"style": _PRE}, Svg(escape(safe_lines("\n".join(lines)))))
+    return element("div", {}, element("strong", {}, title), pre)
+
+
+def _lineage(lineage: Lineage) -> str:
+    shards = list(lineage.values())
+    opened = sum(shard.open for shard in shards)
+    title = f"{type(lineage).__name__}: {plural(len(shards), 'shard')}, {opened} open"
+    if lineage.distribution == "AUTO":
+        title += "; the stream distributes records AUTO: keys do not decide the shard"
+    pictures = [key_space(shards, _WIDTH)] if isinstance(lineage, ShardMap) else []
+    if opened < len(shards) <= _MOST_SHARDS:
+        pictures += ["", timeline(lineage, _WIDTH)]
+    return "\n".join([title, *pictures])
+
+
+def _aggregate(aggregate: AggregatedRecord) -> str:
+    keys_of_all = plural(len(aggregate.partition_key_table), "partition key")
+    row = "{:>6}  {:<34} {:<34} {:>7} {:>4}"
+    lines = [f"AggregatedRecord: {plural(len(aggregate), 'user record')}, {keys_of_all}"]
+    lines.append(row.format("number", "partition key", "explicit hash key", "bytes", "tags"))
+    for number, record in enumerate(aggregate):
+        keys = short(record.partition_key), short(record.explicit_hash_key or "")
+        lines.append(row.format(number, *keys, len(record.data), len(record.tags)))
+    return "\n".join(lines)

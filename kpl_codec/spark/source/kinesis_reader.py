@@ -1,0 +1,199 @@
+"""How a stream is read, on the driver and in tasks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime, timezone
+from functools import partial
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from ...aws.cursor import MOST_RECORDS, Pace, ShardCursor
+from ...aws.list_shards import fetch_lineage
+from ...aws.subscription import StreamConsumers, SubscriptionCursor
+from ...shards.lineage import Lineage
+from ...shards.live_shard_map import StreamUnavailable
+from ...shards.starting_position import TRIM_HORIZON, StartingPosition, at_record
+from .offsets import DataLoss, ShardRange
+from .source_options import SourceOptions
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_log = logging.getLogger("kpl_codec.spark")
+
+#: In ms. No stream keeps records for a shorter time.
+SHORTEST_RETENTION: Final = 24 * 3600 * 1000
+#: Codes of GetShardIterator for a sequence number or shard that no longer exists.
+GONE: Final = {"InvalidArgumentException": "trimmed", "ResourceNotFoundException": "shard-gone"}
+#: Seconds that a task waits for a record that the driver has seen.
+_CATCH_UP: Final = 30.0
+#: Seconds by which the clocks of two machines may differ.
+_CLOCK_SKEW: Final = 5.0
+
+
+@dataclass(eq=False)
+class KinesisReader:
+    """Calls Kinesis with ``client``. ``clock`` in seconds, ``now`` in seconds since 1970. Thread-safe."""
+
+    client: Any
+    options: SourceOptions
+    _: KW_ONLY
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    _retention: int | None = None
+    _asking: threading.Lock = field(default_factory=threading.Lock)
+
+    def now_ms(self) -> int:
+        return int(self.now() * 1000)
+
+    def pace(self) -> Pace:
+        options = self.options
+        return Pace(options.calls_per_second, options.bytes_per_second, clock=self.clock)
+
+    def cursor(
+        self, shard_id: str, place: StartingPosition, pace: Pace, consumer: str | None = None
+    ) -> ShardCursor:
+        """A cursor at a place. ``consumer``: the ARN of the consumer that subscribes, None to poll."""
+        settings: dict[str, Any] = {"clock": self.clock, "now": self.now, "sleep": self.sleep}
+        settings["patience"] = self.options.retry_timeout
+        if consumer is not None:
+            return SubscriptionCursor(self.client, consumer, shard_id, place, **settings)
+        return ShardCursor(self.client, self.options.called, shard_id, place, pace=pace, **settings)
+
+    def lineage(self) -> Lineage:
+        """The shards that hold records, closed ones too. Raises StreamUnavailable."""
+        options = self.options
+        return fetch_lineage(self.client, options.called, timeout=options.retry_timeout, sleep=self.sleep)
+
+    def retention(self) -> int:
+        """The stream's retention in ms; the shortest there is where the role may not ask."""
+        with self._asking:  # once for all shards in doubt
+            if self._retention is None:
+                asked = StreamConsumers(self.client, patience=10.0, sleep=self.sleep, clock=self.clock)
+                try:
+                    hours = asked.summary(self.options.called)["RetentionPeriodHours"]
+                except StreamUnavailable:
+                    return SHORTEST_RETENTION
+                self._retention = hours * 3600 * 1000
+            return self._retention
+
+    def report_loss(self, shard_id: str, place: StartingPosition, code: str, reason: str) -> None:
+        number = place.sequence_number if place.names_record else None
+        loss = DataLoss(shard_id=shard_id, sequence_number=number, code=code, reason=reason)
+        if self.options.fail_on_data_loss:
+            raise loss
+        _log.warning("%s", loss)
+
+
+def dated(error: StreamUnavailable, place: StartingPosition) -> StreamUnavailable:
+    """``error`` of a call that reads from ``place``, with the time that it asks for."""
+    if place.kind != "AT_TIMESTAMP" or error.code != "InvalidArgumentException":
+        return error
+    when = datetime.fromtimestamp(place.time_ms / 1000, timezone.utc)
+    ahead = f"it reads from {when:%Y-%m-%dT%H:%M:%SZ}: is this machine's clock ahead of that of Kinesis?"
+    reason = f"{error.reason} ({ahead})"
+    return StreamUnavailable(**{**error.fields, "reason": reason})
+
+
+def read_piece(
+    access: KinesisReader, consumer: str | None, piece: ShardRange
+) -> Iterator[list[dict[str, Any]]]:
+    """The Kinesis records of a piece, by answer. ``consumer``: as in `KinesisPartition`. Raises DataLoss,
+    StreamUnavailable."""
+    # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls and the
+    # bytes a second that the options allow."
+    pace = access.pace()
+    wait = max(0.0, piece.not_before - access.now())
+    pace.begin_in(min(wait, pace.interval + _CLOCK_SKEW))
+    begin, first, count = piece.start, None, piece.records
+    if begin.names_record:
+        # A read after a record begins at that record: if it comes, nothing behind it is missing.
+        first = begin.sequence_number
+        # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
+        count = count and count + (begin.kind == "AFTER_SEQUENCE_NUMBER")
+        begin = at_record(first)
+    cursor = partial(access.cursor, piece.shard_id, pace=pace, consumer=consumer)
+    if (yield from _to_end(access, piece, cursor(begin), first, count)):
+        yield from _to_end(access, piece, cursor(TRIM_HORIZON))
+    # The planner knows of one more call, not of its bytes.
+    access.sleep(max(0.0, pace.delay("get_records") - pace.interval))
+
+
+def _to_end(
+    access: KinesisReader,
+    piece: ShardRange,
+    cursor: ShardCursor,
+    first: str | None = None,
+    left: int | None = None,
+) -> Generator[list[dict[str, Any]], None, bool]:
+    """The records of a piece, read by ``cursor``. ``first``: the record that must come first; ``left``: how
+    many records are asked for. True: the cursor's place is gone, and loss is allowed."""
+    end, waits_since = piece.end.sequence_number, None
+    lost = partial(access.report_loss, piece.shard_id)
+    with closing(cursor):
+        while True:
+            limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
+            try:
+                answer = cursor.fetch(limit)
+            except StreamUnavailable as error:
+                if error.code not in GONE:
+                    raise
+                lost(piece.start, GONE[error.code], error.reason)
+                return True
+            numbers = [record["SequenceNumber"] for record in answer.records]
+            if numbers:
+                if first not in (None, numbers[0]):
+                    lost(piece.start, "trimmed", "the record is past retention")
+                first = waits_since = None
+                left = left and left - len(numbers)
+                # Where the start is gone, records before the piece come, too.
+                low, high = piece.start.lowest, piece.end.lowest
+                if inside := [r for r in answer.records if low <= int(r["SequenceNumber"]) < high]:
+                    yield inside
+            if numbers and int(numbers[-1]) >= int(end):
+                if end not in numbers:
+                    lost(piece.end, "record-missing", "the batch should end there")
+                return False
+            if answer.at_tip(limit):
+                # The driver has seen the end of this piece, but this reader may not see it yet.
+                now = access.clock()
+                waits_since = waits_since or now
+                if answer.ended or now - waits_since > _CATCH_UP:
+                    lost(piece.end, "record-missing", "the shard has ended before it")
+                    return False
+                access.sleep(0.2)
+
+
+def side_by_side(
+    read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = 8
+) -> Iterator[tuple[_Item, _Result]]:
+    """``read`` of each item, in threads; the results of an item keep their order. At most one result of each
+    thread waits. The first error of a thread is raised here."""
+    if len(items) == 1:
+        yield from ((items[0], result) for result in read(items[0]))
+        return
+    left = iter(items)
+    asked: dict[Future[_Result | None], tuple[_Item, Iterator[_Result]]] = {}
+    with ThreadPoolExecutor(threads, "kpl-codec read") as pool:
+
+        def ask(item: _Item, results: Iterator[_Result]) -> None:
+            asked[pool.submit(next, results, None)] = item, results
+
+        for item in islice(left, threads):
+            ask(item, read(item))
+        while asked:
+            for future in wait(asked, return_when=FIRST_COMPLETED).done:
+                item, results = asked.pop(future)
+                result = future.result()
+                if result is not None:
+                    ask(item, results)
+                    yield item, result
+                elif (following := next(left, None)) is not None:
+                    ask(following, read(following))

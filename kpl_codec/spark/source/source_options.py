@@ -1,0 +1,297 @@
+"""The options of the data source `kpl-kinesis`: their names, defaults and kinds stand at the fields they
+fill.
+
+The guide says what each means; section 7.9 of spec/07-spark-source.md has those of the other connectors.
+Specification: SPK-64 to SPK-66; spec/11-enhanced-fan-out.md, EFO-7 to EFO-10.
+"""
+
+# ruff: noqa: RUF009 - what `_option` gives are fields
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple
+
+from ...deaggregation.policies import POLICIES, Policy
+from ...producer.config import ConfigError, ProducerConfig
+from ...shards.stream_name import Stream, StreamNameError, stream_of
+from .positions import InvalidPosition, OptionError, Position, end_position, start_position
+
+_log = logging.getLogger("kpl_codec.spark")
+
+_ARN: Final = re.compile(
+    r"(arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d+:stream/[a-zA-Z0-9_.-]{1,128})/consumer/[^:/]+:\d+"
+)
+#: Options that Spark adds.
+_SPARKS_OWN: Final = {"path", "checkpointlocation", "queryname", "outputmode"}
+_FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_SUBSCRIBES: Final = {"polling": False, "getrecords": False, "efo": True, "subscribetoshard": True}
+#: The largest number of an option: what Spark and a clock can take.
+_MOST: Final = 2**31 - 1
+#: Characters of a value in an error.
+_MOST_SHOWN: Final = 100
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+Value = Callable[[str], Any]
+
+
+class Option(NamedTuple):
+    """``field``: of `SourceOptions`, `Connection` or `ProducerConfig`. ``names``: ours, and those of the other
+    connectors that mean the same. ``default``: as a text. ``value``: of a text; raises Unfit."""
+
+    field: str
+    names: tuple[str, ...]
+    default: str | None
+    value: Value
+
+
+def _number(low: int, number: Callable[[str], float] = int) -> Value:
+    def value(text: str) -> float:
+        with suppress(ValueError):
+            amount = number(text)
+            if low <= amount <= _MOST:
+                return amount
+        raise InvalidPosition(f"{'an integer' if number is int else 'a number'} of at least {low}")
+
+    return value
+
+
+def _seconds(unit: str = "s") -> Value:
+    """A duration: a number of ``unit``, or with a unit of its own."""
+
+    def value(text: str) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text.strip().lower())
+        if match is None:
+            raise InvalidPosition(f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m")
+        return min(float(match[1]), _MOST) * _UNITS[match[2] or unit]
+
+    return value
+
+
+def _word(expected: str, words: Mapping[str, Any]) -> Value:
+    def value(text: str) -> Any:
+        if text.lower() not in words:
+            raise InvalidPosition(expected)
+        return words[text.lower()]
+
+    return value
+
+
+_FLAG: Final = _word("true or false", _FLAGS)
+_POLICY: Final = _word("strict, kcl, report or none", {word: word for word in (*POLICIES, "none")})
+_CONSUMER: Final = _word("polling (or GetRecords), efo (or SubscribeToShard)", _SUBSCRIBES)
+
+
+def _stream(text: str) -> Stream:
+    try:
+        return stream_of(text)
+    except StreamNameError as error:
+        raise InvalidPosition(f"one stream: {error.reason}") from None
+
+
+def _option(names: str, default: str | None = None, value: Value = str, *, shown: bool = True) -> Any:
+    return field(repr=shown, metadata={"option": (tuple(names.split()), default, value)})
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The arguments of `kinesis_client`. Equal ones share a client within a process."""
+
+    region: str | None = _option("region regionName regionOverride kinesisRegion")
+    endpoint_url: str | None = _option("endpointUrl endpoint")
+    role_arn: str | None = _option("roleArn stsRoleArn awsSTSRoleARN")
+    role_session_name: str = _option("roleSessionName stsSessionName awsSTSSessionName", "kpl-codec")
+    role_external_id: str | None = _option("roleExternalId")
+    sts_endpoint_url: str | None = _option("stsEndpointUrl stsEndpoint")
+    profile: str | None = _option("profile")
+    access_key_id: str | None = _option("awsAccessKeyId awsAccessKey")
+    # SPK-66: "A secret among the options MUST NOT show in a text form of them."
+    secret_access_key: str | None = _option("awsSecretAccessKey awsSecretKey", shown=False)
+    session_token: str | None = _option("awsSessionToken sessionToken", shown=False)
+
+
+@lru_cache(maxsize=8)
+def _client(_process: int, connection: Connection) -> Any:
+    from ...aws.client import kinesis_client
+
+    return kinesis_client(**asdict(connection))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All options, checked. Times are seconds; a limit of 0 is none.
+    ``consumer``: name or ARN of the one that subscribes, None to poll."""
+
+    connection: Connection
+    producer: ProducerConfig
+    consumer: str | None
+    stream: Stream = _option("stream streamName streamARN", None, _stream)
+    starting_position: Position = _option("startingPosition initialPosition", "TRIM_HORIZON", start_position)
+    ending_position: Position = _option("endingPosition", "LATEST", end_position)
+    policy: Policy | Literal["none"] = _option("policy", "strict", _POLICY)
+    placement: bool = _option("placement", "false", _FLAG)
+    tags: bool = _option("tags", "false", _FLAG)
+    max_decompressed_size: int | None = _option("maxDecompressedSize", None, _number(1))
+    unframe: bool = _option("unframe", "false", _FLAG)
+    fail_on_data_loss: bool = _option("failOnDataLoss", "true", _FLAG)
+    max_records: int = _option("maxFetchRecordsPerShard", "0", _number(0))
+    max_span: float = _option("maxSecondsPerShard", "600", _number(0, float))
+    max_partitions: int = _option("maxPartitions", "0", _number(0))
+    idle_time: float = _option("idleTimeBetweenReadsInMs", "250", _seconds("ms"))
+    describe_interval: float = _option("describeShardInterval shardFetchInterval", "10s", _seconds())
+    calls_per_second: float = _option("fetchCallsPerSecondPerShard", "4", _number(0, float))
+    bytes_per_second: float = _option("fetchBytesPerSecondPerShard", "2097152", _number(0, float))
+    retry_timeout: float = _option("retryTimeoutSeconds", "300", _seconds())
+    max_batch_bytes: int = _option("maxBatchBytes", "4194304", _number(1024))
+
+    def client(self) -> Any:
+        return _client(os.getpid(), self.connection)
+
+    @property
+    def called(self) -> str:
+        """The stream's ARN if given, else its name."""
+        return self.stream.arn or self.stream.name
+
+
+OPTIONS: Final = (
+    *(
+        Option(f.name, *f.metadata["option"])
+        for m in (Connection, SourceOptions)
+        for f in fields(m)
+        if f.metadata
+    ),
+    Option("subscribes", ("consumerType", "consumerMode"), None, _CONSUMER),
+    Option("deregister", ("requireConsumerDeregistration",), "false", _FLAG),
+    Option("consumer_name", ("consumerName",), None, str),
+    Option("consumer_arn", ("consumerArn", "registeredConsumerId"), None, str),
+    Option("glue_consumer_arn", ("fanoutConsumerARN",), None, str),
+    Option("aggregation_enabled", ("sink.aggregationEnabled",), "true", _FLAG),
+    Option("record_max_buffered_time_ms", ("sink.recordMaxBufferedTimeMs",), "100", _number(0)),
+    Option("max_connections", ("sink.maxConnections",), "24", _number(1)),
+    Option("record_ttl_ms", ("sink.recordTtl",), "300000", _number(100)),
+    Option("ordering", ("sink.ordering",), "none", str),
+    Option("compression", ("sink.compression",), "none", str),
+)
+_CHANGES_NOTHING: Final = """
+addIdleTimeBetweenReads addRecordTimestamp avoidEmptyBatches checkNewRecordThreads clientMaxRetryIntervalMs
+clientNumRetries clientRetryIntervalsMs coalesce coalesceBinSize coalesceThresholdBlockSize
+consumerRefreshInterval dynamodb.tableName emitConsumerLagMetrics fetchBufferSize
+getRecords.numberOfRecordsPerFetch internal.avoidEmptyBatches internal.dataQueueCapacity
+internal.dataQueueWaitTimeoutSec internal.maintenanceTaskIntervalSec internal.maxDataQueueEmptyCount
+maxFetchDuration maxFetchTimeInMs maxFetchTimePerShardSec maxRecordPerRead maxRecordsPerFetch
+maxRetryIntervalMs maxShardsPerDescribe metadataCommitterType metadataMaxRetryIntervalMs metadataNumRetries
+metadataPath metadataRetryIntervalsMs minBatchesToRetain numRetries retryIntervalMs sink.flushWaitTimeMs
+subscribeToShard.maxRetries subscribeToShard.timeoutSec
+"""
+#: Options of the other connectors that change nothing here: section 7.9 says why. Accepted with a warning.
+NOT_NEEDED: Final = _CHANGES_NOTHING.split()
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Check the options of a read or write. Raises OptionError."""
+    values = _values(options)
+    stream = values["stream"]
+    if stream is None:
+        raise OptionError(option="stream", value=None, expected="the name or ARN of a stream")
+    # MAP-22: "an ARN is asked for in its own region"
+    if stream.region not in (None, values["region"] or stream.region):
+        expected = f"{stream.region}, where the stream of this ARN is"
+        raise OptionError(option="region", value=values["region"], expected=expected)
+    of_endpoint = re.search(r"\bkinesis(?:-fips)?\.([a-z]+-[a-z-]+-\d)\.", values["endpoint_url"] or "")
+    values["region"] = values["region"] or stream.region or (of_endpoint and of_endpoint[1])
+    opening = ("placement", "tags", "max_decompressed_size", "unframe")
+    if values["policy"] == "none" and any(map(values.get, opening)):
+        expected = "strict, kcl or report with placement, tags, maxDecompressedSize or unframe"
+        raise OptionError(option="policy", value="none", expected=expected)
+    # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark tells no source that its
+    # query has ended, batch or streaming."
+    if values["deregister"]:
+        todo = "aws kinesis deregister-stream-consumer --stream-arn ARN --consumer-name NAME"
+        expected = f"false, as Spark tells no source that its query has ended; afterwards run {todo}"
+        raise OptionError(option="requireConsumerDeregistration", value="true", expected=expected)
+    connection = Connection(**_fields(Connection, values))
+    producer = _producer(_fields(ProducerConfig, values))
+    return SourceOptions(connection, producer, _consumer(values, stream), **_fields(SourceOptions, values))
+
+
+def _fields(made: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in made.__dataclass_fields__}
+
+
+def _values(options: Mapping[str, str]) -> dict[str, Any]:
+    """The value of every option, by its field. Raises OptionError."""
+    # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
+    # with or without their prefix and whatever their case."
+    taken = {name.lower(): option for option in OPTIONS for name in option.names}
+    not_needed = {name.lower(): name for name in NOT_NEEDED}
+    values: dict[str, Any] = {key: default and value(default) for key, _, default, value in OPTIONS}
+    given: dict[str, str] = {}
+    for name, text in options.items():
+        short = name.lower().removeprefix("kinesis.")
+        if short in not_needed:
+            _changes_nothing(not_needed[short], "spec/07-spark-source.md, 7.9, says what to use instead")
+        elif short in taken:
+            option = taken[short]
+            if option.field in given:
+                expected = f"only one of {given[option.field]}, {name}"
+                raise OptionError(option=name, value="...", expected=expected)
+            given[option.field] = name
+            try:
+                if text:  # an empty one is none
+                    values[option.field] = option.value(text)
+            except InvalidPosition as error:
+                expected, part = (*error.args, text)[:2]
+                shown = part if len(part) <= _MOST_SHOWN else part[:_MOST_SHOWN] + "..."
+                raise OptionError(option=name, value=shown, expected=expected) from None
+        elif name.lower() not in _SPARKS_OWN:
+            # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
+            # anything is read, with its name and what was expected."
+            known = {name.lower(): name for option in OPTIONS for name in option.names}
+            like = " or ".join(known[close] for close in difflib.get_close_matches(short, known, 2))
+            hint = f" ({like}, perhaps)" if like else ""
+            expected = f"an option of kpl-kinesis{hint}: {', '.join(sorted(known.values(), key=str.lower))}"
+            raise OptionError(option=name, value="...", expected=expected)
+    return values
+
+
+def _changes_nothing(name: str, reason: str) -> None:
+    _log.warning("option %s changes nothing: %s", name, reason)
+
+
+def _producer(settings: dict[str, Any]) -> ProducerConfig:
+    try:
+        return ProducerConfig(**settings)
+    except ConfigError as error:
+        names = {option.field: option.names[0] for option in OPTIONS}
+        value, expected = error.fields["value"], error.fields["expected"]
+        raise OptionError(option=names[error.setting], value=value, expected=expected) from None
+
+
+def _consumer(values: Mapping[str, Any], stream: Stream) -> str | None:
+    """The consumer that the options name, None to poll. Raises OptionError."""
+    glue, subscribes, name = values["glue_consumer_arn"], values["subscribes"], values["consumer_name"]
+    arn = values["consumer_arn"] or glue
+    if not (glue if subscribes is None else subscribes):
+        if name or arn:
+            _changes_nothing("consumerName" if name else "consumerArn", "consumerType is not efo")
+        return None
+    if (name is None) == (arn is None):
+        raise OptionError(option="consumerName", value=name, expected="consumerName or consumerArn with efo")
+    if arn is not None:
+        match = _ARN.fullmatch(arn)
+        of = None if match is None else stream_of(match[1])
+        if of is None or stream.is_another(of) or of.region != (values["region"] or of.region):
+            region = values["region"] or "REGION"
+            whose = stream.arn or f"arn:aws:kinesis:{region}:ACCOUNT:stream/{stream.name}"
+            raise OptionError(option="consumerArn", value=arn, expected=f"{whose}/consumer/NAME:TIME")
+        return str(arn)
+    if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", name):
+        raise OptionError(option="consumerName", value=name, expected="1 to 128 of a-z A-Z 0-9 _ . -")
+    return str(name)

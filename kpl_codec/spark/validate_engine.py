@@ -1,0 +1,193 @@
+"""The validate job on Spark: of captured files (`SparkEngine`), and of a stream, continuously (`follow`).
+
+A stream is read unopened by the data source `kpl-kinesis` and judged by the same code as captured files,
+against the shard map at the start of each batch. A repeated micro-batch reads the same records (SPK-50 to
+SPK-54), and replaces its files, which are named after the batch:
+
+    out/user-records/batch=0/   out/findings/batch=0/   out/totals/0.json   out/checkpoint/
+
+`totals/N.json` counts everything up to batch N, based on the one before; the two newest are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+
+from ..captures import CAPTURE_SCHEMA, Location
+from ..captures.capture_rows import capture_batch
+from ..findings.counters import Tally
+from ..shards.shard_map import ShardMap
+from ..validate.check import check
+from ..validate.repair_marks import Copies
+from ..validate.report.build import findings_of_the_whole
+from ..validate.report.scan import findings_batch
+from ..validate.task import Job, gather, judged, make_folders, part_name, work_folder, write_users
+from ..validate.validate_job import OutputError, Validation, check_output, write_report
+from .functions import context_of, shared
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: It changes whenever what a Tally has changes.
+_TOTALS_VERSION: Final = 2
+
+
+class SparkEngine:
+    """Runs tasks on the workers of ``spark``. They write Parquet themselves: Spark would make rows first,
+    which takes several times as long as all the rest."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run side by side; 8 where Spark Connect does not tell."""
+        context = context_of(self.spark)
+        return 8 if context is None else context.defaultParallelism
+
+    def progress(self) -> tuple[int, int]:
+        """Tasks done, and tasks known, of the running stages; none where Spark Connect does not tell."""
+        context = context_of(self.spark)
+        if context is None:
+            return 0, 0
+        tracker = context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+        return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+
+    def run(self, job: Job) -> None:
+        work = shared(self.spark, job)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    work().run(number)
+                yield batch
+
+        numbers = self.spark.range(0, len(job.tasks), 1, len(job.tasks))
+        numbers.mapInArrow(run, numbers.schema).collect()
+
+
+def in_one_go() -> bool:
+    """Whether one run of `follow` with ``once`` reads everything. Before PySpark 4.2 it is one batch, and a
+    shard is read only in a batch after its parents."""
+    return find_spec("pyspark.sql.streaming.datasource") is not None
+
+
+def _captured(batch: pa.RecordBatch) -> pa.RecordBatch:
+    given = {
+        field.name: batch[field.name].cast(field.type)
+        for field in CAPTURE_SCHEMA
+        if field.name in batch.schema.names
+    }
+    return capture_batch(given, batch.num_rows)
+
+
+def follow(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    read_shard_map: Callable[[], ShardMap],
+    output: str | Location,
+    *,
+    once: bool = False,
+    interval: float = 30.0,
+    on_batch: Callable[[Validation, int], None] = lambda validation, number: None,
+) -> StreamingQuery:
+    """Start checking the stream batch by batch. Returns the running query.
+
+    ``options``: of the data source. ``once``: check the present records, then end; the next run continues
+    there. ``interval``: seconds between batches otherwise. ``on_batch`` is called with the state after each
+    batch. An output folder that an earlier `follow` left is resumed; any other that is not empty is refused
+    (OutputError).
+    """
+    from .source.datasource import KinesisDataSource
+
+    spark.dataSource.register(KinesisDataSource)
+    output = Location(output)
+    if (output / "checkpoint").kind() is None:
+        check_output(output)
+        (output / "totals").make_folder()
+
+    def each(df: DataFrame, number: int) -> None:
+        on_batch(_batch(df, number, read_shard_map(), output, options["stream"]), number)
+
+    stream = spark.readStream.format("kpl-kinesis").options(**{**options, "policy": "none"}).load()
+    writer = stream.writeStream.foreachBatch(each).option("checkpointLocation", f"{output}/checkpoint")
+    trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval} seconds"}
+    return writer.trigger(**trigger).start()
+
+
+def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, stream: str) -> Validation:
+    """One micro-batch; replaces the files of an earlier attempt."""
+    work_folder(output).delete()
+    # Each run has its own folder, because tasks of a failed run may still be writing.
+    work = work_folder(output) / f"{number}-{uuid4().hex}"
+    users = work / "user-records"
+    make_folders(work)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        name = part_name(context.partitionId() if context is not None else 0)
+        checked = check(map(_captured, batches), shard_map)
+        rows = judged(checked, shard_map, work, name, Copies())
+        yield pa.record_batch([[write_users(rows, shard_map, users, name)]], ["rows"])
+
+    if not df.mapInArrow(run, "rows long").collect():
+        write_users([], shard_map, users, part_name(0))  # a batch without tasks
+    tally = gather(work)
+    if number:
+        tally.merge(_totals(output / f"totals/{number - 1}.json"))
+    for name in ("user-records", "findings"):
+        target = (output / name).make_folder() / f"batch={number}"
+        target.delete()
+        (work / name).move_to(target)
+        target.sweep()
+    # SPK-23: "What following wrote for a batch MUST be replaced when the batch runs again; the totals of a
+    # batch are made of those of the batch before."
+    totals = {"version": _TOTALS_VERSION, "tally": json.loads(tally.to_bytes())}
+    (output / f"totals/{number}.json").write(json.dumps(totals).encode())
+    (output / f"totals/{number - 2}.json").delete()
+    work_folder(output).delete()
+    return _report(tally, shard_map, output, stream)
+
+
+def _report(tally: Tally, shard_map: ShardMap, output: Location, stream: str) -> Validation:
+    source = f"Kinesis stream {stream}, followed"
+    report = write_report(output, tally, shard_map, stream_name=stream, source=source, complete=False)
+    whole = pa.table(findings_batch(list(findings_of_the_whole(tally, shard_map))))
+    (output / "findings-of-the-whole.parquet").write_table(whole)
+    (output / "shards.json").write(shard_map.to_json().encode())
+    return Validation(report, output)
+
+
+def state(output: str | Location, shard_map: ShardMap, stream: str) -> Validation | None:
+    """The result of all batches so far, from the newest totals; None before the first."""
+    output = Location(output)
+    names = [file.name.removesuffix(".json") for file in (output / "totals").files()]
+    numbers = [int(name) for name in names if name.isdigit()]
+    if not numbers:
+        return None
+    return _report(_totals(output / f"totals/{max(numbers)}.json"), shard_map, output, stream)
+
+
+def _totals(file: Location) -> Tally:
+    """The totals of all batches up to one. Raises OutputError (other-state)."""
+    # SPK-92: "Totals that another version of following wrote, or that are damaged, MUST be refused, with what
+    # to do instead."
+    try:
+        totals = json.loads(file.read())
+        if totals["version"] != _TOTALS_VERSION:
+            raise ValueError(f"version {totals['version']}")
+        return Tally.from_bytes(json.dumps(totals["tally"]).encode())
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        reason = "its totals are of another version, or damaged: follow into another folder"
+        raise OutputError(code="other-state", path=file.path, reason=reason) from None

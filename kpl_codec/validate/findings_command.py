@@ -1,0 +1,100 @@
+"""``kpl-codec findings``: print the findings that validate wrote as Parquet."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from heapq import nsmallest
+from typing import TYPE_CHECKING
+
+from ..cli.inputs import UsageError, location_of
+from ..cli.main import CLEAN, FINDINGS
+from ..cli.options import add, add_aws, add_shared
+from ..cli.progress import waiting
+from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of
+from ..rendering.terminal import json_line, line, note, show, table, width, wrapped, write
+
+if TYPE_CHECKING:
+    from ..findings import Finding
+
+#: Findings that are shown where nobody says how many.
+_SHOWN = 100
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_shared(parser, "results")
+    add(parser, "--kind NAME", "only findings of this kind; repeatable", action="append")
+    text = "only this severity and worse"
+    add(parser, "--severity", text, choices=SEVERITIES, default=SEVERITIES[-1])
+    add(parser, "--shard-id ID", "only findings on this shard; repeatable", action="append")
+    add_shared(parser, "--limit", what=f"findings, the worst (default: {_SHOWN}, with --json all)")
+    add(parser, "--json", "print a JSON object a line")
+    add_shared(parser, "--fail-on")
+    add_aws(parser, kinesis=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises UsageError for a folder without results, InputError."""
+    from ..findings.counters import finding_facts
+
+    unknown = set(args.kind or ()) - KINDS.keys()
+    if unknown:
+        kinds = ", ".join(sorted(unknown))
+        raise UsageError(reason=f"no kind of finding is called {kinds} (kpl-codec explain lists them)")
+    wanted = (
+        finding
+        for finding in _read(args.results)
+        if at_least_as_bad(finding.severity, args.severity)
+        and (args.kind is None or finding.kind in args.kind)
+        and (args.shard_id is None or finding.shard_id in args.shard_id)
+    )
+    counts: Counter[str] = Counter()
+
+    def counted() -> Iterator[Finding]:
+        for finding in wanted:
+            counts[finding.kind] += 1
+            yield finding
+
+    with waiting(f"reading {args.results}, nothing to show yet") as something:
+        if args.json and args.limit is None:
+            for finding in counted():
+                something()
+                write(json_line(finding_facts(finding)))
+        else:
+            worst = nsmallest(args.limit or _SHOWN, counted(), key=order_of)
+            if args.json:
+                write("".join(json_line(finding_facts(finding)) for finding in worst))
+            else:
+                _show(worst, counts)
+            if len(worst) < counts.total():
+                note(f"{len(worst):,} of {counts.total():,} findings shown; --limit N shows more, --json all")
+    bad = any(at_least_as_bad(kind_of(kind).severity, args.fail_on) for kind in counts)
+    return FINDINGS if bad else CLEAN
+
+
+def _read(folder: str) -> Iterator[Finding]:
+    from .report.scan import FINDINGS_SCHEMA, findings_of
+
+    held = [location_of(folder) / name for name in ("findings", "findings-of-the-whole.parquet")]
+    there = [location for location in held if location.kind() is not None]
+    if not there:
+        raise UsageError(reason=f"{folder} holds no results of kpl-codec validate (no findings/)")
+    for location in there:
+        for batch in location.rows(schema=FINDINGS_SCHEMA):
+            yield from findings_of(batch)
+
+
+def _show(findings: list[Finding], counts: Counter[str]) -> None:
+    from .report.summary import place_of
+
+    if counts:
+        kinds = sorted(counts, key=[*KINDS, *counts].index)
+        rows = [[f"{counts[kind]:,}", kind_of(kind).severity, kind] for kind in kinds]
+        show(table(["findings", "severity", "kind"], rows, (0,)), line(""))
+    before = None
+    for finding in findings:
+        if finding.kind != before:
+            show(line((finding.kind, "bold"), f": {kind_of(finding.kind).title}"))
+            before = finding.kind
+        show(*wrapped(line(place_of(finding) or "(nothing more is known)"), max(width(), 60), 2))

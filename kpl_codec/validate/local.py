@@ -1,0 +1,164 @@
+"""Runs tasks on this machine, without Java: small jobs in this process, others in several."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from ..errors import KplError
+from ..without_pandas import hide_pandas
+from .task import Job
+
+#: A job of fewer bytes runs in this process: a worker takes about half a second to start.
+IN_PROCESS_BYTES = 8 * 1024 * 1024
+#: What a worker runs.
+_WORKER = f"""
+from {hide_pandas.__module__} import hide_pandas
+hide_pandas()
+from {__name__} import serve
+serve()
+"""
+#: The most memory of a worker in bytes, for any input; measured by tests/validate/test_memory.py.
+WORKER_MEMORY = 768 * 1024 * 1024
+
+
+class WorkerLost(KplError, RuntimeError):
+    """A worker process ended in the middle of a task, with exit status ``status`` (below 0: by a signal)."""
+
+    code = "worker-lost"
+    requirement = "SPK-42"
+    status: int
+    text = (
+        "a worker process ended with status {status} in the middle of a task; nothing was reported as done "
+        "(-9: the machine was out of memory, perhaps: try fewer --cores)"
+    )
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "It probably ran out of memory: give --memory or fewer --cores."
+
+
+class LocalEngine:
+    """``cores``: worker processes, by default one per core. ``memory_bytes`` bounds all of them together, by
+    default three quarters of the machine's memory."""
+
+    def __init__(self, *, cores: int | None = None, memory_bytes: int | None = None) -> None:
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        # SPK-41: "The local engine MUST hold at most 768 MiB in each worker process, whatever it reads, and
+        # start no more of them than fit in the memory it is given."
+        if memory_bytes is None:
+            memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
+        self.cores = max(1, min(cores or usable, memory_bytes // WORKER_MEMORY))
+        self._done = self._total = 0
+        self._counting = threading.Lock()
+
+    def progress(self) -> tuple[int, int]:
+        """Tasks done, and tasks known."""
+        return self._done, self._total
+
+    def run(self, job: Job) -> None:
+        """Runs every task. Raises what a task raises, and WorkerLost."""
+        self._done, self._total = 0, len(job.tasks)
+        size = sum(part.weight for task in job.tasks for part in task)
+        workers = 1 if size < IN_PROCESS_BYTES else min(self.cores, self._total)
+        if workers <= 1:
+            for number in range(self._total):
+                job.run(number)
+                self._done += 1
+            return
+        started = [_Worker(job) for _ in range(workers)]
+        idle = SimpleQueue[_Worker]()
+        for worker in started:
+            idle.put(worker)
+
+        def do(number: int) -> None:
+            worker = idle.get()
+            try:
+                worker.do(number)
+            finally:
+                idle.put(worker)
+            with self._counting:
+                self._done += 1
+
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                done = [pool.submit(do, number) for number in range(self._total)]
+                for finished in wait(done, return_when=FIRST_EXCEPTION).done:
+                    finished.result()
+            finally:
+                # Needed at Ctrl-C, too: the pool waits for its threads, and these for their workers.
+                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in started:
+                    worker.kill()
+
+
+class _Worker:
+    """A process that does tasks. It ends when its input is closed, so with this process, however that
+    ends."""
+
+    def __init__(self, job: Job) -> None:
+        # The worker can import the same modules as this process.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for this process, also while the worker still starts
+        )
+        self._send(job)
+
+    def _send(self, value: Any) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # `do` notices it
+            pickle.dump(value, self._process.stdin)
+            self._process.stdin.flush()
+
+    def do(self, number: int) -> None:
+        assert self._process.stdout is not None
+        self._send(number)
+        try:
+            error = pickle.load(self._process.stdout)
+        except (EOFError, pickle.UnpicklingError):
+            raise WorkerLost(status=self._process.wait()) from None
+        if error is not None:
+            raise error
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+
+def serve() -> None:
+    """A worker: reads the job, then numbers, pickled, from standard input; answers each with None or the
+    error."""
+    # Output of libraries must not mix with the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    given = sys.stdin.buffer
+    with suppress(EOFError, pickle.UnpicklingError):  # the process that started us ended
+        job: Job = pickle.load(given)
+        while True:
+            number, error = pickle.load(given), None
+            try:
+                job.run(number)
+            except Exception as caught:  # noqa: BLE001  raised where the job was started
+                error = caught
+            try:
+                answer = pickle.dumps(error)
+            except Exception:  # noqa: BLE001  an error that cannot be pickled
+                answer = pickle.dumps(RuntimeError(repr(error)))
+            try:
+                answers.write(answer)
+                answers.flush()
+            except BrokenPipeError:  # the process that started us was killed
+                os._exit(1)

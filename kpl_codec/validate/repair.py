@@ -1,0 +1,211 @@
+"""Puts the user records again that the KCL drops: first a plan, then the puts with a log. The plan's
+decisions:
+
+    put                   it is put again, aggregated per shard
+    already-delivered     an equal user record (keys and data) is delivered: its producer sent it again when
+                          a shard was split. Looked for only where a reshard explains the drop
+    cannot                its partition key is not known, or may not be written
+
+Each copy has a tag that names its original (`repair_marks`). By it the next `validate` reports the originals as
+repaired, and no plan has them again. If a process is killed, at most 2 * LOG_EVERY user records were put
+without a log entry; the next run puts them again.
+
+    out/repair/plan/      Parquet, with the user records themselves, one file for some shards
+    out/repair/log/       JSON Lines: one per user record put, or given up with its error
+    out/repair/record.json   the stream: its name, ARN, and when it was created
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from ..captures import Location
+from ..errors import EncodeError, HashKeyError, KplError
+from ..format.hash_keys import explicit_hash_key_value
+from ..format.records import Tag
+from ..producer import DeliveryError, ProducerConfig
+from ..shards.lineage import Lineage
+from ..shards.stream_name import Stream, described, listed_stream, stream_of
+from . import repair_marks
+from .repair_plan import LOST, planned, streams_of, write_plan
+from .validate_job import read_shard_map
+
+if TYPE_CHECKING:
+    from ..producer.delivery_future import DeliveryFuture
+    from ..producer.threaded_producer import Producer
+
+#: Deliveries between two writes of the log; equally many more may be under way.
+LOG_EVERY = 1000
+#: A user record that is put again may wait long: nobody waits for it.
+CONFIG = ProducerConfig(record_ttl_ms=300_000)
+
+
+class RepairError(KplError, ValueError):
+    """The results in ``path`` cannot be repaired; ``code`` says why, the text what to do."""
+
+    code: Literal["no-results", "several-streams", "no-plan", "planned", "other-stream", "another-stream"]
+    requirement = "SPK-30"
+    requirements: ClassVar = {"another-stream": "SPK-46"}
+    path: str
+    text = "cannot repair from {path}: {code}"
+    _WHY: ClassVar = {
+        "no-results": "it holds no results of kpl-codec validate",
+        "several-streams": "the results are of several streams; validate each by itself",
+        "no-plan": "there is no plan yet; run it without --apply first",
+        "planned": "there is a plan already; --apply puts it (to plan anew, delete repair/)",
+        "other-stream": "its plan was applied to another stream",
+        "another-stream": "its user records are of another stream (--other-stream puts them all the same)",
+    }
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "First kpl-codec validate, then repair, then repair with --apply."
+
+    def describe(self) -> str:
+        return f"cannot repair from {self.path}: {self._WHY.get(self.code, self.code)}"
+
+
+def check_results(output: Location, *, planned: bool) -> None:
+    """Raises RepairError: no-results, no-plan where one must be ``planned``, planned where none may be."""
+    # The shard map is what validate writes last.
+    if (output / "user-records").kind() is None or (output / "shards.json").kind() is None:
+        raise RepairError(code="no-results", path=output.path)
+    if ((output / "repair/plan/_SUCCESS").kind() is not None) != planned:
+        raise RepairError(code="no-plan" if planned else "planned", path=output.path)
+
+
+def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
+    """Raises RepairError (another-stream) unless the results are of ``stream``, whose shards are ``lineage``:
+    by the name in them, and by their shards, one of which the stream must still list."""
+    # SPK-46: "User records MUST NOT be put to another stream than the results are of, by its name or its
+    # shards, unless that is asked for."
+    name = stream_of(stream).name
+    named = {stream_of(other).name for other in streams_of(output, LOST)}
+    shards = read_shard_map((output / "shards.json").path)
+    known = any(
+        (other := lineage.get(shard_id)) is not None
+        and other.hash_key_range == shard.hash_key_range
+        and shard.starting_sequence_number in (None, other.starting_sequence_number)
+        for shard_id, shard in shards.items()
+    )
+    mine, put_to = shards.stream, lineage.stream
+    if mine is not None and put_to is not None:
+        known = known and not (mine.is_another(put_to) or mine.is_another_life(put_to))
+    if named - {name} or not known:
+        raise RepairError(code="another-stream", path=output.path)
+
+
+def plan_repair(output: str | Location) -> dict[str, int]:
+    """Write the plan, in place of one that a killed process left. Returns the number of user records by
+    decision. Raises RepairError (no-results, planned, several-streams)."""
+    folder = Location(output)
+    check_results(folder, planned=False)
+    stream = read_shard_map((folder / "shards.json").path).stream
+    # Of several streams none was judged by a map that does not say whose it is.
+    names = streams_of(folder, LOST if stream is not None else None)
+    if len(names) > 1 or (stream is not None and not all(map(stream.has, names))):
+        raise RepairError(code="several-streams", path=folder.path)
+    return write_plan(folder)
+
+
+def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: str) -> dict[str, int]:
+    """Put the user records of the plan that no earlier run has put. Returns their number by outcome: put (by
+    this run), put-before, failed, already-delivered, cannot.
+
+    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``stream``: a name or an ARN. If
+    ``output`` is a local folder, two runs at once take turns; elsewhere only one run is allowed. Raises
+    RepairError (no-plan, other-stream), StreamUnavailable.
+    """
+    from ..aws.client import kinesis_client
+    from ..aws.list_shards import fetch_lineage
+    from ..producer.threaded_producer import Producer
+
+    folder = Location(output)
+    check_results(folder, planned=True)
+    # SPK-30: "Nothing MUST be put before a plan was written that names every user record concerned and what
+    # becomes of it."
+    files = [file for file in (folder / "repair/plan").files() if file.name.endswith(".parquet")]
+    (folder / "repair/log").make_folder()
+    client = kinesis_client(**connection)
+    record, put_to = folder / "repair/record.json", fetch_lineage(client, stream).stream
+    assert put_to is not None
+    if record.kind() is not None:
+        before = _recorded(record)
+        if before is None or before.is_another(put_to) or before.is_another_life(put_to):
+            raise RepairError(code="other-stream", path=folder.path)
+    record.write(json.dumps(described(put_to)).encode())
+    rows = (row for file in files for row in planned(file))
+    with ExitStack() as stack:
+        if folder.is_local:  # the lock ends with the process that holds it
+            lock = stack.enter_context(open((folder / "repair/log/lock").path, "ab"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        producer = stack.enter_context(Producer(stream, config=CONFIG, client=client))
+        return dict(put_rows(rows, repair_marks.RepairLog(folder / "repair/log"), producer))
+
+
+def _recorded(record: Location) -> Stream | None:
+    """The stream that a plan was applied to; None where that cannot be read."""
+    try:
+        members = json.loads(record.read())
+    except ValueError:
+        return None
+    # Earlier versions wrote {"stream": NAME OR ARN}.
+    if isinstance(members, dict) and isinstance(members.get("stream"), str):
+        return stream_of(members["stream"])
+    return listed_stream([members])
+
+
+def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, producer: Producer) -> Counter[str]:
+    """Put the rows of a plan (see `planned`) that the log does not have; the number by outcome, as of
+    `apply_repair`. Raises InputError for a plan or log that cannot be read."""
+    # SPK-32: "What an earlier run has put MUST NOT be put again."
+    done = log.done()
+    counts: Counter[str] = Counter()
+    waiting: deque[tuple[tuple[Any, ...], DeliveryFuture]] = deque()
+
+    def failed(old: tuple[Any, ...], error: KplError, *, stored: bool) -> None:
+        # SPK-33: "A user record that cannot be put MUST be named with the reason."
+        log.add({"old": old, "outcome": "failed", "error": str(error), "stored": stored})
+        counts["failed"] += 1
+
+    def settle(keep: int) -> None:
+        while len(waiting) > keep:
+            old, future = waiting.popleft()
+            try:
+                delivery = future.result()
+            except DeliveryError as error:
+                failed(old, error, stored=error.may_be_stored)
+            else:
+                new = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
+                log.add({"old": old, "outcome": "put", "new": new})
+                counts["put"] += 1
+        log.write()
+
+    try:
+        for number, row in enumerate(rows, 1):
+            old = row["shardId"], row["sequenceNumber"], row["subSequenceNumber"]
+            if row["decision"] != "put":
+                counts[row["decision"]] += 1
+            elif old in done:
+                counts["put-before"] += 1
+            else:
+                # A copy without the tag, which names the original, would be planned again.
+                tags = [Tag(tag["key"], tag["value"]) for tag in row["tags"] or ()]
+                tags.append(Tag(repair_marks.TAG, repair_marks.tag_value(old)))
+                key = row["explicitHashKey"]
+                try:
+                    # "007" may be read, but is written as "7".
+                    key = key and explicit_hash_key_value(key)
+                    future = producer.put(row["partitionKey"], row["data"], key, tuple(tags))
+                    waiting.append((old, future))
+                except (EncodeError, HashKeyError) as error:  # too large with its tag, perhaps
+                    failed(old, error, stored=False)
+            if number % LOG_EVERY == 0:
+                settle(keep=LOG_EVERY)
+    finally:  # also what was put before a row that cannot be read
+        producer.flush()
+        settle(keep=0)
+    return counts

@@ -1,0 +1,223 @@
+"""The user records that `kpl-codec repair` has put again, by the tags of their copies, and by its logs.
+
+Each copy has a tag with the place of the original. The KCL ignores tags, and user records with equal contents
+are not confused. Every producer can write a tag, and a relay may keep it: only a copy with the keys and data
+of its original counts. A log may have been changed, cut off or copied: InputError tells what no repair wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..arrow.layout import values_of
+from ..captures import InputError, Location
+from .check import told
+
+#: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
+TAG = "kpl_codec.repair"
+#: What `mark` writes in place of "dropped".
+REPAIRED = "repaired"
+RecordPlace = tuple[str, str, int]
+Numbers = np.ndarray[Any, Any]
+#: A digest of 16 bytes.
+_DIGEST = np.dtype("V16")
+_NONE, _NO_CONTENTS = np.empty(0, np.int64), np.empty(0, _DIGEST)
+#: Every aggregate has fewer than a million user records; a number from the input must not exhaust the memory.
+_PLACE = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,6})")
+
+
+def tag_value(place: Iterable[Any]) -> str:
+    """The value of the tag of a copy of the user record at ``place``."""
+    return "/".join(map(str, place))
+
+
+def named(place: Iterable[Any]) -> RecordPlace | None:
+    """Shard id, sequence number and sub-sequence number, if there are all and a tag can name them."""
+    return None if None in place else _place(tag_value(place))
+
+
+class Repaired:
+    """Places of user records that were put again. Memory: a bit for each, and about 300 bytes for each 1,024
+    of a Kinesis record, whatever indices the places have."""
+
+    def __init__(self, places: Iterable[RecordPlace] = ()) -> None:
+        self._bits: dict[tuple[str, str, int], int] = {}
+        for place in places:
+            self.add(place)
+
+    def __contains__(self, place: tuple[str | None, str | None, int | None]) -> bool:
+        shard_id, number, index = place
+        if shard_id is None or number is None or index is None or index < 0:
+            return False
+        return bool(self._bits.get((shard_id, number, index >> 10), 0) >> (index & 1023) & 1)
+
+    def add(self, place: tuple[str | None, str | None, int]) -> bool:
+        """Add a place; gives whether it is new. One without a shard or a number always is."""
+        shard_id, number, index = place
+        if place in self:
+            return False
+        if shard_id is not None and number is not None and index >= 0:
+            key = shard_id, number, index >> 10
+            self._bits[key] = self._bits.get(key, 0) | 1 << (index & 1023)
+        return True
+
+
+class Copies:
+    """What delivered user records with the tag of a copy say: for each the hash of the place that it names,
+    and a digest of its contents. Memory: 24 bytes for each."""
+
+    def __init__(self, places: Numbers = _NONE, contents: Numbers = _NO_CONTENTS) -> None:
+        order = np.argsort(places, kind="stable")
+        self._places, self._contents = places[order], contents[order]
+
+    def __bool__(self) -> bool:
+        return len(self._places) > 0
+
+    def mark(self, checked: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of `check` with "repaired" as ``kcl`` where it says "dropped" and a copy was put. Then rows
+        about those of which something else claims to be the copy."""
+        unlike: list[pa.RecordBatch] = []
+        for batch in checked:
+            rows = pc.indices_nonzero(pc.fill_null(pc.equal(batch["kcl"], "dropped"), False))
+            if not self or not len(rows):
+                yield batch
+                continue
+            lost = batch.take(rows)
+            fates, about = [], []
+            for row, (place, contents) in enumerate(zip(_places(lost), _contents(lost), strict=True)):
+                first, last = (
+                    np.searchsorted(self._places, [_hash(place), _hash(place) + 1]) if place else (0, 0)
+                )
+                same = self._contents[first:last] == np.frombuffer(contents, _DIGEST)
+                # SPK-34: "A user record that the KCL drops and that repair has put again MUST be told as
+                # repaired, known by a copy that has its tag, keys and data, and MUST NOT be planned to be put
+                # once more; a copy that is too large with the tag MUST NOT be put."
+                fates.append(REPAIRED if same.any() else "dropped")
+                if not same.all():
+                    text = f"{(~same).sum()} user records have the tag {TAG} = {place}, not its keys and data"
+                    about.append((row, "unlike-copy", text))
+            dropped = pc.fill_null(pc.equal(batch["kcl"], "dropped"), False)
+            marked = pc.replace_with_mask(
+                batch["kcl"].cast(pa.string()), dropped, pa.array(fates, pa.string())
+            )
+            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", marked.dictionary_encode())
+            unlike += told(lost, about, batch.schema)
+        yield from unlike
+
+
+def _hash(text: str) -> int:
+    return (
+        int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") >> 1
+    )
+
+
+def _places(batch: pa.RecordBatch) -> Iterator[str | None]:
+    """The tag values of copies of those user records; None where a tag cannot name one."""
+    columns = (values_of(batch[name]) for name in ("shardId", "sequenceNumber", "subSequenceNumber"))
+    for place in zip(*columns, strict=True):
+        yield None if named(place) is None else tag_value(place)
+
+
+def _contents(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """A digest of each user record's partition key, explicit hash key and data: 16 bytes."""
+    names = ("partitionKey", "explicitHashKey")
+    keys = [values_of(batch[name]) if name in batch.schema.names else [None] * len(batch) for name in names]
+    for key, hash_key, data in zip(*keys, batch["data"].to_pylist(), strict=True):
+        # "007" may be read, but is written as "7".
+        parts = repr((key, hash_key and hash_key.lstrip("0"))).encode("utf-8", "surrogatepass")
+        yield blake2b(parts + b"\0" + (data or b""), digest_size=16).digest()
+
+
+def copied(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
+    """Of copies among judged user records that a KCL consumer gets: the values of their tags, and a digest of
+    their contents as hexadecimal digits."""
+    tags = batch["tags"]
+    if tags.null_count == len(tags):
+        return
+    # `flatten` leaves null lists out, `list_parent_indices` too.
+    flat = tags.flatten()
+    ours = pc.fill_null(pc.equal(flat.field("key"), TAG), False)
+    rows = batch.take(pc.list_parent_indices(tags).filter(ours))
+    values = flat.field("value").filter(ours).to_pylist()
+    for value, fate, contents in zip(values, values_of(rows["kcl"]), _contents(rows), strict=True):
+        if fate == "delivered" and value is not None and _place(value) is not None:
+            yield value, contents.hex()
+
+
+def read_copied(work: Location) -> Copies:
+    """The copies that the tasks wrote to files of ``work``, of Kinesis records that have a finding."""
+    places, records, contents = array("q"), array("q"), bytearray()
+    for file in (work / "copies").files():
+        for value, digest in json.loads(file.read()):
+            places.append(_hash(value))
+            records.append(_hash(value.rpartition("/")[0]))
+            contents += bytes.fromhex(digest)
+    if not places:
+        return Copies()
+    lost: set[int] = set()
+    for batch in (work / "findings").rows(["shardId", "sequenceNumber"]):
+        names = zip(*(values_of(batch[name]) for name in batch.schema.names), strict=True)
+        lost.update(_hash(tag_value(name)) for name in names if None not in name)
+    # Only what was lost: anybody can write a tag.
+    wanted = np.isin(np.frombuffer(records, np.int64), np.fromiter(lost, np.int64))
+    return Copies(np.frombuffer(places, np.int64)[wanted], np.frombuffer(contents, _DIGEST)[wanted])
+
+
+def _place(value: str) -> RecordPlace | None:
+    """The place in a tag's value; None if it has another form."""
+    found = _PLACE.fullmatch(value)
+    return (found[1], found[2], int(found[3])) if found else None
+
+
+# -- logs -----------------------------------------------------------------------------------------
+
+
+class RepairLog:
+    """The log of what was put, in segments that become visible when complete."""
+
+    def __init__(self, folder: Location) -> None:
+        self._folder, self._attempt, self._segment = folder, uuid4().hex, 0
+        self._lines: list[str] = []
+
+    def done(self) -> Repaired:
+        """What earlier attempts have put. Raises InputError."""
+        return Repaired(old for old, _ in read_copies(self._folder))
+
+    def add(self, entry: dict[str, Any]) -> None:
+        self._lines.append(json.dumps(entry) + "\n")
+
+    def write(self) -> None:
+        if self._lines:
+            segment = self._folder / f"{self._attempt}.{self._segment:06d}.jsonl"
+            segment.write("".join(self._lines).encode())
+            self._segment, self._lines = self._segment + 1, []
+
+
+def read_copies(folder: Location) -> Iterator[tuple[RecordPlace, RecordPlace]]:
+    """The name of each user record that was put, as the logs in ``folder`` say, and that of its copy. Raises
+    InputError for a line that cannot be read: what it says could be put twice."""
+    logs = (file for file in folder.files() if file.name.endswith(".jsonl"))
+    lines = ((file, *numbered) for file in logs for numbered in enumerate(file.read().splitlines(), 1))
+    for file, number, line in lines:
+        try:
+            entry = json.loads(line)
+            if entry["outcome"] != "put":
+                continue
+            place, new = named(entry["old"]), entry["new"]
+            if place is None:
+                raise ValueError("no name of a user record")
+            copy = str(new[0]), str(new[1]), int(new[2])
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            reason = f"line {number}: {type(error).__name__}: {error}"
+            raise InputError(code="unreadable", path=file.path, reason=reason) from None
+        yield place, copy

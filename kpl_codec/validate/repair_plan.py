@@ -1,0 +1,207 @@
+"""The plan of a repair, from the user records and findings of a validate job.
+
+lost user records -> decisions -> one bucket for some shards -> sorted by shard and sequence number
+
+A plan may have been changed, cut off or copied since: `planned` raises InputError for what is none.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from ..arrow.layout import values_of
+from ..captures import InputError, Location, readable
+from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..shards.placement import ACROSS_SHARDS
+from . import repair_marks
+
+#: Rows of a plan that are read at a time.
+_AT_ONCE: Final = 250
+#: The columns of a plan, in order.
+PLAN: Final = pa.schema(
+    [
+        ("shardId", pa.string()),
+        ("sequenceNumber", pa.string()),
+        ("subSequenceNumber", pa.int64()),
+        ("expectedShardId", pa.string()),
+        ("partitionKey", pa.string()),
+        ("explicitHashKey", pa.string()),
+        ("data", pa.large_binary()),
+        ("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))),
+        ("decision", pa.string()),
+        ("cause", pa.string()),
+    ]
+)
+#: Those that putting needs.
+_READ: Final = [field for field in PLAN if field.name not in ("expectedShardId", "cause")]
+#: The columns of a plan, and the file of it that they go to.
+_BUCKETED = PLAN.append(pa.field("bucket", pa.int32()))
+#: What is lost: the KCL drops it, or by an audit a consumer has not handled it.
+LOST = ds.field("kcl").isin(["dropped", "missing"])
+#: Files that the shards of a plan share.
+_BUCKETS = 64
+#: (partition key, explicit hash key, digest of the data): user records that are equal.
+_Contents = tuple[str | None, str | None, bytes]
+
+
+_KEYS = ["shardId", "sequenceNumber", "subSequenceNumber", "partitionKey", "explicitHashKey"]
+
+
+class _Row(NamedTuple):
+    shard_id: str | None
+    sequence_number: str | None
+    sub_sequence_number: int
+    partition_key: str | None
+    explicit_hash_key: str | None
+
+    def order(self) -> tuple[int, str, int]:
+        number = self.sequence_number or ""
+        return len(number), number, self.sub_sequence_number
+
+
+def streams_of(output: Location, which: ds.Expression | None) -> set[str]:
+    """The names of the streams of ``which`` user records (None: all), as far as they are known."""
+    names = {
+        name
+        for batch in (output / "user-records").rows(["streamName"], which)
+        for name in pc.unique(batch["streamName"]).to_pylist()
+    }
+    return names - {None}
+
+
+def write_plan(output: Location) -> dict[str, int]:
+    """Write ``output``/repair/plan; gives the number of user records by decision."""
+    causes = _causes(output)
+    # Only a producer that noticed a reshard may have sent the user records again.
+    sent_again = {record for record, cause in causes.items() if cause != ACROSS_SHARDS}
+    delivered = _already_delivered(output, sent_again)
+    plan = output / "repair/plan"
+    plan.delete()
+    plan.make_folder()
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="kpl-codec-repair-") as scratch:
+        decided = _decided(output, causes, delivered, counts)
+        ds.write_dataset(decided, scratch, schema=_BUCKETED, format="ipc", partitioning=["bucket"])
+        for number, bucket in enumerate(sorted(Path(scratch).iterdir())):
+            rows = ds.dataset(bucket, format="ipc").to_table()
+            keyed = rows.append_column("length", pc.utf8_length(rows["sequenceNumber"]))
+            # By shard, then in the order of the stream.
+            names = ("expectedShardId", "length", "sequenceNumber", "subSequenceNumber")
+            ordered = keyed.sort_by([(name, "ascending") for name in names]).drop_columns("length")
+            (plan / f"part-{number:05d}.parquet").write_table(ordered)
+    (plan / "_SUCCESS").write(b"")
+    return dict(counts)
+
+
+def _causes(output: Location) -> dict[tuple[str | None, str | None], str]:
+    """Why the user records of a Kinesis record lie outside their shard, by shard and sequence number."""
+    columns = ["shardId", "sequenceNumber", "cause"]
+    return {
+        (shard_id, number): cause
+        for batch in (output / "findings").rows(columns, ds.field("cause").is_valid())
+        for shard_id, number, cause in zip(*(values_of(batch[name]) for name in columns), strict=True)
+    }
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[_Row]:
+    return map(_Row._make, zip(*(values_of(batch[name]) for name in _KEYS), strict=True))
+
+
+def _contents(row: _Row, data: Any) -> _Contents:
+    return row.partition_key, row.explicit_hash_key, sha256(data.as_py()).digest()
+
+
+def _already_delivered(output: Location, sent_again: set[tuple[str | None, str | None]]) -> set[_Row]:
+    """The lost user records of these Kinesis records of which equal ones are delivered: as many, the last."""
+    if not sent_again:
+        return set()
+    lost: dict[_Contents, set[_Row]] = defaultdict(set)
+    for batch in (output / "user-records").rows([*_KEYS, "data"], LOST):
+        for row, data in zip(_rows(batch), batch["data"], strict=True):
+            if row[:2] in sent_again:
+                lost[_contents(row, data)].add(row)
+    keys = pa.array({contents[0] for contents in lost}, pa.string())
+    copies: dict[_Contents, set[_Row]] = defaultdict(set)
+    for batch in (output / "user-records").rows([*_KEYS, "data", "tags"], ds.field("kcl") == "delivered"):
+        batch = batch.filter(pc.is_in(batch["partitionKey"].cast(pa.string()), value_set=keys))
+        for row, data, tags in zip(_rows(batch), batch["data"], batch["tags"].to_pylist(), strict=True):
+            # A copy from a repair replaces only the user record that its tag names, not an equal one.
+            if not any(tag["key"] == repair_marks.TAG for tag in tags or ()):
+                contents = _contents(row, data)
+                if contents in lost:
+                    copies[contents].add(row)
+    # SPK-31: "A user record that a producer has sent again after a reshard, and that is delivered, MUST NOT
+    # be put once more; one of an aggregate that no reshard explains MUST be put."
+    return {
+        row
+        for contents, rows in lost.items()
+        for row in sorted(rows, key=_Row.order, reverse=True)[: len(copies[contents])]
+    }
+
+
+def _decided(
+    output: Location,
+    causes: dict[tuple[str | None, str | None], str],
+    delivered: set[_Row],
+    counts: Counter[str],
+) -> Iterator[pa.RecordBatch]:
+    """The lost user records with their decisions, each once; ``counts`` are kept."""
+    seen = repair_marks.Repaired()
+    columns = [name for name in _BUCKETED.names if name not in ("decision", "cause", "bucket")]
+    for batch in (output / "user-records").rows([*columns, "error"], LOST):
+        rows = list(_rows(batch))
+        values = {name: batch[name] for name in columns}
+        values["decision"] = pa.array(
+            [
+                "already-delivered" if row in delivered else "put" if sound and _may_be_put(row) else "cannot"
+                for row, sound in zip(rows, pc.is_null(batch["error"]).to_pylist(), strict=True)
+            ]
+        )
+        values["cause"] = pa.array([causes.get(row[:2]) for row in rows], pa.string())
+        shards = values_of(batch["expectedShardId"])
+        values["bucket"] = pa.array([crc32((shard or "").encode()) % _BUCKETS for shard in shards])
+        arrays = [values[field.name].cast(field.type) for field in _BUCKETED]
+        made = pa.RecordBatch.from_arrays(arrays, schema=_BUCKETED)
+        made = made.filter(pa.array([seen.add(row[:3]) for row in rows]))
+        counts.update(made["decision"].to_pylist())
+        yield made
+
+
+def _may_be_put(row: _Row) -> bool:
+    key = row.partition_key
+    return key is not None and 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH and bool(repair_marks.named(row[:3]))
+
+
+def planned(plan: Location) -> Iterator[dict[str, Any]]:
+    """The rows of a plan file. A row to put has a place, a key and data. Raises InputError."""
+    system, inner = plan.opened()
+    with readable(plan.path), pq.ParquetFile(inner, filesystem=system) as file:
+        number = 0
+        for batch in file.iter_batches(_AT_ONCE, columns=[field.name for field in _READ]):
+            columns = [batch[field.name].cast(field.type) for field in _READ]
+            for row in pa.RecordBatch.from_arrays(columns, schema=pa.schema(_READ)).to_pylist():
+                if not _sound(row):
+                    raise InputError(code="unreadable", path=plan.path, reason=f"row {number} is of no plan")
+                yield row
+                number += 1
+
+
+def _sound(row: dict[str, Any]) -> bool:
+    if row["decision"] != "put":
+        return row["decision"] in ("already-delivered", "cannot")
+    return (
+        repair_marks.named([row[name] for name in _KEYS[:3]]) is not None
+        and None not in (row["partitionKey"], row["data"])
+        and all(tag is not None and tag["key"] is not None for tag in row["tags"] or ())
+    )

@@ -1,0 +1,170 @@
+"""The data of the summary and the page: plain values of limited size, without record data or keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from ...findings import SEVERITIES, Finding, FindingType, Severity, worst
+
+#: Stands for the shard of records that came without one.
+NO_SHARD = "(no shard)"
+
+
+class KindCount(NamedTuple):
+    kind: FindingType
+    findings: int
+    user_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """``kinesis_records``: the three that follow; of these ``broken_frames`` could not be opened.
+
+    ``misplaced``: user records outside the range of their shard although their hash key is certain. ``kcl``:
+    user records by what a KCL consumer gets: delivered, dropped, altered, raw. ``bytes``: of their data.
+    """
+
+    kinesis_records: int = 0
+    plain_records: int = 0
+    aggregated_records: int = 0
+    broken_frames: int = 0
+    user_records: int = 0
+    bytes: int = 0
+    misplaced: int = 0
+    mixed_aggregates: int = 0
+    foreign_aggregates: int = 0
+    kcl: Mapping[str, int] = field(default_factory=dict)
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lost_at_kcl(self) -> int:
+        """User records that are on the stream and never reach a KCL consumer."""
+        return self.kcl.get("dropped", 0)
+
+
+class CauseCount(NamedTuple):
+    """Aggregates with user records outside their shard's range that have one cause, a key of
+    `shards.placement.CAUSES`, all user records in them, and those that the KCL drops."""
+
+    cause: str
+    aggregates: int
+    user_records: int
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """``start``, ``end``: its hash key range, both inclusive, None for a shard the map does not have.
+
+    ``opened``, ``closed``: when, as far as sequence numbers hint at it. ``generation``: reshards since the
+    oldest shard listed. ``user_records`` and the like lie on it; ``belonging``: those whose hash key belongs
+    to it now; ``share``: of all such (None for closed shards).
+    """
+
+    shard_id: str
+    start: int | None = None
+    end: int | None = None
+    parents: tuple[str, ...] = ()
+    state: Literal["open", "closed", "unknown"] = "unknown"
+    opened: datetime | None = None
+    closed: datetime | None = None
+    generation: int = 0
+    kinesis_records: int = 0
+    aggregated_records: int = 0
+    user_records: int = 0
+    bytes: int = 0
+    misplaced: int = 0
+    dropped: int = 0
+    belonging: int = 0
+    share: float | None = None
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
+
+    @property
+    def key_space(self) -> float | None:
+        """The part of the hash key space that its range covers, 0 to 1."""
+        if self.start is None or self.end is None:
+            return None
+        return (self.end - self.start + 1) / 2**128
+
+
+class RateCell(NamedTuple):
+    """What arrived on one shard in one bucket of time."""
+
+    start: datetime
+    shard_id: str | None
+    user_records: int
+    bytes: int
+    dropped: int
+
+
+class AuditCell(NamedTuple):
+    """What was put to one shard in ``seconds`` from ``start`` on: user records, and of them those that are
+    missing, those of which it is not known, and those of which it is too early to say."""
+
+    start: datetime
+    seconds: float
+    shard_id: str
+    user_records: int
+    missing: int
+    unknown: int
+    too_early: int
+
+    @property
+    def handled(self) -> int:
+        return self.user_records - self.missing - self.unknown - self.too_early
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """``generated``: when it was made, with a time zone; ``version``: kpl_codec's. ``source``: one line on
+    where the records came from; ``inputs``: files or shards read. ``complete``: False while a job is still
+    running (--follow) or ended early. ``share``: the part of each shard's time that was read; if that is not
+    all, and a loss was seen, ``estimated_loss`` says how many user records the KCL drops in all, with an
+    interval ("about 400 (95%: 120 to 900)")."""
+
+    generated: datetime
+    version: str
+    title: str = "Kinesis stream validation"
+    stream_name: str | None = None
+    source: str | None = None
+    inputs: Sequence[str] = ()
+    complete: bool = True
+    share: float = 1.0
+    estimated_loss: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``distribution``: that of the shard map, None without one. ``cells``: what arrived, by shard and time,
+    of ``bucket_seconds`` each. ``key_space``: user records, and of them misplaced, per 1/256 of the hash key
+    space. ``skew``: see `build`. ``omitted``: what was left out to keep this bounded, by name ("shards",
+    "findings", "inputs", ...).
+    """
+
+    about: About
+    totals: Totals
+    distribution: str | None = None
+    kinds: tuple[KindCount, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    causes: tuple[CauseCount, ...] = ()
+    shards: tuple[ShardFacts, ...] = ()
+    bucket_seconds: int = 1
+    cells: tuple[RateCell, ...] = ()
+    first_arrival: datetime | None = None
+    last_arrival: datetime | None = None
+    key_space: tuple[tuple[int, int], ...] = ()
+    skew: float | None = None
+    omitted: Mapping[str, int] = field(default_factory=dict)
+    audit: tuple[AuditCell, ...] = ()
+
+    @property
+    def worst(self) -> Severity | None:
+        return worst(count.kind.name for count in self.kinds)
+
+    @property
+    def clean(self) -> bool:
+        return self.worst in (None, SEVERITIES[-1])

@@ -1,0 +1,126 @@
+"""The report as one HTML file that loads nothing else: ``templates/``, by Jinja2 with autoescape.
+
+Style and script are inside the file and allowed by their hashes. A content security policy forbids everything
+else, so nothing in the data can load or run anything. Without scripts only filters and sorting are missing.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from ...findings import SEVERITIES, Finding
+from ...rendering.labels import number, percent, plural, safe, size
+from ...rendering.svg import Svg
+from ...shards.placement import CAUSES
+from . import charts, summary
+from .model import Report
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+#: Id (and template), name in the navigation, title. A section without content is left out.
+SECTIONS = (
+    ("audit", "Audit", "What was handled, by shard and time put"),
+    ("counts", "Counts", "What was read"),
+    ("kcl", "KCL", "What a KCL consumer would lose"),
+    ("map", "Shard map", "The shard map over time"),
+    ("findings", "Findings", "Findings and what to do"),
+    ("rate", "Rate", "Rate"),
+    ("landed", "Landing", "Where records landed"),
+    ("shards", "Shards", "Shards and skew"),
+    ("method", "About", "About this report"),
+)
+
+
+#: The columns of the findings' tables: heading, class, and the field of `Finding` in it.
+COLUMNS = (
+    ("Shard", "id", "shard_id"),
+    ("Sequence number", "", "sequence_number"),
+    ("Captured in", "file", "file"),
+    ("What", "wide", "detail"),
+    ("Belongs to", "id", "expected_shard_id"),
+    ("Aggregates", "number", "aggregates"),
+    ("User records", "number", "user_records"),
+    ("Cause", "id", "cause"),
+    ("At byte", "number", "offset"),
+    ("User record", "number", "record_index"),
+    ("KCL", "", "kcl"),
+    ("KCL loses", "number", "dropped"),
+    ("Arrived (UTC)", "", "approximate_arrival_timestamp"),
+    ("Rule", "id", "requirement"),
+)
+
+
+def columns_of(findings: Sequence[Finding]) -> list[tuple[str, str, str]]:
+    return [
+        column
+        for column in COLUMNS
+        if any(getattr(finding, column[2]) not in (None, 0) for finding in findings)
+    ]
+
+
+@lru_cache
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _harmless(value: object) -> object:
+    """For every value in a template: empty for None, else text that cannot turn a line around."""
+    return "" if value is None else value if hasattr(value, "__html__") else safe(value)
+
+
+@lru_cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        finalize=_harmless,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(number=number, size=size)
+    made.globals.update(
+        percent=percent,
+        plural=plural,
+        charts=charts,
+        columns_of=columns_of,
+        summary=summary,
+        severities=SEVERITIES,
+        causes=CAUSES,
+        # Only our own texts, which are not escaped and are allowed by their hashes.
+        style=Svg(_asset("page.css")),
+        script=Svg(_asset("page.js")),
+    )
+    return made
+
+
+def render_page(report: Report) -> str:
+    """The whole page as text (UTF-8 when written). Needs Jinja2."""
+    environment = _environment()
+    rendered = (
+        (name, short, title, environment.get_template(f"{name}.html").render(report=report).strip())
+        for name, short, title in SECTIONS
+    )
+    policy = (
+        f"default-src 'none'; style-src {_hash(_asset('page.css'))}; script-src {_hash(_asset('page.js'))}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return environment.get_template("page.html").render(
+        report=report,
+        policy=Svg(policy),
+        name=report.about.title + (f": {report.about.stream_name}" if report.about.stream_name else ""),
+        # What a template has rendered is escaped already.
+        sections=[(name, short, title, Svg(text)) for name, short, title, text in rendered if text],
+    )

@@ -1,0 +1,260 @@
+"""`kpl-codec validate`: check captured records, or a stream, against a shard map."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..cli.inputs import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
+from ..cli.main import CLEAN, FINDINGS
+from ..cli.options import add, add_aws, add_shared
+from ..cli.progress import waiting
+from ..errors import KplError
+from ..findings import at_least_as_bad, camel_keys
+from ..rendering.terminal import line, note, show, show_json
+from ..without_pandas import show_pandas
+
+if TYPE_CHECKING:
+    from ..captures import FileRange
+    from ..shards.shard_map import ShardMap
+    from .validate_job import Validation
+
+#: `auto` takes Spark for inputs above this size, in bytes. tests/benchmarks/README.md says how it was found.
+LOCAL_BYTES = 4 * 1024**3
+EPILOG = """\
+PATH, which needs --shards: JSON (GetRecords answers, Lambda and Firehose events; also compressed), Parquet
+with a binary column data, and raw frames. A record's shard is the one that it names, else that its file or
+folder is called after (shardId-000000000000), else that of its sequence number. Names that begin with . or
+_ are left out.
+
+--stream reads to the newest record. --follow goes on with new ones, until interrupted; it needs Spark.
+
+On a cluster: spark-submit "$(python -m kpl_codec.spark.job)" validate ...   (kpl_codec installed there)
+
+Exit status: 0 nothing found, 1 findings (see --fail-on) or nothing was read, 2 failure.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_shared(parser, "paths", "--shards")
+    text = "how the stream of --shards distributes records (default: %(default)s)"
+    distributions = ["USER_PARTITION_KEY", "AUTO"]
+    add(parser, "--distribution", text, choices=distributions, default=distributions[0])
+    add(parser, "--output DIR", "a new or empty folder for the results, also in S3", required=True)
+    text = "write findings and report only: half of the time, no data of yours in the results, no repair"
+    add(parser, "--no-user-records", text, dest="user_records", action="store_false")
+    add_shared(parser, "--fail-on", "--json", "--quiet")
+    stream = parser.add_argument_group("a stream")
+    use = "check this stream instead of captures"
+    add_shared(stream, "--stream", "--since", "--only", use=use, begin="beginning")
+    add(stream, "--follow", "go on with new records; resumes in the folder of an earlier --follow")
+    add(stream, "--once", "with --follow: end when all records of now are read")
+    text = "with --follow: from one batch to the next (default: 30s)"
+    add(stream, "--interval DURATION", text, default=30.0)
+    add_aws(parser)
+    engine = parser.add_argument_group("this machine, or Spark")
+    text = (
+        "local: processes of this machine, without Java; auto (default): local, but Spark for --follow, for "
+        f"captures of more than {LOCAL_BYTES >> 30} GiB, and under spark-submit"
+    )
+    add(engine, "--engine", text, choices=["auto", "local", "spark"], default="auto")
+    add(engine, "--cores N", "tasks that run at once (default: all cores)")
+    text = "memory of all tasks (default: three quarters of the machine's; of a local Spark 2g)"
+    add(engine, "--memory SIZE", text)
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..captures import plan
+    from ..cli.captured import with_standard_input
+    from . import LocalEngine
+    from .validate_job import LOG, check_output
+
+    # Errors are reported before Spark starts, which takes seconds.
+    _check_usage(args)
+    output = location_of(args.output)
+    shard_map = load_shard_map(args, closed=True)
+    if args.stream and args.shards:
+        client_of(args)  # tells whether it can be reached
+    with with_standard_input(args.paths) as args.paths:
+        with waiting(f"listing {', '.join(args.paths)}"):
+            pieces = plan(args.paths)
+        if not args.follow:
+            check_output(output)
+        if output.is_local:
+            Path(output.path).mkdir(parents=True, exist_ok=True)
+        log = (output / LOG).path if output.is_local else None
+        with spark_errors(log):
+            if args.follow:
+                return _follow(_spark_engine(args, log).spark, args, shard_map)
+            try:
+                if is_local_job(args, pieces):
+                    engine: Any = LocalEngine(cores=args.cores, memory_bytes=args.memory)
+                else:
+                    engine = _spark_engine(args, log)
+                with waiting("checking", engine.progress, quiet=args.quiet):
+                    result = _check(engine, args, shard_map)
+                return _told(args, result)
+            except KeyboardInterrupt:
+                note(f"interrupted: there are no results in {args.output}")
+                raise
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    paths_or_stream(args)
+    if args.paths and args.shards is None:
+        raise UsageError(reason="PATH needs --shards")
+    if args.since is not None and not args.stream:
+        raise UsageError(reason="--since goes with --stream")
+    if args.once and not args.follow:
+        raise UsageError(reason="--once goes with --follow")
+    if args.follow and args.engine == "local":
+        raise UsageError(reason="--follow needs Spark")
+    if args.follow and not args.user_records:
+        raise UsageError(reason="--no-user-records does not go with --follow")
+
+
+def is_local_job(args: argparse.Namespace, pieces: Sequence[FileRange]) -> bool:
+    if args.engine != "auto":
+        return bool(args.engine == "local")
+    # SPK-40: "The engine auto MUST be local for files of up to 4 GiB on one machine, for a stream, and where
+    # pyspark is missing, and Spark for more, and under spark-submit."
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return False
+    total = sum(piece.weight for piece in pieces)
+    return total <= LOCAL_BYTES or find_spec("pyspark") is None
+
+
+def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
+    show_pandas()
+    from ..spark.session import local_session
+    from ..spark.validate_engine import SparkEngine
+
+    if not args.quiet:
+        note("starting Spark ...")
+    memory = "2g" if args.memory is None else f"{args.memory >> 10}k"
+    cores = args.cores or "*"
+    return SparkEngine(
+        local_session("kpl-codec validate", cores=cores, memory=memory, quick_start=True, log_file=log)
+    )
+
+
+def _told(args: argparse.Namespace, result: Validation) -> int:
+    """Prints what was found, and what can be done; the exit status."""
+    from .report.summary import report_facts, summary
+
+    report = result.report
+    if args.json:
+        show_json(report_facts(report))
+    else:
+        users = ", user-records/" if args.user_records else ""
+        files = f"report.html, summary.txt, summary.json, findings/{users}"
+        show(*summary(report), line(""), line(f"Results: {args.output}  ({files})"))
+        if report.kinds:
+            show(line(f"To see the findings: kpl-codec findings {args.output}"))
+        if report.totals.lost_at_kcl and args.user_records:
+            show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
+    bad = report.worst is not None and at_least_as_bad(report.worst, args.fail_on)
+    return FINDINGS if bad or not report.totals.kinesis_records else CLEAN
+
+
+def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
+    from . import validate, validate_stream
+
+    given: dict[str, Any] = {"engine": engine, "user_records": args.user_records}
+    if args.stream is None:
+        return validate(args.paths, shard_map, args.output, **given)
+    given |= {"start": args.since or "TRIM_HORIZON", "only": args.only}
+    return validate_stream(connection(args), args.stream, shard_map, args.output, **given)
+
+
+def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
+    from ..spark.validate_engine import follow, in_one_go, state
+
+    batches: list[int] = []
+
+    def shards_now() -> ShardMap:
+        return shard_map if args.shards else load_shard_map(args, closed=True)
+
+    def told(validation: Validation, number: int) -> None:
+        totals = validation.report.totals
+        batches.append(number)
+        if not args.quiet:
+            note(
+                f"batch {number}, so far: {totals.kinesis_records:,} Kinesis records, "
+                f"{totals.user_records:,} user records, {totals.misplaced:,} misplaced, "
+                f"{totals.lost_at_kcl:,} lost at the KCL"
+            )
+
+    begin = args.since.isoformat() if isinstance(args.since, datetime) else args.since
+    given = {"stream": args.stream, **camel_keys(connection(args)), "startingPosition": begin}
+    options = {name: value for name, value in given.items() if value is not None}
+    # Before PySpark 4.2 AvailableNow makes one batch; children of shards read to their end need another
+    # run. At most one run per shard, so that a growing stream does not keep us.
+    runs = 1 if not args.once or in_one_go() else len(shards_now()) + 1
+    for _ in range(runs):
+        already = len(batches)
+        query = follow(
+            spark, options, shards_now, args.output, once=args.once, interval=args.interval, on_batch=told
+        )
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            note("stopping; a batch that is not finished is read again next time")
+            query.stop()
+            break
+        if len(batches) == already:
+            break
+    validation = state(args.output, shards_now(), args.stream)
+    if validation is None:
+        note("nothing was read yet")
+        return FINDINGS
+    return _told(args, validation)
+
+
+class SparkFailed(KplError, RuntimeError):
+    """A Spark job failed. ``reason``: its first line; ``log``: the file with more."""
+
+    code = "spark-failed"
+    reason: str
+    log: str
+    text = "Spark failed: {reason} (more in {log})"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Read the log that the text names."
+
+
+@contextmanager
+def spark_errors(log: str | None) -> Iterator[None]:
+    """Failures of Spark become one line that says where to look. Other errors pass."""
+    # Ctrl-C ends Java too, and py4j logs that at length to the root logger.
+    logging.getLogger().addFilter(lambda line: "py4j" not in line.pathname)
+    try:
+        yield
+    except Exception as error:
+        # By name: a job without Spark does not import these modules.
+        if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark"):
+            raise
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        reason = (_cause(str(error)) or type(error).__name__)[:300]
+        if log is not None:
+            with open(log, "a") as out:
+                out.write(f"\n{error}\n")
+        raise SparkFailed(reason=reason, log=log or "the logs of Spark") from error
+
+
+def _cause(text: str) -> str:
+    """The line of an error of Spark that says most: our own error from a worker, else the error at the end of
+    a worker's traceback, else what Java says first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [line.partition(": ")[2] for line in lines if re.match(r"kpl_codec(\.\w+)+: ", line)]
+    of_python = re.findall(r"^Traceback .*\n(?:[ \t].*\n|\n)+(\S.*)", text, re.MULTILINE)
+    of_java = [line.removeprefix(": ") for line in lines if line.startswith((":", "Caused by:"))]
+    return next(iter(ours or of_python[:1] or of_java or lines), "")

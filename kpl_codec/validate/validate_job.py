@@ -1,0 +1,248 @@
+"""The validate job: files or shards -> tasks -> an engine that runs them -> results in the output folder.
+
+out/user-records/     Parquet: the columns of `check.checked_schema`; not with --no-user-records
+out/findings/         Parquet: one row per finding (validate/report/scan.py), with file and place
+out/summary.txt       what was printed
+out/summary.json      the same for machines; its schema is spec/summary.schema.json
+out/report.html       the same with pictures and evidence, one page, no network
+out/shards.json       the shard map it was judged with: written last, so without it the job did not end
+out/_work/            what tasks write while the job runs
+out/spark.log         what Spark and its workers printed (from the command line)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import pyarrow as pa
+
+from .. import __version__
+from ..captures import Location, plan
+from ..errors import KplError
+from ..findings import Finding
+from ..findings.counters import Tally
+from ..shards.shard import Distribution
+from ..shards.shard_map import ShardMap
+from ..shards.stream_name import Stream
+from .duplicates import repeated
+from .repair_marks import read_copied
+from .report.build import build_report, findings_of_the_whole
+from .report.model import About, Report
+from .report.report_page import render_page
+from .report.scan import findings_batch
+from .report.summary import report_facts, summary_text
+from .shard_tasks import only_parts, shard_parts
+from .task import Job, discard, gather, make_folders, pack, sound_and_doubtful, work_folder
+
+if TYPE_CHECKING:
+    from ..aws.fetch_by_sequence_number import NotRead, RecordLocation
+    from ..aws.stream_reading import Start
+
+#: Spark's output goes here if the output folder is local.
+LOG = "spark.log"
+
+
+class OutputError(KplError, ValueError):
+    """The output folder ``path`` cannot be used. ``code``: not-empty, not-writable, or other-state (what
+    `--follow` keeps there was written by another version, or is damaged)."""
+
+    code: Literal["not-empty", "not-writable", "other-state"]
+    requirement = "SPK-20"
+    path: str
+    reason: str = "name another folder, or remove this one"
+    text = "cannot write to {path}: {code} ({reason})"
+    concerns = "Whoever runs the command. Nothing was written."
+    todo = "Name a new or empty folder: results of two runs must not mix."
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The report, and where the results are. Jupyter shows the page."""
+
+    report: Report
+    output: Location
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is at least one Kinesis record, and no finding that needs attention."""
+        return self.report.clean
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What is in ``summary.json``; its schema is spec/summary.schema.json."""
+        return report_facts(self.report)
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:80vh;border:0"
+        page = escape(render_page(self.report))
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<Validation in {self.output.path}: {'clean' if self.clean else 'findings'}>"
+
+
+def read_shard_map(path: str, distribution: Distribution = "USER_PARTITION_KEY") -> ShardMap:
+    """The shard map in a file as ``aws kinesis list-shards`` prints it. Raises InputError, ShardMapError."""
+    return ShardMap.from_json(Location(path).read(), distribution, source=path)
+
+
+def check_output(output: Location) -> None:
+    """Raises OutputError if there is something in the folder already."""
+    # SPK-20: "An output folder that is not empty MUST be refused: results of two runs must not mix."
+    kind = output.kind()
+    if kind == "file" or (kind == "folder" and any(file.name != LOG for file in output.files())):
+        raise OutputError(code="not-empty", path=output.path)
+
+
+def prepare_output(output: Location) -> None:
+    """Make the output folder and the tasks' folders. Raises OutputError if it is in use or cannot be made."""
+    check_output(output)
+    try:
+        make_folders(work_folder(output))
+    except OSError as error:
+        raise OutputError(code="not-writable", path=output.path, reason=str(error)) from None
+
+
+class Engine(Protocol):
+    """Runs the tasks of a job."""
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run in parallel."""
+
+    def run(self, job: Job) -> None:
+        """Runs `Job.run` for every task."""
+
+    def progress(self) -> tuple[int, int]:
+        """The number of finished tasks and of all known tasks."""
+
+
+def validate(
+    inputs: Sequence[str],
+    shard_map: ShardMap,
+    output: str | Location,
+    *,
+    engine: Engine,
+    task_bytes: int | None = None,
+    user_records: bool = True,
+) -> Validation:
+    """Check everything under ``inputs`` and write the results under ``output``, which must be empty; without
+    ``user_records`` only the findings and the report, which takes half of the time.
+
+    Raises InputError and OutputError before it starts, and an engine's error if that fails; then
+    ``output`` is as empty as before. Errors inside the input are never raised; they become findings.
+    """
+    pieces = plan(inputs)
+    # Enough tasks to keep all cores busy until the end, each of 2 to 64 MiB.
+    each = sum(piece.weight for piece in pieces) // (4 * engine.cores)
+    tasks = pack(pieces, task_bytes=task_bytes or max(2 << 20, min(64 << 20, each)))
+    return _run(Job(tasks, shard_map, Location(output), user_records=user_records), engine, inputs)
+
+
+def validate_stream(
+    connection: Mapping[str, Any],
+    stream: str,
+    shard_map: ShardMap,
+    output: str | Location,
+    *,
+    engine: Engine,
+    start: Start = "TRIM_HORIZON",
+    only: Sequence[RecordLocation | NotRead] | None = None,
+    user_records: bool = True,
+) -> Validation:
+    """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
+
+    ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
+    ``only``: just the records at these places (see `kpl_codec.aws.fetch_by_sequence_number`); what is gone is a finding. Where
+    the records hold copies that repair put, the stream may be read twice. Raises as `validate` does, and
+    StreamUnavailable.
+    """
+    # SPK-17: also shards that the map does not have. Their records are findings.
+    parts = shard_parts(connection, stream, start)
+    if only is not None:
+        parts = only_parts(parts[0], only)
+    source = f"Kinesis stream {stream}" + ("" if only is None else ", just the records asked for")
+    job = Job([[part] for part in parts], shard_map, Location(output), user_records=user_records)
+
+    return _run(job, engine, [stream], connection, source=source)
+
+
+def _run(
+    job: Job,
+    engine: Engine,
+    inputs: Sequence[str],
+    connection: Mapping[str, Any] | None = None,
+    **about: Any,
+) -> Validation:
+    """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
+    ``connection``: of the stream that is the only one of ``inputs``; ``about``: more fields of `About`."""
+    output, shard_map = job.output, job.shard_map
+    prepare_output(output)
+    # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
+    work = work_folder(output)
+    try:
+        engine.run(job)
+        if shard_map.stream is None and len(gather(work).streams) > 1:
+            # SPK-111: no verdict by another stream's map: this one is of none that a record names.
+            of_none = ShardMap(shard_map.values(), shard_map.distribution, stream=Stream(""))
+            job = replace(job, shard_map=of_none)
+            _again(job, engine)
+        # A sound frame may have come after a damaged one of its schema version, or in another task.
+        if versions := sound_and_doubtful(work):
+            job = replace(job, versions=versions)
+            _again(job, engine)
+        copies = read_copied(work)
+        # A copy may have come after its original, and that is dropped: say that it is repaired.
+        if copies and any(kcl == "dropped" for *_, kcl in gather(work).groups):
+            if not job.user_records:
+                _again(replace(job, keys=True), engine)
+                copies = read_copied(work)
+            _again(replace(job, keys=True, copies=copies), engine)
+    except BaseException:
+        discard(output)
+        raise
+    tally = gather(work)
+    found = repeated(work)
+    aggregated = tally.records["aggregated"]
+    if connection is not None and aggregated:
+        from ..aws.channels import channel_findings, subscribers_of
+        from ..aws.client import kinesis_client
+
+        found += channel_findings(subscribers_of(kinesis_client(**connection), inputs[0]), aggregated)
+    report = write_report(output, tally, shard_map, found, inputs=inputs, **about)
+    # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
+    whole = [*found, *findings_of_the_whole(tally, shard_map)]
+    if whole:
+        (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
+    # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
+    # worker that is lost MUST be an error, and none outlives the job."
+    for name in ("user-records", "findings"):
+        (work / name).move_to(output / name)
+        (output / name).sweep()
+    work.delete()
+    (output / "shards.json").write(shard_map.to_json().encode())
+    return Validation(report, output)
+
+
+def _again(job: Job, engine: Engine) -> None:
+    """Runs the tasks once more, in place of the run before."""
+    discard(job.output)
+    make_folders(work_folder(job.output))
+    engine.run(job)
+
+
+def write_report(
+    output: Location, tally: Tally, shard_map: ShardMap, findings: Sequence[Finding] = (), **about: Any
+) -> Report:
+    """Writes the report of ``tally`` to ``output``. ``about``: fields of `About`."""
+    made = About(datetime.now(timezone.utc), __version__, **about)
+    report = build_report(tally, shard_map, made, findings)
+    (output / "summary.txt").write(summary_text(report).encode())
+    (output / "summary.json").write(json.dumps(report_facts(report), indent=2).encode() + b"\n")
+    (output / "report.html").write(render_page(report).encode())
+    return report

@@ -1,0 +1,238 @@
+"""Finds and counts what is wrong with the Kinesis records of one shard, by the report policy and a shard map.
+Specification: spec/10-watch.md, WCH-12, WCH-13."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from ..deaggregation.fingerprints import SIGNS, Sign, fingerprint
+from ..deaggregation.policies import deaggregate
+from ..errors import UnusedHashKey
+from ..findings.counters import Tally
+from ..format.frame import disguise_of
+from ..format.nested import layers_around
+from ..format.records import KinesisRecord
+from ..shards.placement import ACROSS_SHARDS, Cause, Causes, hinted_time
+from ..shards.shard_map import ShardMap
+from .checkpoint import FindingGroup, Minute
+
+#: The kind of finding about an aggregated record that was turned into text.
+ENCODED: Final = "capture-encoded-frame"
+#: How many Kinesis records are remembered, to recognise those already counted.
+REMEMBERED = 20_000
+#: Writers that their sign makes at least likely. The KPL is known by its outer key.
+_BY_SIGN = {
+    sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.said})"
+    for sign in SIGNS
+    if sign.certainty != "unknown" and sign.name != "outer-a"
+}
+WRITERS: Final[dict[str, str]] = {
+    "plain": "a writer that does not aggregate",
+    "kpl": 'an aggregator with the outer key "a", as the KPL and kpl_codec use',
+    "first-key": "an aggregator that puts under its first user record's key, as aws_kinesis_agg does",
+    "other-key": "an aggregator that puts under a key of its own",
+    "unknown": "an unknown writer",
+    **_BY_SIGN,
+}
+
+
+class SampleSlot(NamedTuple):
+    """Where some records come from. ``number``: the same for all answers of one look.
+
+    ``scale``: slots in a period, of which this look reads one; 1 where all of the shard's time is read.
+    ``end_ms``: the end of the slot; what arrived later is past it.
+    """
+
+    shard_id: str | None
+    number: int
+    scale: float = 1.0
+    end_ms: float = float("inf")
+
+
+class RecordFault(NamedTuple):
+    """A Kinesis record with something wrong. ``inside`` the slot looked at, or past it. ``lost``: user
+    records that the KCL drops."""
+
+    wrong: FindingGroup
+    sequence_number: str | None
+    inside: bool
+    lost: int = 0
+    expected_shard_id: str | None = None
+
+
+@dataclass(slots=True)
+class CheckedRecords:
+    """Some Kinesis records of one shard: their ``faults``, and the user records in the slot by partition
+    key. ``read``: kinesis_records, user_records, bytes, and those reread. ``newest``: arrival in seconds."""
+
+    faults: list[RecordFault] = field(default_factory=list)
+    keys: Counter[str] = field(default_factory=Counter)
+    read: Counter[str] = field(default_factory=Counter)
+    writers: Counter[str] = field(default_factory=Counter)
+    newest: float = 0.0
+
+
+class RecordChecker:
+    """Judges records of one stream. State: the shard map, the Kinesis records seen last, and up to which
+    sequence number each shard was read by an earlier run."""
+
+    def __init__(self) -> None:
+        self.shard_map: ShardMap | None = None
+        self._causes: Causes | None = None
+        self._seen: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
+        self._read_before: dict[str | None, int] = {}
+
+    def use(self, shard_map: ShardMap, *, forget: bool = False) -> None:
+        """Judge against ``shard_map`` from now on; ``forget`` what was seen (of a deleted stream)."""
+        if shard_map is not self.shard_map:
+            self.shard_map, self._causes = shard_map, Causes(shard_map)
+        if forget:
+            self._seen.clear()
+            self._read_before.clear()
+
+    def resume(self, read_to: Mapping[str, str | None]) -> None:
+        """``read_to``: by shard the sequence number up to which an earlier run read."""
+        self._read_before = {shard_id: int(number) for shard_id, number in read_to.items() if number}
+
+    def judge(
+        self, records: Sequence[KinesisRecord], look: SampleSlot, minute: Minute, tally: Tally
+    ) -> CheckedRecords:
+        """Judges what was not judged before, and counts it in ``minute`` and ``tally``."""
+        judged = CheckedRecords()
+        for record in self._fresh(records, judged, look):
+            rows = list(deaggregate([record], "report", shard_map=self.shard_map))
+            self._one(record, rows, judged, look, minute)
+            _count(record, rows, tally)
+        return judged
+
+    def _fresh(
+        self, records: Iterable[KinesisRecord], judged: CheckedRecords, look: SampleSlot
+    ) -> Iterator[KinesisRecord]:
+        for record in records:
+            # WCH-33: "A Kinesis record that an earlier run read MUST NOT be counted again."
+            earlier = self._read_before.get(record.shard_id, -1)
+            if earlier >= 0 and record.sequence_number and int(record.sequence_number) <= earlier:
+                judged.read["reread"] += 1
+                continue
+            key = record.shard_id, record.sequence_number, record.sub_sequence_number or 0
+            before = self._seen.get(key) if record.sequence_number is not None else None
+            # WCH-13: "A Kinesis record (shard, sequence number, sub-sequence number) among the last 20,000
+            # seen MUST NOT be counted again; it is a duplicate unless the watch itself read it twice."
+            if before is not None:
+                self._seen.move_to_end(key)
+                if before == look.number:
+                    judged.faults.append(
+                        RecordFault(FindingGroup("duplicate"), record.sequence_number, inside=True)
+                    )
+                else:
+                    judged.read["reread"] += 1
+                continue
+            self._seen[key] = look.number
+            if len(self._seen) > REMEMBERED:
+                self._seen.popitem(last=False)
+            yield record
+
+    def _one(
+        self,
+        record: KinesisRecord,
+        rows: Sequence[DeaggregatedRecord],
+        judged: CheckedRecords,
+        look: SampleSlot,
+        minute: Minute,
+    ) -> None:
+        arrival = record.approximate_arrival_timestamp
+        seconds = arrival.timestamp() if arrival is not None else 0.0
+        inside = seconds * 1000 < look.end_ms
+        sign = fingerprint(record.data, record.partition_key)
+        writer = writer_of(record, rows, sign)
+        user_records = sum(row.sub_sequence_number >= 0 for row in rows)
+        judged.newest = max(judged.newest, seconds)
+        judged.read.update(kinesis_records=1, user_records=user_records, bytes=len(record.data))
+        judged.writers[writer] += 1
+        if inside:
+            minute.slot_records += 1
+            minute.slot_user_records += user_records
+            minute.slot_bytes += len(record.data)
+            judged.keys.update(row.partition_key for row in rows if row.partition_key is not None)
+        # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
+        # name the shard, the kind of writer, and the cause as far as the shards can tell."
+        lost = sum(row.kcl == "dropped" for row in rows)
+        fault = partial(RecordFault, sequence_number=record.sequence_number, inside=inside)
+        if rows and not rows[0].aggregated and disguise_of(record.data) is not None:
+            # WCH-38: "A Kinesis record that is an aggregated record turned into text, or has one within, MUST
+            # be a finding here, as in a validation."
+            name = sign.name if sign is not None else writer
+            judged.faults.append(fault(FindingGroup(ENCODED, name)))
+        elif any(layers_around(row.data) is not None for row in rows if not row.defects):
+            judged.faults.append(fault(FindingGroup("nested-aggregate", writer)))
+        # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
+        if sign is not None and sign.swaps is not None:
+            judged.faults.append(fault(FindingGroup("swapped-keys", writer)))
+        defects = [row.defects[0] for row in rows if row.defects]
+        # The warning stands first; what loses user records is told before it.
+        defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
+        if defect is not None:
+            judged.faults.append(fault(FindingGroup(defect.code, writer), lost=lost))
+        elif lost:
+            kind, cause = self._misplaced(record, rows)
+            why, expected = (cause.name, cause.shard_id) if cause is not None else (None, None)
+            judged.faults.append(
+                fault(FindingGroup(kind, writer, why), lost=lost, expected_shard_id=expected)
+            )
+
+    def _misplaced(
+        self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]
+    ) -> tuple[str, Cause | None]:
+        assert self.shard_map is not None
+        assert self._causes is not None
+        assert record.shard_id is not None
+        placements = [row.placement for row in rows if row.placement is not None]
+        hash_keys = [placement.hash_key for placement in placements if placement.hash_key is not None]
+        if self.shard_map.distribution == "AUTO":
+            return "distribution-auto", None
+        at = hinted_time(record.sequence_number) or record.approximate_arrival_timestamp
+        cause = self._causes.of(record.shard_id, min(hash_keys), max(hash_keys), at)
+        if cause.name == ACROSS_SHARDS:
+            return "naive-aggregator", cause
+        return f"{placements[0].aggregate}-aggregate", cause
+
+
+def _count(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tally) -> None:
+    # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
+    opened = bool(rows) and rows[0].aggregated
+    sort = "aggregated" if opened else "broken" if any(row.defects for row in rows) else "plain"
+    tally.records.update(["kinesis", sort])
+    arrival = record.approximate_arrival_timestamp
+    second = int(arrival.timestamp()) if arrival is not None else None
+    tally.add("shards", record.shard_id, 1, int(opened), second, second)
+    users = [row for row in rows if row.sub_sequence_number >= 0]
+    kinds = {row.placement.aggregate for row in users if row.placement is not None}
+    fates = Counter(row.kcl for row in users)
+    if fates["dropped"] or not fates["raw"]:
+        tally.records.update(kind for kind in kinds if kind in ("mixed", "foreign"))
+    for row in users:
+        place = row.placement
+        of_place = (place.expected_shard_id, str(place.verdict)) if place is not None else (None, None)
+        tally.add("groups", (record.shard_id, *of_place, row.kcl), 1, len(row.data), None)
+    if second is not None:
+        size = sum(len(row.data) for row in users)
+        tally.add("cells", (second, record.shard_id), len(users), size, fates["dropped"])
+
+
+def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:
+    opened = bool(rows) and rows[0].aggregated
+    if rows and not opened and not rows[0].defects:
+        return "plain"
+    if sign is not None and sign.name in _BY_SIGN:
+        return sign.name
+    if not opened or record.partition_key is None:
+        return "unknown"
+    if record.partition_key == "a":
+        return "kpl"
+    first = next((row.partition_key for row in rows if row.sub_sequence_number == 0), None)
+    return "first-key" if record.partition_key == first else "other-key"

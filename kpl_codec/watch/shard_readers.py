@@ -1,0 +1,313 @@
+"""How one shard is read, and what reading may cost. Specification: spec/10-watch.md, 10.1.
+
+Sampled    one slot of each period is read by its time, a little after it is over
+Whole      every record is read once: with a share of 1, and for a while after a reshard
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from ..format.records import KinesisRecord, answered_record
+from ..shards.sequence_numbers import sequence_hint
+from ..shards.shard import Shard
+from ..shards.starting_position import StartingPosition, after_record, at_time
+from .checkpoint import KeptShard
+
+#: Records that one call asks for; GetRecords calls of one look at most.
+_MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
+_MOST_CALLS: Final = 8
+#: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
+_SETTLE: Final = 2.0
+NEVER: Final = float("inf")
+#: Seconds between two calls for a shard that is read whole and has nothing more.
+_POLL = 1.0
+#: Calls that one look is planned with: GetShardIterator, and GetRecords until the slot is read.
+CALLS_A_LOOK = 3
+#: The part of all calls that looks are planned to need; the rest is for retries and new shards.
+_PLANNED = 0.8
+
+
+class Budget:
+    """``per_second`` units; at most those of one second, and at least 1, are saved up.
+
+    Spending more than is left makes a debt, and nothing is free until it is paid. So the spending in a span
+    of time is at most its length times the rate, plus what was saved, plus the last amount."""
+
+    __slots__ = ("_burst", "_left", "_rate", "_since")
+
+    def __init__(self, per_second: float) -> None:
+        self._rate = per_second
+        self._left = self._burst = max(1.0, per_second)
+        self._since = float("-inf")
+
+    def _earn(self, now: float) -> None:
+        if now > self._since:
+            self._left = min(self._burst, self._left + (now - self._since) * self._rate)
+            self._since = now
+
+    def free_at(self, now: float, amount: float = 0.0) -> float:
+        """When ``amount`` can be spent, at the soonest ``now``; one of 0 as soon as there is no debt."""
+        self._earn(now)
+        lacking = min(amount, self._burst) - self._left
+        return now if lacking <= 1e-9 else now + lacking / self._rate
+
+    def spend(self, amount: float, now: float) -> None:
+        """Take ``amount``; a negative amount gives back."""
+        self._earn(now)
+        self._left = min(self._burst, self._left - amount)
+
+
+class Limits(NamedTuple):
+    """What may be spent: GetShardIterator and GetRecords calls and bytes of data a second, of one shard
+    and in all. A shard allows 5 calls and 2 MiB a second to all its readers that poll together."""
+
+    shard_calls: float = 1.0
+    calls: float = 20.0
+    shard_bytes: float = 200_000.0
+    bytes: float = 2_000_000.0
+
+    def period(self, wanted: float, shards: int) -> float:
+        """Seconds between two looks at a shard: ``wanted``, or more if ``shards`` need it."""
+        # WCH-6: "A period too short for the calls allowed MUST be lengthened, and the length told."
+        return max(wanted, shards * CALLS_A_LOOK / (self.calls * _PLANNED))
+
+
+class Window(NamedTuple):
+    """From ``start`` up to, not including, ``end``; ``period_end``: where its period ends."""
+
+    start: int
+    end: int
+    period_end: int
+
+
+class Sampling(NamedTuple):
+    """One slot of ``slots`` in every period of ``period_ms`` milliseconds. ``seed``: any text."""
+
+    period_ms: int
+    slots: int
+    seed: str = ""
+
+    def window(self, shard_id: str, number: int) -> Window:
+        """The slot of period ``number`` (counted from 1970) of a shard."""
+        # WCH-1: "A period MUST be cut into slots of equal length, of which one is looked at; a hash of
+        # seed, shard and period draws it, so that each slot is as likely as any other and a restart draws
+        # the same."
+        place = f"{self.seed}\0{shard_id}\0{number}".encode()
+        slot = int.from_bytes(blake2b(place, digest_size=8).digest(), "big") % self.slots
+        begin = number * self.period_ms
+        return Window(
+            begin + slot * self.period_ms // self.slots,
+            begin + (slot + 1) * self.period_ms // self.slots,
+            begin + self.period_ms,
+        )
+
+    def number(self, at_ms: float) -> int:
+        return int(at_ms // self.period_ms)
+
+
+_NO_SLOT: Final = Window(0, 0, 0)
+
+
+class ShardCall(NamedTuple):
+    """A GetShardIterator or GetRecords to make. Hand it back with the answer."""
+
+    operation: str
+    shard_id: str
+    arguments: Mapping[str, Any]
+    number: int
+
+
+class RecordBatch(NamedTuple):
+    """What GetRecords gave. ``size``: bytes of data. ``position``: the arrival of the last record, ``tip``:
+    how far the service has read on (ms since 1970). ``at_tip``: no more is there; ``ended``: nor ever."""
+
+    records: Sequence[KinesisRecord]
+    size: int
+    position: float
+    tip: float
+    at_tip: bool
+    ended: bool
+
+
+class ReadTime(NamedTuple):
+    """Milliseconds of a shard that were read, and for how many of a sample they stand. (0, n): a miss."""
+
+    read_ms: int
+    stands_for_ms: int = 0
+
+
+@dataclass(slots=True)
+class ShardReader:
+    """``place``: where the next iterator is to start. ``due``: when the next call is. ``under_way``: the
+    number of the call that is. ``records_size``: the usual size of a record. ``read_to``: the highest
+    sequence number read."""
+
+    shard_id: str
+    calls: Budget
+    bytes: Budget
+    place: StartingPosition
+    due: float
+    iterator: str | None = None
+    under_way: int | None = None
+    failures: int = 0
+    records_size: float = 1_000.0
+    read_to: str | None = None
+
+    def take(self, answer: Mapping[str, Any], limit: int, now: float) -> RecordBatch:
+        records = [answered_record(record, self.shard_id) for record in answer["Records"]]
+        size = sum(len(record.data) for record in records)
+        self.iterator = answer.get("NextShardIterator")
+        behind_ms = answer.get("MillisBehindLatest") or 0
+        tip = position = now * 1000 - behind_ms
+        if records:
+            self.records_size += 0.3 * (size / len(records) - self.records_size)
+            last = str(records[-1].sequence_number)
+            self.place = after_record(last)
+            self.read_to = max(self.read_to or last, last, key=int)
+            arrival = records[-1].approximate_arrival_timestamp
+            position = arrival.timestamp() * 1000 if arrival else now * 1000
+        # More records may follow a full answer.
+        ended = self.iterator is None
+        at_tip = ended or (behind_ms == 0 and len(records) < limit)
+        return RecordBatch(records, size, position, tip, at_tip, ended)
+
+    def room(self, limits: Limits) -> int:
+        """Records that one call may bring."""
+        most = int(min(limits.shard_bytes, limits.bytes) / max(1.0, self.records_size))
+        return max(1, min(most, _MOST_RECORDS))
+
+    def begin_at(self, place: StartingPosition, due: float) -> None:
+        self.iterator, self.place, self.due = None, place, due
+
+
+@dataclass(slots=True)
+class WatchedShard:
+    """``covered``: until when (milliseconds since 1970) it was looked at or missed; ``looked_at``: when it
+    was last (seconds). ``looks``: slots read, or how often its end was reached. ``closed``: for good.
+    ``until``: when a shard that is read whole is sampled like others; None where it is sampled."""
+
+    reader: ShardReader
+    covered: float
+    looked_at: float
+    looks: int = 0
+    closed: bool = False
+    until: float | None = None
+
+    @property
+    def shard_id(self) -> str:
+        return self.reader.shard_id
+
+    def keep(self, shard: Shard) -> KeptShard | None:
+        """How far it was read; None where reading begins with the first record and none was read."""
+        place = self.reader.place
+        if place.kind == "TRIM_HORIZON":
+            return None
+        return KeptShard(
+            shard.starting_sequence_number,
+            self.covered,
+            self.looked_at,
+            place.sequence_number if place.names_record else None,
+            self.until,
+            self.reader.read_to,
+        )
+
+
+@dataclass(slots=True)
+class SampledShardReader(WatchedShard):
+    """``window``: the slot to read. ``look_calls``: for it so far. ``records_rate``: of Kinesis, a second."""
+
+    window: Window = _NO_SLOT
+    look_calls: int = 0
+    records_rate: float = 0.0
+
+    def limit(self, limits: Limits) -> int:
+        """Records to ask for: some more than the slot should hold, within the budget."""
+        wanted = int(self.records_rate * (self.window.end - self.window.start) / 1000 * 1.3)
+        return min(max(_FEWEST_RECORDS, wanted), self.reader.room(limits))
+
+    def next_slot(self, sampling: Sampling, now: float) -> ReadTime:
+        """Turn to the next slot that can still be read; gives the periods missed before it."""
+        # WCH-2: "Every open shard MUST be looked at once in each period; a period whose slot was not read
+        # before the next period is over MUST be counted as missed, and the other periods stand for it."
+        number = sampling.number(self.covered)
+        if number * sampling.period_ms < self.covered:
+            number += 1  # begun before the shard was sampled
+        current = max(number, sampling.number(now * 1000) - 1)
+        self.window = sampling.window(self.shard_id, current)
+        self.look_calls = 0
+        self.reader.begin_at(at_time(self.window.start), self.window.end / 1000 + _SETTLE)
+        skipped_ms = max(0.0, current * sampling.period_ms - self.covered)
+        self.covered += skipped_ms
+        return ReadTime(0, round(skipped_ms))
+
+    def read(self, batch: RecordBatch, now: float) -> ReadTime | None:
+        """Take an answer; gives what the look was, once it is over."""
+        window = self.window
+        if not (batch.at_tip or batch.position >= window.end or self.look_calls >= _MOST_CALLS):
+            self.reader.due = now
+            return None
+        until = window.end if batch.at_tip else min(window.end, batch.position)
+        time = ReadTime(max(0, round(until - window.start)), round(window.period_end - self.covered))
+        self.covered = window.period_end
+        if time.read_ms:
+            self.looks += 1
+            self.looked_at = now
+        return time
+
+    def up_to_date(self, sampling: Sampling, now: float) -> bool:
+        """Whether it was looked at, or has no finished slot left to look at."""
+        return bool(self.looks) or self.covered >= sampling.number(now * 1000) * sampling.period_ms
+
+
+@dataclass(slots=True)
+class FullShardReader(WatchedShard):
+    """``began``: when the watch took it up (seconds); ``read_up_to_begin``: it was read up to then. ``lag``:
+    in seconds."""
+
+    until: float = NEVER
+    began: float = 0.0
+    read_up_to_begin: bool = False
+    lag: float = 0.0
+
+    def limit(self, limits: Limits) -> int:
+        return self.reader.room(limits)
+
+    def read(self, batch: RecordBatch, now: float) -> ReadTime:
+        """Take an answer; gives how much time was read."""
+        until = now * 1000 if batch.at_tip else min(batch.position, batch.tip)
+        time = ReadTime(max(0, round(until - self.covered)))
+        self.covered = max(self.covered, until)
+        self.looked_at = now
+        self.lag = now - until / 1000
+        self.read_up_to_begin = self.read_up_to_begin or until >= self.began * 1000
+        self.reader.due = now
+        if batch.at_tip:
+            self.looks += 1
+            self.reader.due = now + _POLL
+        return time
+
+    def up_to_date(self, sampling: Sampling, now: float) -> bool:
+        """Whether it was read up to its end, or up to the time that the watch took it up."""
+        return bool(self.looks) or self.read_up_to_begin
+
+    def resume(self, kept: KeptShard) -> None:
+        self.covered, self.looked_at, self.reader.read_to = kept.covered, kept.looked_at, kept.read_to
+        self.reader.place = at_time(round(kept.covered))
+        if kept.sequence_number is not None:
+            self.reader.place = after_record(kept.sequence_number)
+        self.until = NEVER if kept.until is None else kept.until
+
+    def sampled(self) -> SampledShardReader:
+        return SampledShardReader(self.reader, self.covered, self.looked_at, self.looks, self.closed)
+
+
+def made_within(shard: Shard, now: float, seconds: float) -> bool:
+    """Whether a shard with parents seems younger than ``seconds``. Only decides what is read."""
+    if not shard.parent_shard_ids:
+        return False
+    hint = sequence_hint(shard.starting_sequence_number)
+    return hint is not None and now - hint.shard_created.timestamp() < seconds

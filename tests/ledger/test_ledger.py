@@ -1,0 +1,453 @@
+"""Ledgers: their bytes, their sinks, and what is said of one that is not whole."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import logging
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moto.server import ThreadedMotoServer
+
+from kpl_codec import KinesisRecord, UserRecord, deaggregate, encode
+from kpl_codec.audit import Ledger
+from kpl_codec.audit.audit_inputs import read_produced
+from kpl_codec.audit.audit_run import audit
+from kpl_codec.audit.ledger_reader import Hole, LedgerReader
+from kpl_codec.aws import client
+from kpl_codec.aws_lambda import aio, process_user_records, process_window
+from kpl_codec.cli.main import main
+from kpl_codec.deaggregation.deaggregated_record import DeaggregatedRecord
+from kpl_codec.ledger.ledger import SUFFIX, S3Sink, Sink, Writer, packed
+from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, row_of
+
+SHARD = "shardId-000000000000"
+NAMES = st.one_of(
+    st.tuples(
+        st.sampled_from(["shardId-000000000000", "shardId-000000000001", ""]),
+        st.one_of(st.just(""), st.integers(1, 10**129 - 1).map(str)),
+        st.just(""),
+    ),
+    st.tuples(st.just(""), st.just(""), st.text(min_size=1, max_size=40)),
+)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Row:
+    kind = draw(st.sampled_from(KINDS))
+    shard_id, number, record_id = draw(NAMES)
+    if kind in ("refused", "left"):
+        shard_id, number, record_id = "AccessDeniedException", "", ""
+    count, first = draw(st.integers(0, 10**6)), draw(st.integers(0, 7 * 10**5))
+    digest = draw(st.binary(min_size=8, max_size=8))
+    return Row(kind, shard_id, number, count, draw(st.integers(0, 2**62)), digest, first, record_id)
+
+
+ROWS = rows()
+
+
+@given(row=ROWS)
+def test_a_line_gives_its_row(row: Row) -> None:
+    facts = json.loads(line_of(row))
+    assert row_of(facts) == row
+    assert json.dumps(facts, separators=(",", ":")) == line_of(row)  # as the CRC of a log line needs it
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
+VALUES = st.one_of(SCALARS, st.lists(SCALARS, max_size=3), st.dictionaries(st.text(max_size=3), SCALARS))
+KEYS = ["kind", "shard", "sequence_number", "sub_sequence_number", "user_records", "at_ms", "digest"]
+KEYS += ["record_id", "error_code", "version", "side", "stream", "stream_arn", "named", "lines", "member"]
+
+
+@pytest.mark.requirement("AUD-21")
+@given(row=ROWS, changes=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), data=st.data())
+def test_whatever_a_line_says_nothing_is_raised(
+    row: Row, changes: dict[str, Any], data: st.DataObject
+) -> None:
+    header = {"kpl_ledger": "w", "part": 0, "member": 0, "kind": "header", "version": 1, "lines": 3}
+    lines = [{**header, "side": "produced", "stream": "orders", "stream_arn": None}]
+    lines += [json.loads(line_of(row)), {"kind": "end", "named": [0, {}]}]
+    changed = data.draw(st.integers(0, 2))
+    lines[changed] = {**lines[changed], **changes}
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    book = LedgerReader()
+    rows = [row for _, some in book.add_gzip(f"w-000000{SUFFIX}", gzip.compress(text)) for row in some]
+    assert all(0 <= row.user_records < 2_000_000 for row in rows)
+    book.holes("produced")
+    lines_book = LedgerReader()
+    list(lines_book.add_lines("app.log", text.split(b"\n")))
+    assert lines_book.holes("produced")
+
+
+@pytest.mark.requirement("AUD-21")
+def test_a_hostile_file_takes_little_memory() -> None:
+    header = {"kpl_ledger": "w", "part": 0, "member": 0, "kind": "header", "version": 1, "lines": 10**6 + 1}
+    lines = json.dumps({**header, "side": "handled", "stream": "orders", "stream_arn": None}) + "\n"
+    for text in (b"0" * (1 << 28), lines.encode() + b"{}\n" * 10**6):
+        data = gzip.compress(text)
+        del text
+        tracemalloc.start()
+        book = LedgerReader()
+        assert not [row for _, rows in book.add_gzip(f"w-000000{SUFFIX}", data) for row in rows]
+        assert book.holes("handled")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 128 << 20
+
+
+class Memory(Sink):
+    """The parts of a writer."""
+
+    part_seconds = 1e9
+
+    def __init__(self, part_bytes: int = 1 << 20) -> None:
+        self.part_bytes = part_bytes
+        self.parts: list[list[bytes]] = []
+
+    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
+        while part >= len(self.parts):
+            self.parts.append([])
+        self.parts[part].append(packed("w", part, member, lines))
+        return len(self.parts[part][-1])
+
+
+def written(rows: list[list[Row]], part_bytes: int, *, closed: bool = True) -> list[bytes]:
+    sink = Memory(part_bytes)
+    writer = Writer(sink, "w", "orders", "produced", wait=True)
+    for some in rows:
+        writer.note(some)
+    if closed:
+        writer.close()
+    return [b"".join(parts) for parts in sink.parts]
+
+
+def book_of(parts: Sequence[bytes]) -> tuple[LedgerReader, list[Row]]:
+    book, found = LedgerReader(), list[Row]()
+    for number, data in enumerate(parts):
+        found += [row for _, rows in book.add_gzip(f"w-{number:06d}{SUFFIX}", data) for row in rows]
+    return book, found
+
+
+BLOCKS = st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=5)
+
+
+@pytest.mark.requirement("AUD-3", "AUD-4", "AUD-5")
+@given(rows=BLOCKS, size=st.sampled_from([1, 500, 1 << 20]), data=st.data())
+def test_a_ledger_is_whole_or_says_that_it_is_not(
+    rows: list[list[Row]], size: int, data: st.DataObject
+) -> None:
+    parts, every = written(rows, size), [row for some in rows for row in some]
+    whole, found = book_of([*parts, *parts])
+    assert Counter(found) == Counter(every)
+    assert whole.holes("produced") == []
+    # Cut off anywhere, changed anywhere, or without a part: never whole, and no row is made up.
+    number = data.draw(st.integers(0, len(parts) - 1))
+    at = data.draw(st.integers(0, len(parts[number]) - 1))
+    part = parts[number]
+    how = data.draw(st.sampled_from(["cut", "change", "lose", "insert"]))
+    changed = bytes([part[at] ^ data.draw(st.integers(1, 255))])
+    damaged = {
+        "cut": part[:at],
+        "change": part[:at] + changed + part[at + 1 :],
+        "lose": b"",
+        "insert": part[:at] + b"noise" + part[at:],
+    }[how]
+    book, found = book_of([*parts[:number], damaged, *parts[number + 1 :]])
+    lost = [row for row in every if row not in found]
+    assert all(row in every for row in found)
+    holes = book.holes("produced")
+    assert holes or not lost
+    # What was lost is where the holes say.
+    assert all(any(may_name(hole, row) for hole in holes) for row in lost if row.sequence_number)
+
+
+def may_name(hole: Hole, row: Row) -> bool:
+    if hole.ranges is None:
+        return True
+    low, high = hole.ranges.get("" if row.record_id else row.shard_id, ("1", "0"))
+    return bool(row.record_id) or int(low) <= int(row.sequence_number) <= int(high)
+
+
+@pytest.mark.requirement("AUD-5")
+def test_a_producer_that_was_not_closed_leaves_an_incomplete_ledger() -> None:
+    row = Row("delivered", "s", "7", 1, 0)
+    book, rows = book_of(written([[row]], 1 << 20, closed=False))
+    assert rows == [row]
+    assert [hole.why for hole in book.holes("produced")] == ["it was not closed, or its end is not there"]
+
+
+@pytest.mark.requirement("AUD-2")
+def test_the_digest_is_that_of_the_frame() -> None:
+    frame = encode([UserRecord("a", b"1"), UserRecord("b", b"2")])
+    assert digest_of("outer", frame) == frame[-16:-8]
+    assert digest_of("k", b"data") != digest_of("kd", b"ata")
+
+
+def test_log_lines_are_a_ledger(tmp_path: Path) -> None:
+    lines: list[str] = []
+    row = Row("delivered", "s", "7", 3, 5, b"12345678")
+    writer = Ledger(lines.append).writer("orders")
+    writer.note([row])
+    writer.close()
+    log = "".join(f"2026-01-01T00:00:00Z\tINFO\t{text}\n" for text in ["a line of others", *lines])
+    (tmp_path / "app.log").write_text(log)
+    book, rows = read_produced([str(tmp_path)])
+    assert [*rows.values()] == [[row]]
+    assert book.holes("produced") == []
+    place = next(number for number, line in enumerate(lines) if '"delivered"' in line)
+    (tmp_path / "app.log").write_text(log.replace(lines[place] + "\n", "\n"))
+    book, _ = read_produced([str(tmp_path)])
+    assert [hole.why for hole in book.holes("produced")] == [f"member {place}: not there, or not whole"]
+
+
+@pytest.mark.requirement("AUD-23")
+def test_no_line_of_a_log_is_long() -> None:
+    lines: list[str] = []
+    writer = Ledger(lines.append).writer("orders")
+    writer._sink.part_bytes = 1
+    for start in range(0, 3000, 500):
+        names = [(f"shardId-{n:012d}", str(10**55 + n)) for n in range(start, start + 500)]
+        writer.note([Row("delivered", *name, 1, 0) for name in names])
+        writer.flush()
+    writer.close()
+    assert len(lines) > 3000
+    assert max(map(len, lines)) < 12_000
+
+
+@pytest.mark.requirement("AUD-4", "AUD-5")
+def test_in_s3_a_member_is_an_object_and_the_first_is_there_at_once() -> None:
+    objects: dict[str, bytes] = {}
+    sink = S3Sink("s3://bucket/ledger/", "w", objects.__setitem__)
+    writer = Writer(sink, "w", "orders", "produced", wait=False)
+    assert list(objects) == [f"s3://bucket/ledger/w-000000{SUFFIX}"]
+    book, _ = book_of([*objects.values()])
+    assert len(book.holes("produced")) == 1  # a producer that has begun and not ended
+    writer.note([Row("delivered", "s", "7", 3, 5)])
+    writer.close()
+    book, rows = book_of([*objects.values()])
+    assert book.holes("produced") == []
+    assert len(rows) == 1
+
+
+@pytest.mark.requirement("AUD-6")
+@pytest.mark.parametrize("side", ["produced", "handled"])
+@given(fails=st.lists(st.booleans(), min_size=1, max_size=8), stores=st.booleans(), s3=st.booleans())
+def test_a_write_that_fails_is_tried_again(fails: list[bool], stores: bool, s3: bool, side: str) -> None:
+    """However often it fails, and whether or not it was stored all the same."""
+    plan, sink = iter(fails), Memory(1)
+    if s3:
+        sink.part_seconds = 0.0
+    write = sink.write
+
+    def failing(part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
+        bad = next(plan, False)
+        if stores or not bad:
+            write(part, member, lines, sync=sync)
+        if bad:
+            raise OSError(errno.ENOSPC, "no space")
+        return 1
+
+    writer = Writer(sink, "w", "orders", side, wait=True)
+    sink.write = failing  # type: ignore[method-assign]
+    rows = [Row("handled", "s", str(n + 1), 3, 5) for n in range(6)]
+    for row in rows:
+        with suppress(OSError):
+            writer.note([row])
+    with suppress(OSError):
+        writer.close()
+    book, found = book_of([b"".join(part) for part in sink.parts])
+    assert Counter(found) == Counter(rows) or len(fails) > 6
+    assert book.holes(side) == [] or len(fails) > 6
+
+
+@pytest.mark.requirement("AUD-6")
+def test_a_member_that_was_given_up_is_missing_in_the_count(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kpl_codec.ledger.ledger._MOST_WAITING", 3)
+    sink = Memory()
+    writer = Writer(sink, "w", "orders", "produced", wait=True)
+    write = sink.write
+    sink.write = lambda *given, **more: (_ for _ in ()).throw(OSError("no space"))  # type: ignore
+    for number in range(5):
+        writer.note([Row("delivered", "s", str(number + 1), 3, 5)])  # raises nothing
+    sink.write = write  # type: ignore[method-assign]
+    writer.close()
+    assert "cannot be written" in caplog.text
+    book, rows = book_of([b"".join(part) for part in sink.parts])
+    assert [row.sequence_number for row in rows] == ["5"]
+    assert [hole.ranges for hole in book.holes("produced")] == [{"s": ("1", "5")}]
+
+
+def test_a_result_cannot_wait_for_s3() -> None:
+    with pytest.raises(ValueError, match="cannot wait for S3"):
+        Ledger("s3://bucket/ledger", wait=True)
+
+
+# -- consumers -------------------------------------------------------------------------------------
+
+
+def lambda_event() -> dict[str, Any]:
+    records = [
+        event_record("100", encode([UserRecord("a", b"0"), UserRecord("b", b"1"), UserRecord("c", b"2")])),
+        event_record("200", b"3"),
+        event_record("300", encode([UserRecord("a", b"4"), UserRecord("b", b"5")])),
+    ]
+    return {"Records": records}
+
+
+def event_record(number: str, data: bytes) -> dict[str, Any]:
+    from base64 import b64encode
+
+    return {
+        "eventSource": "aws:kinesis",
+        "eventID": f"shardId-000000000000:{number}",
+        "eventSourceARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
+        "kinesis": {
+            "partitionKey": "p",
+            "sequenceNumber": number,
+            "data": b64encode(data).decode(),
+            "approximateArrivalTimestamp": 1.5e9,
+        },
+    }
+
+
+def noted(folder: Path) -> list[tuple[RowKind, str, int, int]]:
+    _, by_origin = read_produced([str(folder)])
+    assert {origin.stream for origin in by_origin} <= {"orders"}
+    return [
+        (row.kind, row.sequence_number, row.first, row.user_records)
+        for rows in by_origin.values()
+        for row in rows
+    ]
+
+
+ALL = [("handled", "100", 0, 3), ("handled", "200", 0, 1), ("handled", "300", 0, 2)]
+
+
+@pytest.mark.requirement("AUD-7")
+@pytest.mark.parametrize("loop", ["plain", "async", "window"])
+def test_lambda_consumers_note_what_they_have_handled_before_they_answer(loop: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+
+    def handle(record: DeaggregatedRecord) -> None:
+        if record.data == fails:
+            raise ValueError("planted")
+
+    def run() -> dict[str, Any]:
+        if loop == "plain":
+            return process_user_records(lambda_event(), handle, ledger=ledger)
+        if loop == "async":
+
+            async def handle_it(record: DeaggregatedRecord) -> None:
+                handle(record)
+
+            return aio.run(aio.process_user_records(lambda_event(), handle_it, ledger=ledger, concurrency=1))
+        return process_window(
+            {**lambda_event(), "state": {}}, lambda state, record: handle(record), ledger=ledger
+        )
+
+    fails = b"5"
+    assert run()["batchItemFailures"] == [{"itemIdentifier": "300"}]
+    handled = noted(tmp_path)
+    assert handled[:2] == ALL[:2]
+    # A window's state leaves out the Kinesis record that failed.
+    assert handled[2:] == ([] if loop == "window" else [("handled", "300", 0, 1)])
+    fails = b""
+    assert run()["batchItemFailures"] == []
+    assert noted(tmp_path)[-3:] == ALL
+
+
+@pytest.mark.requirement("AUD-7")
+def test_what_was_handled_before_is_noted_as_such(tmp_path: Path) -> None:
+    known: set[str] = set()
+
+    def once(key: str, call: Any) -> object:
+        if key in known:
+            return None
+        known.add(key)
+        return call()
+
+    ledger = Ledger(tmp_path)
+    for _ in range(2):
+        process_user_records(lambda_event(), lambda record: None, once=once, ledger=ledger)
+    assert noted(tmp_path) == ALL + [("before", *row[1:]) for row in ALL]
+
+
+@pytest.mark.requirement("AUD-22")
+def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
+    good, bad = (encode([UserRecord("a", b"%d" % number)] * 3) for number in range(2))
+    bad = bad[:-1] + bytes([bad[-1] ^ 1])
+    writer = Ledger(tmp_path / "produced").writer("orders")
+    for number, data in (("100", bad), ("200", good)):
+        writer.put(SHARD, number, "p", data)
+    writer.close()
+    event = {"Records": [event_record("100", bad), event_record("200", good)]}
+    taken: list[Any] = []
+    ledger = Ledger(tmp_path / "handled")
+    process_user_records(event, lambda record: None, on_poison=taken.append, ledger=ledger)
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    assert len(taken) == 1
+    assert audited.audit.complete
+    assert audited.facts["userRecords"]["handled"] == 3
+    assert audited.facts["userRecords"]["aside"] == audited.facts["userRecords"]["delivered"] - 3 > 0
+    assert [one.kind for one in audited.findings] == ["audit-aside"]
+
+
+@pytest.mark.requirement("AUD-7")
+def test_a_note_that_cannot_be_written_fails_the_invocation(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(json.dumps({}))
+    with pytest.raises(OSError):
+        process_user_records(lambda_event(), lambda record: None, ledger=Ledger(tmp_path / "file"))
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An S3 on this machine, with a bucket."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://{}:{}".format(*server.get_host_and_port()))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    boto3.client("s3").create_bucket(Bucket="ledgers")
+    client._s3.cache_clear()
+    yield "s3://ledgers"
+    server.stop()
+    client._s3.cache_clear()
+
+
+def test_both_sides_may_be_in_s3(bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = Ledger(f"{bucket}/produced").writer("orders")
+    writer.note(
+        [Row("delivered", SHARD, number, count, 5) for number, count in (("100", 3), ("200", 1), ("300", 2))]
+    )
+    writer.close()
+    ledger = Ledger(f"{bucket}/handled")
+    sides = ["audit", "--produced", f"{bucket}/produced/", "--handled", f"{bucket}/handled", "--json"]
+    process_user_records({"Records": lambda_event()["Records"][:1]}, lambda record: None, ledger=ledger)
+    assert main(sides) == 1
+    assert json.loads(capsys.readouterr().out)["userRecords"]["tooEarly"] == 3
+    process_user_records({"Records": lambda_event()["Records"][2:]}, lambda record: None, ledger=ledger)
+    assert main(sides) == 1
+    assert json.loads(capsys.readouterr().out)["userRecords"]["missing"] == 1
+    process_user_records({"Records": lambda_event()["Records"][1:2]}, lambda record: None, ledger=ledger)
+    assert main(sides) == 0
+
+
+def test_what_has_no_name_is_not_noted(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for shard, number in ((None, "1"), (SHARD, None)):
+        records = list(deaggregate([KinesisRecord("k", b"data", number, shard)]))
+        with pytest.raises(ValueError, match="has no name"):
+            ledger.handled("orders", records)
+    assert not list(tmp_path.iterdir())

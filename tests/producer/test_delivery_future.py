@@ -1,0 +1,272 @@
+"""The producer's future does what any future does, only cheaper."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ALL_COMPLETED, Future, InvalidStateError, as_completed, wait
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.compiled import speedups
+from kpl_codec.producer import Delivery, DeliveryError, Put
+from kpl_codec.producer.delivery_future import DeliveryFuture, end_all, new_future
+from kpl_codec.producer.lock import LOCK, WouldDeadlock, driving
+
+DELIVERY = Delivery("shard", "1", 0, ())
+REFUSED = DeliveryError(user_record=Put("k", b"x"), outcome="refused", code="refused", attempts=())
+
+
+def of(future: DeliveryFuture, result: object = DELIVERY) -> Any:
+    """A user record with this future that has ended so."""
+    return SimpleNamespace(token=future, result=result)
+
+
+OPERATIONS: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "result": lambda future, told: future.result(0),
+    "exception": lambda future, told: future.exception(0),
+    "done": lambda future, told: future.done(),
+    "running": lambda future, told: future.running(),
+    "cancelled": lambda future, told: future.cancelled(),
+    "cancel": lambda future, told: future.cancel(),
+    "wait": lambda future, told: len(wait([future], 0).done),
+    "call back": lambda future, told: future.add_done_callback(lambda ended: told.append(ended.done())),
+    "deliver": lambda future, told: future.set_result(DELIVERY),
+    "fail": lambda future, told: future.set_exception(REFUSED),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(OPERATIONS)), max_size=8))
+def test_it_answers_as_any_future_does(operations: list[str]) -> None:
+    def run(future: Future[Delivery]) -> list[Any]:
+        told: list[Any] = []
+        answers: list[Any] = []
+        for name in operations:
+            try:
+                answers.append(OPERATIONS[name](future, told))
+            except (FutureTimeoutError, InvalidStateError, DeliveryError) as error:
+                answers.append(type(error))
+        return [answers, told]
+
+    other: Future[Delivery] = Future()
+    other.set_running_or_notify_cancel()
+    assert run(DeliveryFuture()) == run(other)
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_nobody_misses_the_end_whenever_it_comes(restless: None) -> None:
+    for _ in range(60):
+        futures = [DeliveryFuture() for _ in range(40)]
+        called: list[Future[Delivery]] = []
+        yielded: list[Future[Delivery]] = []
+        waited: list[Delivery | None] = []
+
+        def one_by_one(futures: list[DeliveryFuture] = futures, waited: list[Any] = waited) -> None:
+            for future in reversed(futures):
+                waited.append(None if future.exception(20) else future.result(20))
+
+        def together(futures: list[DeliveryFuture] = futures, yielded: list[Any] = yielded) -> None:
+            yielded.extend(as_completed(futures, 20))
+            assert not wait(futures, 20, ALL_COMPLETED).not_done
+
+        def call_back(futures: list[DeliveryFuture] = futures, called: list[Any] = called) -> None:
+            for future in futures:
+                future.add_done_callback(called.append)
+
+        threads = [threading.Thread(target=target) for target in (one_by_one, together, call_back, together)]
+        for thread in threads:
+            thread.start()
+        for number, future in enumerate(futures):
+            end_all([of(future, DELIVERY if number % 7 else REFUSED)])
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        assert waited.count(DELIVERY) == 34
+        assert waited.count(None) == 6
+        assert len(yielded) == 2 * len(set(yielded)) == 80
+        assert len(called) == len(set(called)) == 40
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
+def test_a_forked_child_can_ask_while_the_parent_ends_others(restless: None) -> None:
+    stop = threading.Event()
+
+    def end_more() -> None:
+        while not stop.is_set():
+            end_all([of(DeliveryFuture())])
+
+    ender = threading.Thread(target=end_more)
+    ender.start()
+    try:
+        future = DeliveryFuture()
+        future.set_exception(REFUSED)
+        for _ in range(20):
+            child = os.fork()
+            if not child:
+                waiting = threading.Thread(target=lambda: future.exception(), daemon=True)
+                waiting.start()
+                waiting.join(5)
+                os._exit(waiting.is_alive())
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        ender.join()
+
+
+def test_who_waits_is_told_also_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    future = DeliveryFuture()
+    told: list[str] = []
+    future.add_done_callback(lambda _: told.append("called back"))
+    assert wait([future], 0).not_done == {future}
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    end_all([of(future)])
+    assert wait([future], 0).done == {future}
+    assert told == ["called back"]
+
+
+ASKS: dict[str, Callable[[DeliveryFuture], object]] = {
+    "result": lambda future: future.result(0.05),
+    "exception": lambda future: future.exception(0.05),
+    "wait": lambda future: wait([future], 0.05),
+    "as_completed": lambda future: list(as_completed([future], 0.05)),
+    "call back": lambda future: future.add_done_callback(lambda _: None),
+    "repr": repr,
+}
+
+
+def _end_now(future: DeliveryFuture) -> None:
+    """As the thread that drives the producer does: at once, or when the caller lets go of the lock."""
+    ender = threading.Thread(target=end_all, args=([of(future)],), daemon=True)
+    ender.start()
+    if not LOCK._is_owned():  # type: ignore[attr-defined]
+        ender.join(5)
+        assert not ender.is_alive()
+
+
+@pytest.fixture
+def eager_collector() -> Iterator[list[Callable[[], None]]]:
+    """The functions of the list are called where the garbage collector runs."""
+    asked: list[Callable[[], None]] = []
+    # The interpreter keeps up to 80 dicts in reserve; these do not go back to it.
+    kept: list[dict[str, int]] = [{} for _ in range(200)]
+
+    def call(phase: str, told: dict[str, int]) -> None:
+        kept.append(told)
+        if phase == "start":
+            for function in asked:
+                function()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(call)
+    yield asked
+    gc.callbacks.remove(call)
+    gc.set_threshold(*before)
+
+
+@pytest.mark.requirement("PRD-40")
+@pytest.mark.parametrize("name", ASKS)
+def test_the_end_may_come_within_any_run_of_the_garbage_collector(
+    name: str, eager_collector: list[Callable[[], None]]
+) -> None:
+    """The collector calls Python code: finalizers, callbacks. There another thread may go on."""
+    ended = 0
+    for number in range(40):
+        future, left = DeliveryFuture(), number // 2
+
+        def end(future: DeliveryFuture = future) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0 and not future.done():
+                _end_now(future)
+
+        eager_collector[:] = [end]
+        gc.set_threshold(1 + number % 2, 1000, 1000)
+        with suppress(FutureTimeoutError):
+            ASKS[name](future)
+        gc.set_threshold(0)
+        eager_collector.clear()
+        ended += left < 0
+        if left >= 0:
+            _end_now(future)
+        assert future.result(5) is DELIVERY
+        assert wait([future], 5).done == {future}
+    assert ended
+
+
+@pytest.mark.requirement("PRD-40")
+def test_a_refused_wait_keeps_no_lock() -> None:
+    """`wait` takes the locks of its futures in turn: who is refused at one of them must have taken none."""
+    ended, pending = sorted([DeliveryFuture(), DeliveryFuture()], key=id)
+    ended.set_exception(OSError())
+    refused = []
+
+    def in_a_callback() -> None:
+        driving.here = True
+        try:
+            wait([ended, pending], timeout=0)
+        except WouldDeadlock as error:
+            refused.append(error.code)
+
+    thread = threading.Thread(target=in_a_callback)
+    thread.start()
+    thread.join()
+    assert refused == ["in-callback"]
+    other = threading.Thread(target=lambda: LOCK.acquire() and LOCK.release(), daemon=True)
+    other.start()
+    other.join(10)
+    assert not other.is_alive()
+
+
+def _own_attribute(future: DeliveryFuture) -> None:
+    future.itself = future  # type: ignore[attr-defined]
+
+
+def _raised(future: DeliveryFuture) -> None:
+    end_all([of(future, DeliveryError(user_record=REFUSED.user_record, outcome="refused"))])
+    try:
+        future.result()
+    except DeliveryError as error:
+        error.future = future  # type: ignore[attr-defined]
+
+
+CYCLES: dict[str, Callable[[DeliveryFuture], object]] = {
+    "attribute": _own_attribute,
+    "callback": lambda future: future.add_done_callback(lambda _: future),
+    "error": _raised,
+}
+
+
+@pytest.mark.parametrize("name", CYCLES)
+def test_the_garbage_collector_frees_one_that_leads_back_to_itself(name: str) -> None:
+    """And need not visit one of which nothing can."""
+    future = new_future()
+    assert not gc.is_tracked(future) or speedups is None
+    CYCLES[name](future)
+    if not future.done():
+        end_all([of(future)])
+    gone = weakref.ref(future)
+    del future
+    gc.collect()
+    assert gone() is None

@@ -1,0 +1,190 @@
+"""What a failed call leaves in the stream, as far as anybody can know: nothing if no connection was made."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import botocore.exceptions
+import pytest
+from kpl_codec.producer.service_calls import what_failed
+
+from kpl_codec.aws_errors import _TABLE
+from kpl_codec.producer import AsyncProducer, DeliveryError, Producer, ProducerConfig
+from kpl_codec.producer.outcomes import ACTIONS, MAY_BE_STORED, outcome_of
+from kpl_codec.producer.record_builder import PutRecordsRequest
+
+from .model import ModelStream
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.requirement("PRD-36")]
+
+
+@contextlib.contextmanager
+def closed() -> Iterator[int]:
+    """A port that nobody listens on, and nobody else gets."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+@contextlib.contextmanager
+def hangs() -> Iterator[int]:
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@contextlib.contextmanager
+def resets() -> Iterator[int]:
+    """A server that reads some of each request and resets the connection."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def failure(asynchronous: bool, port: int) -> DeliveryError:
+    config = ProducerConfig(record_ttl_ms=1500, record_max_buffered_time_ms=0, request_timeout_ms=200)
+    settings = {
+        "endpoint_url": f"http://127.0.0.1:{port}",
+        "region_name": "us-east-1",
+        "aws_access_key_id": "x",
+        "aws_secret_access_key": "x",
+    }
+    if asynchronous:
+
+        async def put() -> BaseException | None:
+            async with AsyncProducer("s", config=config, client_settings=settings) as producer:
+                future = await producer.put("k", b"data")
+                await asyncio.wait([future])
+            return future.exception()
+
+        error = asyncio.run(put())
+    else:
+        with Producer("s", config=config, client_settings=settings) as producer:
+            error = producer.put("k", b"data").exception(30)
+    assert isinstance(error, DeliveryError)
+    return error
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["boto3", "aiobotocore"])
+def test_without_a_connection_nothing_can_be_stored(asynchronous: bool) -> None:
+    with closed() as port:
+        error = failure(asynchronous, port)
+    assert {attempt.outcome for attempt in error.attempts} == {"not-sent"}
+    assert error.reason == "EndpointConnectionError"
+    assert not error.may_be_stored
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["boto3", "aiobotocore"])
+@pytest.mark.parametrize("server", [hangs, resets])
+def test_with_one_it_may_be(server: type, asynchronous: bool) -> None:
+    with server() as port:
+        error = failure(asynchronous, port)
+    assert {attempt.outcome for attempt in error.attempts} == {"no-answer"}
+    assert error.may_be_stored
+
+
+class Failing:
+    """A client of boto3 whose PutRecords raises ``error`` so often, and then answers."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        self.error, self.left, self.stream = error, times, ModelStream.of(2)
+
+    def list_shards(self, **_: Any) -> dict[str, Any]:
+        return {"Shards": [shard.to_aws() for shard in self.stream.shards]}
+
+    def describe_stream_summary(self, **_: Any) -> dict[str, Any]:
+        return {"StreamDescriptionSummary": {}}
+
+    def put_records(self, Records: list[dict[str, Any]], **_: Any) -> dict[str, Any]:
+        self.left -= 1
+        if self.left >= 0:
+            raise self.error
+        return self.stream.put_records(Records)
+
+
+def botocores_error(name: str) -> Exception:
+    """That exception of botocore, with some text for each of its fields."""
+    kind = getattr(botocore.exceptions, name)
+    fields = collections.defaultdict(lambda: "x", error=ValueError("x"))
+    error: Exception = kind.__new__(kind)
+    Exception.__init__(error, "x")
+    error.kwargs = fields  # type: ignore[attr-defined]
+    return error
+
+
+def answered(code: str, message: str = "", operation: str = "PutRecords") -> Exception:
+    return botocore.exceptions.ClientError({"Error": {"Code": code, "Message": message}}, operation)
+
+
+NOT_SENT = [
+    botocores_error(code)
+    for rule, codes in _TABLE
+    for code in codes.split()
+    if rule.producer == "not-sent" and hasattr(botocore.exceptions, code)
+    if code != "EndpointConnectionError"  # this depends on its cause
+]
+NOT_STORED = [
+    botocores_error("CredentialRetrievalError"),
+    botocore.exceptions.SSLError(endpoint_url="https://x", error="[SSL: CERTIFICATE_VERIFY_FAILED]"),
+    answered("InvalidSignatureException", "Signature expired: 20260204T205323Z is now earlier"),
+    answered("InvalidSignatureException", "Signature not yet current: 20181017T093750Z is still later"),
+    answered("ExpiredTokenException"),
+    answered("RequestExpired"),
+    answered("UnrecognizedClientException"),
+    answered("AccessDenied", operation="AssumeRole"),
+    answered("ResourceNotFoundException", operation="GetRoleCredentials"),
+    answered("ExpiredToken", operation="AssumeRoleWithWebIdentity"),
+    answered("IDPCommunicationError", operation="AssumeRoleWithWebIdentity"),
+    answered("InternalFailure", operation="CreateToken"),
+    answered("ValidationException", operation="SomeCallOfTomorrow"),
+]
+CALL = PutRecordsRequest(1, [])
+
+
+@pytest.mark.parametrize("error", [*NOT_SENT, *NOT_STORED], ids=repr)
+def test_what_stored_nothing_is_tried_anew_and_says_so(error: Exception) -> None:
+    failure, known = what_failed(error, CALL)
+    outcome = outcome_of(*failure, answered=known)
+    assert outcome not in MAY_BE_STORED
+    assert ACTIONS[outcome] == "back-off"
+
+
+def test_what_may_be_stored_says_so() -> None:
+    for rule, codes in _TABLE:
+        for code in codes.split():
+            if rule.producer == "no-answer" and hasattr(botocore.exceptions, code):
+                assert outcome_of(code, answered=what_failed(botocores_error(code), CALL)[1]) == "no-answer"
+    for unknown in (type("NewError", (botocore.exceptions.BotoCoreError,), {})(), OSError(), ValueError()):
+        assert not what_failed(unknown, CALL)[1]
+    assert outcome_of(*what_failed(answered("NewCode"), CALL)[0]) in MAY_BE_STORED
+
+
+@pytest.mark.parametrize("error", NOT_STORED[::3], ids=repr)
+def test_a_producer_whose_credentials_come_late_delivers(error: Exception) -> None:
+    config = ProducerConfig(record_ttl_ms=400, record_max_buffered_time_ms=0)
+    with Producer("s", client=Failing(error, 10**6), config=config) as producer:
+        failed = producer.put("k", b"data").exception(30)
+    assert isinstance(failed, DeliveryError)
+    assert failed.outcome == "expired"
+    assert not failed.may_be_stored
+    with Producer("s", client=Failing(error, 2)) as producer:
+        assert [a.outcome for a in producer.put("k", b"data").result(30).attempts][2:] == ["delivered"]

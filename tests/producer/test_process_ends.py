@@ -1,0 +1,323 @@
+"""Processes that end, each in its own way, with producers that nobody has closed. Real processes."""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.aws import read_stream
+from kpl_codec.producer import Delivery, Producer, ProducerConfig, ProducerThreads
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from ..aws.model_client import ModelClient
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.requirement("PRD-61")]
+
+#: Writes into a file what is put; the first call takes so long that a process which does not wait has ended.
+PROGRAM = """
+import os, sys, threading, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from kpl_codec.producer import Producer
+from kpl_codec.producer import ProducerConfig
+from tests.aws.model_client import ModelClient
+
+class Client(ModelClient):
+    def put_records(self, *, Records, **_):
+        time.sleep(0.1)
+        with open(sys.argv[1], "ab") as file:
+            for record in Records:
+                file.write(record["Data"])
+        return super().put_records(Records=Records)
+
+def put(end="return"):
+    producer = Producer("s", client=Client(), config=ProducerConfig(aggregation_enabled=False))
+    for number in range(7):
+        producer.put("k", b"%d" % number)
+    if end == "raise":
+        raise ZeroDivisionError
+    if end == "exit":
+        sys.exit(3)
+    if end == "drop":
+        del producer
+
+def program(how, end):
+    if how == "itself":
+        put(end)
+    elif how == "thread":
+        thread = threading.Thread(target=lambda: (time.sleep(0.1), put(end)))
+        thread.start()
+    elif how == "os.fork":
+        if os.fork():
+            os.wait()
+        else:
+            put(end)
+    elif how == "pool":
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+            pool.submit(put, end).result()
+    elif how == "nested":
+        process = get_context("fork").Process(target=program, args=("fork", end))
+        process.start()
+        process.join()
+    else:
+        process = get_context(how).Process(target=put, args=(end,))
+        process.start()
+        process.join()
+
+if __name__ == "__main__":
+    program(sys.argv[2], sys.argv[3])
+"""
+WAYS = ["itself", "thread", "os.fork", "pool", "nested", *multiprocessing.get_all_start_methods()]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
+@pytest.mark.parametrize(
+    ("how", "end"),
+    [(how, "return") for how in WAYS]
+    + [(how, end) for how in ("itself", "fork") for end in ("exit", "raise", "drop")],
+)
+def test_what_was_accepted_is_delivered(how: str, end: str, tmp_path: Path) -> None:
+    program, delivered = tmp_path / "program.py", tmp_path / "delivered"
+    program.write_text(PROGRAM)
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
+    subprocess.run(
+        [sys.executable, str(program), str(delivered), how, end], timeout=50, check=False, env=here, stderr=-3
+    )
+    assert sorted(delivered.read_bytes()) == list(b"0123456")  # calls side by side end in any order
+
+
+def _client_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("kpl-codec")]
+
+
+def test_producers_that_are_dropped_deliver_and_are_freed() -> None:
+    client = ModelClient(latency=0.05)
+    config = ProducerConfig(record_max_buffered_time_ms=5)
+    threads = ProducerThreads()
+    futures: list[Any] = []
+    references: list[weakref.ref[Any]] = []
+    before = len(_client_threads())
+    for number in range(20):
+        shared: Any = {"threads": threads} if number % 2 else {}
+        producer = Producer("s", client=client, config=config, **shared)
+        futures += [producer.put("k", b"%d" % number) for _ in range(3)]
+        references += [weakref.ref(producer), weakref.ref(producer._core)]
+        del producer
+    assert all(isinstance(future.result(20), Delivery) for future in futures)
+    assert sum(client.stream.delivered().values()) == 60
+    until = time.monotonic() + 20
+    while len(_client_threads()) > before and time.monotonic() < until:
+        time.sleep(0.005)
+    gc.collect()
+    assert len(_client_threads()) <= before
+    assert [reference for reference in references if reference() is not None] == []
+
+
+def test_the_first_put_may_come_after_the_main_thread_has_ended(tmp_path: Path) -> None:
+    """boto3 cannot be imported then."""
+    program = """
+import threading
+from kpl_codec.producer import Producer
+from kpl_codec.producer import ProducerConfig
+
+settings = {
+    "endpoint_url": "http://127.0.0.1:9", "region_name": "us-east-1",
+    "aws_access_key_id": "x", "aws_secret_access_key": "x",
+}
+producer = Producer("s", client_settings=settings, config=ProducerConfig(record_ttl_ms=300))
+
+def put():
+    threading.main_thread().join()
+    print(producer.put("k", b"x").exception(20))
+
+threading.Thread(target=put).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert "expired (EndpointConnectionError)" in done.stdout, done.stderr
+
+
+HANGS = """
+import logging, sys, threading, time
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+from botocore.exceptions import ClientError
+from kpl_codec.producer import Producer
+from tests.aws.model_client import ModelClient
+
+def refuse(operation, answer):
+    if operation == "PutRecords":
+        raise ClientError({"Error": {"Code": "AccessDeniedException"}}, operation)
+    return answer
+
+called = threading.Event()
+
+def hang(_):
+    called.set()
+    threading.Event().wait()
+
+what = sys.argv[1]
+hook = {"on_undelivered": hang} if what == "on_undelivered" else {}
+producer = Producer("s", client=ModelClient(spoil=refuse), exit_timeout=0.5, **hook)
+future = producer.put("k", b"x")
+if what == "callback":
+    future.add_done_callback(hang)
+called.wait()
+if sys.argv[2] == "close":
+    print(producer.close(0.1))
+"""
+
+
+@pytest.mark.requirement("PRD-73")
+@pytest.mark.parametrize("what", ["on_undelivered", "callback"])
+@pytest.mark.parametrize("how", ["exit", "close"])
+def test_what_never_returns_keeps_no_process(what: str, how: str) -> None:
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
+    program = [sys.executable, "-c", HANGS, what, how]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=50, env=here, check=True)
+    told = "1 user records have no result: the process ends" in done.stdout
+    assert told is (what == "on_undelivered")  # (with a callback they have)
+    assert ("False" in done.stdout) is (how == "close")
+
+
+FIRST_CALL = """
+import sys
+from kpl_codec.producer import Producer
+
+producer = Producer("s", client_settings=eval(sys.argv[1]))
+before = set(sys.modules)
+outcome = producer.put("k", b"x").result(40).attempts[-1].outcome
+producer.close()
+print(outcome, sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.mark.server
+@pytest.mark.requirement("PRD-74")
+@pytest.mark.parametrize("credentials", ["given", "default", "from a process"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_first_call_loads_nothing(
+    scheme: str, credentials: str, kinesis_local: LocalKinesis, stream: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = dict(kinesis_local.client_settings)
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
+    if credentials != "given":
+        keys = {name: settings.pop(name) for name in list(settings) if name.startswith("aws_")}
+        environment["AWS_CONFIG_FILE"] = str(tmp_path / "config")
+        if credentials == "default":
+            environment |= {name.upper(): text for name, text in keys.items()}
+        else:
+            answer = {"Version": 1, "AccessKeyId": "x", "SecretAccessKey": "x"}
+            (tmp_path / "config").write_text(f"[default]\ncredential_process = echo '{json.dumps(answer)}'\n")
+    with ExitStack() as stack:
+        if scheme == "https":
+            settings |= stack.enter_context(over_tls(settings["endpoint_url"], tmp_path))
+        program = [sys.executable, "-c", FIRST_CALL.replace('"s"', repr(stream)), repr(settings)]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=50, env=environment)
+    assert done.stdout == "delivered []\n", done.stderr
+
+
+@contextmanager
+def over_tls(endpoint_url: str, folder: Path) -> Iterator[dict[str, str]]:
+    """Settings for a server in front of ``endpoint_url`` that speaks TLS."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs openssl, to make a certificate")
+    new = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+    new += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(new, check=True, capture_output=True, timeout=50)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    url = urlsplit(endpoint_url)
+
+    def forward(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(2**16):
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                caller = context.wrap_socket(listening.accept()[0], server_side=True)
+                server = socket.create_connection((url.hostname, url.port))
+                for pair in ((caller, server), (server, caller)):
+                    threading.Thread(target=forward, args=pair, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        port = listening.getsockname()[1]
+        yield {"endpoint_url": f"https://localhost:{port}", "verify": str(certificate)}
+
+
+TASKS = """
+import json, os
+from celery import Celery
+from kpl_codec.producer import Producer
+
+folder = os.environ["QUEUE"]
+app = Celery("tasks", broker="filesystem://")
+app.conf.broker_transport_options = {
+    "data_folder_in": folder, "data_folder_out": folder, "control_folder": folder + "-control",
+}
+app.conf.update(
+    worker_max_tasks_per_child=2, worker_prefetch_multiplier=1, task_ignore_result=True,
+    broker_connection_retry_on_startup=False,
+)
+producer = Producer(os.environ["STREAM"], client_settings=json.loads(os.environ["SETTINGS"]))
+
+@app.task
+def send(number):
+    producer.put("k", b"%d" % number)
+
+if __name__ == "__main__":
+    for number in range(5):
+        send.delay(number)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_workers_of_celery_deliver_when_they_are_recycled(
+    kinesis_local: LocalKinesis, client: Any, stream: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("celery")
+    (tmp_path / "tasks.py").write_text(TASKS)
+    queue = tmp_path / "queue"
+    queue.mkdir()
+    (tmp_path / "queue-control").mkdir()
+    here = {**os.environ, "QUEUE": str(queue), "STREAM": stream}
+    here["SETTINGS"] = json.dumps(kinesis_local.client_settings)
+    subprocess.run([sys.executable, "tasks.py"], cwd=tmp_path, env=here, timeout=50, check=True)
+    command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-P", "prefork", "-c", "2"]
+    command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    with open(tmp_path / "log", "wb") as log:
+        worker = subprocess.Popen(command, cwd=tmp_path, env=here, stdout=log, stderr=log)
+        try:
+            until = time.monotonic() + 60
+            while list(queue.iterdir()) and time.monotonic() < until:
+                time.sleep(0.1)
+            worker.terminate()  # a warm shutdown: tasks that have begun end
+            worker.wait(50)
+        finally:
+            worker.kill()
+    found = {record.data for record in kpl.deaggregate(list(read_stream(client, stream)))}
+    assert found == {b"%d" % number for number in range(5)}, (tmp_path / "log").read_text()

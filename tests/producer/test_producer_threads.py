@@ -1,0 +1,281 @@
+"""Producers of several streams with one set of threads: together they do what each does alone."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from kpl_codec.producer import (
+    Delivery,
+    DeliveryError,
+    Producer,
+    ProducerClosed,
+    ProducerConfig,
+    ProducerThreads,
+)
+
+from ..aws.model_client import ModelClient
+
+pytestmark = pytest.mark.timeout(60)
+FAST = ProducerConfig(record_max_buffered_time_ms=5, aggregation_max_size=2000)
+
+
+others: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def threads_of_other_tests() -> None:
+    others.clear()
+    others.update(threading.enumerate())
+
+
+def running() -> list[str]:
+    return [t.name for t in threading.enumerate() if t not in others and t.name.startswith("kpl-codec")]
+
+
+def all_end() -> bool:
+    """The workers end a moment after the last producer has."""
+    until = time.monotonic() + 20
+    while running() and time.monotonic() < until:
+        time.sleep(0.005)
+    return not running()
+
+
+def faults(rng: random.Random) -> Any:
+    """Now and then an answer is lost, a call is throttled as a whole, or a shard splits."""
+
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "PutRecords" and rng.random() < 0.1:
+            raise ReadTimeoutError(endpoint_url="model")
+        if rng.random() < 0.05:
+            raise ClientError({"Error": {"Code": "LimitExceededException"}}, operation)
+        return answer
+
+    return spoil
+
+
+@pytest.mark.requirement("PRD-10", "PRD-47")
+@pytest.mark.parametrize("seed", range(3))
+def test_streams_that_share_threads_lose_nothing_and_mix_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    threads = ProducerThreads()
+    clients = [ModelClient(latency=0.001, spoil=faults(rng)) for _ in range(5)]
+    producers = [
+        Producer(f"s{n}", client=client, config=FAST, threads=threads) for n, client in enumerate(clients)
+    ]
+    futures: list[list[tuple[bytes, Any]]] = [[] for _ in producers]
+
+    def put(caller: int) -> None:
+        mine = random.Random(caller)
+        for number in range(400):
+            which = mine.randrange(5)
+            data = b"%d %d %d" % (which, caller, number)
+            futures[which].append((data, producers[which].put(f"k{mine.randrange(50)}", data)))
+            if number % 100 == 99:
+                with clients[which]._lock:
+                    clients[which].stream.split(mine.randrange(4))
+                assert producers[which].flush(30)
+
+    callers = [threading.Thread(target=put, args=(caller,)) for caller in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert len([name for name in running() if name.startswith("kpl-codec producer")]) == 1
+    for producer in producers:
+        assert producer.close(30)
+    assert all_end()
+    for client, stream in zip(clients, futures, strict=True):
+        results = {data: future.result(0) for data, future in stream}
+        found = client.stream.delivered()
+        assert set(found) == set(results)
+        lost_answers = {d for d, result in results.items() if len(result.attempts) > 1}
+        assert {data for data, copies in found.items() if copies > 1} <= lost_answers
+
+
+@pytest.mark.requirement("PRD-47")
+def test_a_bug_in_one_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
+    threads = ProducerThreads()
+    broken = Producer("broken", client=ModelClient(), config=FAST, threads=threads)
+    with Producer("sound", client=ModelClient(), config=FAST, threads=threads) as sound:
+        before = sound.put("k", b"before")
+
+        def bug(now: float) -> Any:
+            raise ZeroDivisionError
+
+        broken._core.requests = bug  # type: ignore[method-assign]
+        future = broken.put("k", b"x")
+        assert isinstance(future.exception(10), DeliveryError)
+        with pytest.raises(ProducerClosed, match="broken"):
+            broken.put("k", b"y")
+        assert not broken.close()
+        assert told == [ZeroDivisionError]
+        after = sound.put("k", b"after")
+    assert isinstance(before.result(0), Delivery)
+    assert isinstance(after.result(0), Delivery)
+
+
+@pytest.mark.requirement("PRD-47")
+def test_threads_end_with_the_last_producer_and_start_with_the_next() -> None:
+    threads = ProducerThreads()
+    for _ in range(3):
+        first, second = (Producer(n, client=ModelClient(), config=FAST, threads=threads) for n in "ab")
+        assert not running()
+        futures = [first.put("k", b"1"), second.put("k", b"2")]
+        assert first.close()
+        assert running()
+        futures.append(second.put("k", b"3"))
+        assert second.close()
+        assert all_end()
+        assert all(isinstance(future.result(0), Delivery) for future in futures)
+
+
+@pytest.mark.requirement("PRD-38", "PRD-47")
+def test_a_callback_may_put_to_all_and_wait_for_none() -> None:
+    threads = ProducerThreads()
+    slow = ModelClient(latency=0.1)  # so that the callback is there before the end
+    with (
+        Producer("a", client=slow, config=FAST, threads=threads) as first,
+        Producer("b", client=ModelClient(), config=FAST, threads=threads) as second,
+    ):
+        refused: list[str] = []
+        more: list[Any] = []
+
+        def callback(ended: Any) -> None:
+            for wait in (second.flush, second.close, second.wait_ready):
+                try:
+                    wait()
+                except RuntimeError as error:
+                    refused.append(str(error))
+            more.append(second.put("k", b"from a callback"))
+
+        second.put("k", b"1")
+        first.put("k", b"1").add_done_callback(callback)
+        assert first.flush(10)
+        assert second.flush(10)
+        assert len(refused) == 3
+        assert isinstance(more[0].result(0), Delivery)
+
+
+@pytest.mark.requirement("PRD-47")
+def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
+    threads = ProducerThreads()
+    go = threading.Event()
+
+    def hang(operation: str, answer: Any) -> Any:
+        if operation == "PutRecords":
+            assert go.wait(30)
+        return answer
+
+    one_call = ProducerConfig(record_max_buffered_time_ms=5, max_connections=1)
+    with (
+        Producer("hangs", client=ModelClient(spoil=hang), config=one_call, threads=threads) as hangs,
+        Producer("works", client=ModelClient(), config=one_call, threads=threads) as works,
+    ):
+        stuck = hangs.put("k", b"x")
+        time.sleep(0.05)
+        assert all(isinstance(works.put("k", b"%d" % n).result(10), Delivery) for n in range(5))
+        assert not stuck.done()
+        go.set()
+        assert isinstance(stuck.result(10), Delivery)
+
+
+@pytest.mark.requirement("PRD-39", "PRD-47")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
+    threads = ProducerThreads()
+    producers = [
+        Producer(n, client=ModelClient(latency=0.3), config=FAST, threads=threads) for n in ("a", "b")
+    ]
+    futures = [producer.put("k", b"x") for producer in producers]
+    child = os.fork()
+    if child == 0:
+        codes = Counter(getattr(future.exception(5), "code", None) for future in futures)
+        idle = all(producer.outstanding == 0 and producer.close() for producer in producers)
+        os._exit(0 if codes == {"forked": 2} and idle and not running() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert all(producer.close(20) for producer in producers)
+    assert all(isinstance(future.result(0), Delivery) for future in futures)
+
+
+def test_equal_settings_share_a_client() -> None:
+    threads = ProducerThreads()
+    settings = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
+    first = threads.client(ProducerConfig(), settings)
+    assert threads.client(ProducerConfig(), dict(settings)) is first
+    assert threads.client(ProducerConfig(request_timeout_ms=1000), settings) is not first
+
+
+@pytest.mark.requirement("PRD-39")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_uses_no_client_of_threads_without_producers() -> None:
+    threads = ProducerThreads()
+    settings = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
+    producer = Producer("s", client=ModelClient(), threads=threads)
+    parents = threads.client(ProducerConfig(), settings)
+    assert producer.close()
+    del producer
+    gc.collect()
+    child = os.fork()
+    if child == 0:
+        os._exit(1 if threads.client(ProducerConfig(), settings) is parents else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.requirement("PRD-47")
+def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -> None:
+    go, together = threading.Event(), threading.Barrier(3)
+
+    class Late(ModelClient):
+        def put_records(self, **arguments: Any) -> Any:
+            assert go.wait(30)
+            return super().put_records(**arguments)
+
+    class Together(ModelClient):
+        def put_records(self, **arguments: Any) -> Any:
+            if arguments["Records"][0]["Data"] == b"together":
+                together.wait(5)
+            return super().put_records(**arguments)
+
+    threads = ProducerThreads()
+    single = ProducerConfig(record_max_buffered_time_ms=1, aggregation_enabled=False, collection_max_count=1)
+    late = Producer("late", client=Late(), config=single, threads=threads)
+    assert late.wait_ready()
+    for number in range(5):
+        late.put(f"k{number}", b"x")
+    while len(late._core._in_flight) < 5:
+        time.sleep(0.001)
+    assert not late.close(timeout=0)
+    with Producer("next", client=Together(), config=single, threads=threads) as producer:
+        assert producer.wait_ready()
+        go.set()
+        while late._owner.client.calls.count("PutRecords") < 5:
+            time.sleep(0.001)
+        for _ in range(3):
+            producer.put("k", b"one by one").result(10)
+        futures = [producer.put(f"k{number}", b"together") for number in range(3)]
+        assert [len(future.result(20).attempts) for future in futures] == [1, 1, 1]
+
+
+def test_a_producer_without_a_client_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: raised.append(args.exc_type))
+    monkeypatch.setattr(Producer, "_connect", lambda self: None)
+    producer = Producer("s", config=FAST)  # (in a block it may have broken before the put)
+    error = producer.put("k", b"x").exception(10)
+    assert isinstance(error, DeliveryError)
+    assert error.code == "broken"
+    assert not producer.close()
+    assert raised == [AssertionError]

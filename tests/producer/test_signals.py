@@ -1,0 +1,337 @@
+"""A producer whose methods signal handlers call, whatever they have interrupted, and whose callbacks raise.
+
+The signals come at given lines of the producer's code and of the standard library's: always the same.
+"""
+
+from __future__ import annotations
+
+import linecache
+import logging
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import _base, as_completed, wait
+from contextlib import nullcontext, suppress
+from itertools import count
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import InvalidRegionError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kpl_codec.producer import (
+    Delivery,
+    DeliveryFuture,
+    Producer,
+    ProducerClosed,
+    ProducerConfig,
+    ProducerFull,
+    RecordTooLarge,
+    WouldDeadlock,
+    producer_base,
+)
+from kpl_codec.producer import lock as one_lock
+from kpl_codec.producer.delivery_future import end_all
+from tests.examples import examples, share
+
+from ..aws.model_client import ModelClient
+
+_TTLS = st.sampled_from([30_000, 10**14, 2**63 - 1])
+SIGNALS = st.lists(
+    st.tuples(st.integers(0, 60), st.sampled_from(["put", "flush", "put and flush"])), max_size=25
+)
+
+
+class _Signals:
+    """Raises SIGUSR1 after so many lines of kpl_codec/aws in this thread, each time for the next action."""
+
+    def __init__(self, signals: list[tuple[int, str]], handle: Any) -> None:
+        self._left, self._handle = list(reversed(signals)), handle
+        self._before: Any = None
+        self._wait = 0
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGUSR1, self._caught)
+        self._next()
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        signal.signal(signal.SIGUSR1, self._before)
+
+    def _next(self) -> None:
+        self._wait = self._left[-1][0] if self._left else -1
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if "/kpl_codec/aws/" not in frame.f_code.co_filename:
+            return None
+        if event == "line" and self._left:
+            self._wait -= 1
+            if self._wait < 0:
+                signal.raise_signal(signal.SIGUSR1)
+        return self._trace
+
+    def _caught(self, *_: object) -> None:
+        _, action = self._left.pop()
+        self._next()
+        self._handle(action)
+
+
+@pytest.mark.requirement("PRD-38", "PRD-40")
+@settings(max_examples=examples(15), deadline=None)
+@given(
+    SIGNALS, st.lists(st.sampled_from([None, ValueError, KeyboardInterrupt, SystemExit]), max_size=12), _TTLS
+)
+def test_signal_handlers_use_the_producer(
+    signals: list[tuple[int, str]], puts: list[type[BaseException] | None], ttl: int
+) -> None:
+    """``puts``: what the callbacks of these user records raise."""
+    client = ModelClient(latency=0.001)
+    config = ProducerConfig(record_max_buffered_time_ms=20, aggregation_max_size=600, record_ttl_ms=ttl)
+    producer = Producer("s", client=client, config=config)
+    futures: list[Any] = []
+    sent: Counter[bytes] = Counter()
+    numbers = count()
+
+    def put(raised: type[BaseException] | None = None) -> None:
+        number = next(numbers)
+        try:
+            futures.append(producer.put(f"k{number % 3}", b"%d" % number))
+        except (ProducerClosed, WouldDeadlock):  # in a handler that interrupted close(), or the lock's owner
+            return
+        sent[b"%d" % number] += 1
+        if raised is not None:
+
+            def callback(_: object) -> None:
+                raise raised
+
+            with suppress(raised):  # if the record has ended already, it is called here
+                futures[-1].add_done_callback(callback)
+
+    def handle(action: str) -> None:
+        if action.startswith("put"):
+            put()
+        if action != "put":
+            with suppress(WouldDeadlock):
+                producer.flush()
+
+    with _Signals(signals, handle), producer:
+        for number, raised in enumerate(puts):
+            put(raised)
+            if number % 4 == 3:
+                producer.flush()
+    assert [future for future in futures if not future.done() or future.exception()] == []
+    assert Counter(client.stream.in_order()) == sent
+
+
+FILES = ("/kpl_codec/aws/", _base.__file__, threading.__file__)
+ENDED = DeliveryFuture()
+_ended: Any = SimpleNamespace(token=ENDED, result=Delivery("shard", "1", 0, ()))
+end_all([_ended])
+#: Everything that may wait for the producer, or keep it from going on.
+CALLS: dict[str, Callable[[Producer, Any], object]] = {
+    "put": lambda producer, future: producer.put("k", b"more"),
+    "put and result": lambda producer, future: producer.put("k", b"more").result(),
+    "put when full": lambda producer, future: [producer.put("k", b"%d" % n) for n in range(12)],
+    "flush": lambda producer, future: producer.flush(),
+    "wait_ready": lambda producer, future: producer.wait_ready(),
+    "result": lambda producer, future: future.result(),
+    "exception": lambda producer, future: future.exception(),
+    "wait": lambda producer, future: wait([future, producer.put("k", b"more")]),
+    "as_completed": lambda producer, future: list(as_completed([producer.put("k", b"more"), future])),
+    "wait for ended ones": lambda producer, future: (wait([ENDED]), list(as_completed([ENDED]))),
+    "add_done_callback": lambda producer, future: future.add_done_callback(lambda _: None),
+    "repr": lambda producer, future: (repr(future), producer.outstanding),
+    "close": lambda producer, future: producer.close(),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.requirement("PRD-40")
+@pytest.mark.parametrize("interrupted", CALLS)
+def test_nothing_waits_for_itself_whatever_is_interrupted(interrupted: str) -> None:
+    """At each line of a call comes a handler, which makes one of the others: in turn, so that each meets
+    each. It returns or raises WouldDeadlock; then the call goes on as if nothing had been."""
+    refused: Counter[str] = Counter()
+    handled: Counter[str] = Counter()
+    for turn, name in enumerate(CALLS):
+        line = turn
+        while _interrupt(interrupted, name, line, handled, refused):
+            line += len(CALLS) * share()
+    assert set(handled) == set(CALLS) or interrupted == "repr"  # it has few lines
+    assert sum(refused.values()) < sum(handled.values())
+
+
+def _interrupt(interrupted: str, name: str, line: int, handled: Counter[str], refused: Counter[str]) -> bool:
+    """Whether there are so many lines."""
+    config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
+    producer = Producer("s", client=ModelClient(latency=0.001), config=config)
+    futures = [producer.put("k", b"first")]
+    left = line
+    come = False
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left, come
+        if come or not any(file in frame.f_code.co_filename for file in FILES):
+            return None
+        left -= event == "line"
+        if left < 0:
+            come = True
+            sys.settrace(None)  # in the handler, too
+            try:
+                handled[name] += 1
+                CALLS[name](producer, futures[0])
+            except WouldDeadlock:
+                assert name != "wait for ended ones"
+                refused[name] += 1
+            except ProducerClosed:
+                assert "close" in (name, interrupted)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        CALLS[interrupted](producer, futures[0])
+    except ProducerClosed:
+        assert name == "close"
+    finally:
+        sys.settrace(None)
+    assert producer.close()
+    assert isinstance(futures[0].result(0), Delivery)
+    return come
+
+
+@pytest.mark.requirement("PRD-40", "PRD-70")
+@pytest.mark.parametrize("lock", ["of a handler", "of the module"])
+@pytest.mark.parametrize("name", ["put when full", "flush", "result", "wait", "close"])
+def test_in_a_log_call_nothing_waits_for_long(name: str, lock: str) -> None:
+    """botocore logs, too: a call may wait for the lock that its caller has."""
+    config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
+    log = logging.NullHandler()  # of no logger: a callback may log to any
+    log.lock = threading.RLock()
+    held: Any = log.lock if lock == "of a handler" else logging._lock  # type: ignore[attr-defined]
+    ends: Any = {"result": WouldDeadlock, "wait": WouldDeadlock, "put when full": ProducerFull}.get(name)
+    with Producer("s", client=ModelClient(latency=0.01), config=config) as producer:
+        future = producer.put("k", b"x")
+        with held, pytest.raises(ends) if ends else nullcontext():
+            CALLS[name](producer, future)
+
+
+@pytest.mark.requirement("PRD-70")
+@pytest.mark.parametrize("name", ["flush", "close", "wait_ready"])
+def test_a_call_that_needs_the_log_of_who_waits_for_it_ends_the_wait(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_lock, "LOG_WAIT", 0.2)
+    log = logging.NullHandler()
+    log.lock = threading.RLock()
+
+    def spoil(operation: str, answer: Any) -> Any:
+        assert log.lock is not None
+        with log.lock:  # as botocore does when its DEBUG is on
+            return answer
+
+    producer = Producer("s", client=ModelClient(spoil=spoil))
+    future = producer.put("k", b"x")
+    with log.lock:
+        assert getattr(producer, name)() is False
+    assert isinstance(future.result(30), Delivery)
+    assert producer.close()
+
+
+@pytest.mark.requirement("PRD-62", "PRD-70")
+@pytest.mark.timeout(30)
+def test_in_a_log_call_a_put_that_is_too_large_does_not_wait_for_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producer_base, "_SIZE_WAIT", 1e6)
+    log = logging.NullHandler()
+    log.lock = threading.RLock()
+
+    def spoil(operation: str, answer: Any) -> Any:
+        assert log.lock is not None
+        with log.lock:  # as botocore does when its DEBUG is on
+            return answer
+
+    producer = Producer("s", client=ModelClient(spoil=spoil))
+    with log.lock, pytest.raises(RecordTooLarge):
+        producer.put("k", bytes(1 << 21))
+    assert producer.close()
+
+
+@pytest.mark.requirement("PRD-10")
+@pytest.mark.parametrize("sound", [True, False])
+def test_a_log_handler_may_put_while_the_client_is_made(sound: bool) -> None:
+    """botocore logs then, at DEBUG: each line is a put in the middle of the first put."""
+
+    class Puts(logging.Handler):
+        def emit(self, line: logging.LogRecord) -> None:
+            if line.name.startswith("botocore") and len(futures) < 20:
+                futures.append(producer.put("k", line.getMessage().encode()[:1000]))
+
+    futures: list[Any] = []
+    settings: dict[str, Any] = {"region_name": "us-east-1" if sound else "no such region"}
+    settings |= {"aws_access_key_id": "x", "aws_secret_access_key": "x", "endpoint_url": "http://127.0.0.1:9"}
+    config = ProducerConfig(record_ttl_ms=300)
+    producer = Producer("s", client_settings=settings, config=config)
+    root, handler = logging.getLogger(), Puts()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel("DEBUG")
+    try:
+        with nullcontext() if sound else pytest.raises(InvalidRegionError):
+            futures.append(producer.put("k", b"x"))
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
+    assert len(futures) > 1
+    assert {future.exception(30).outcome for future in futures} == {"expired" if sound else "closed"}
+    assert producer.outstanding == 0
+    assert producer.close() is False
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.requirement("PRD-7")
+def test_a_put_that_ctrl_c_interrupts_keeps_no_room() -> None:
+    line = 0
+    while _ctrl_c_in_put(line):
+        line += share()
+    assert line > 10
+
+
+def _ctrl_c_in_put(line: int) -> bool:
+    """Whether there are so many lines."""
+    config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=1)
+    left = line
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if "/kpl_codec/aws/" not in frame.f_code.co_filename:
+            return None
+        # At the end of a with statement Python itself would not release the lock.
+        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        left -= event == "line" and not source.strip().startswith("with ")
+        if left < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    with Producer("s", client=ModelClient(), config=config) as producer:
+        producer.put("k", b"before")
+        assert producer.flush(10)
+        sys.settrace(trace)
+        try:
+            with suppress(KeyboardInterrupt):
+                producer.put("k", b"interrupted")
+        finally:
+            sys.settrace(None)
+        after = threading.Thread(target=producer.put, args=("k", b"after"), daemon=True)
+        after.start()
+        after.join(5)
+        assert not after.is_alive()
+        assert producer.flush(10)
+        assert producer.outstanding == producer._letters.bytes == 0
+    return left < 0

@@ -1,0 +1,474 @@
+"""The thread producer on a real local Kinesis: splits under load, faults on the wire, fork, exit, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from concurrent.futures import wait
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.aws import fetch_lineage, read_stream
+from kpl_codec.producer import (
+    AsyncProducer,
+    Delivery,
+    DeliveryError,
+    Producer,
+    ProducerClosed,
+    ProducerConfig,
+)
+from kpl_codec.testing.faults import (
+    FaultProxy,
+    cut_answer,
+    error,
+    fail_records,
+    lose_answer,
+    throttle,
+)
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+#: The local server shares this machine with everything else: slow answers are no faults here.
+#: And the bound keeps us from offering more than it takes.
+PATIENT: dict[str, Any] = {
+    "request_timeout_ms": 40_000, "record_ttl_ms": 80_000, "max_outstanding_records": 400
+}  # fmt: skip
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+
+def through(kinesis: LocalKinesis, proxy: FaultProxy) -> dict[str, str]:
+    return {**kinesis.client_settings, "endpoint_url": proxy.endpoint_url}
+
+
+def delivered(kinesis: LocalKinesis, stream: str) -> Counter[bytes]:
+    """What KCL consumers get of the whole stream: shard by shard, with the range rule."""
+    client = kinesis.client()
+    found: Counter[bytes] = Counter()
+    for shard_id, shard in fetch_lineage(client, stream).items():
+        records = read_stream(client, stream, shard_ids=[shard_id])
+        for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
+            found[record.data] += 1
+    return found
+
+
+def reshard(kinesis: LocalKinesis, stream: str, times: int, stop: threading.Event) -> list[str]:
+    """Split the widest shard, then merge two neighbours, and so on."""
+    client = kinesis.client()
+    done = []
+    for number in range(times):
+        if stop.wait(0.15):
+            break
+        open_shards = sorted(
+            (s for s in fetch_lineage(client, stream).values() if s.open), key=lambda s: s.hash_key_range
+        )
+        if number % 3 == 2:
+            left, right = open_shards[:2]
+            client.merge_shards(
+                StreamName=stream, ShardToMerge=left.shard_id, AdjacentShardToMerge=right.shard_id
+            )
+            done.append("merge")
+        else:
+            widest = max(open_shards, key=lambda s: s.hash_key_range.size)
+            _, upper = widest.hash_key_range.split(2)
+            client.split_shard(
+                StreamName=stream,
+                ShardToSplit=widest.shard_id,
+                NewStartingHashKey=str(upper.starting_hash_key),
+            )
+            done.append("split")
+        kinesis.wait_active(stream)
+    return done
+
+
+@pytest.mark.requirement("PRD-27", "PRD-28", "PRD-29", "PRD-32")
+@pytest.mark.parametrize(
+    "settings",
+    [{}, pytest.param({"reshard_proof": True}, marks=pytest.mark.slow), {"ordering": "partition-key"}],
+    ids=str,
+)
+def test_splits_under_load_lose_nothing_and_double_nothing(
+    kinesis_local: LocalKinesis,
+    stream: str,
+    settings: dict[str, Any],
+) -> None:
+    config = ProducerConfig(record_max_buffered_time_ms=20, aggregation_max_size=2000, **PATIENT, **settings)
+    stop = threading.Event()
+    futures = []
+    with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
+        assert producer.put("warm", b"up").result(60)
+        resharding: list[str] = []
+        thread = threading.Thread(target=lambda: resharding.extend(reshard(kinesis_local, stream, 6, stop)))
+        thread.start()
+        number = 0
+        while thread.is_alive():
+            for _ in range(15):
+                futures.append(producer.put(f"key-{number % 97}", b"%07d" % number))
+                number += 1
+            time.sleep(0.01)
+        thread.join()
+        assert producer.flush(90)
+    assert resharding == ["split", "split", "merge"] * 2
+    results = [future.result(0) for future in futures]
+    assert delivered(kinesis_local, stream) == Counter({b"up": 1} | {b"%07d" % n: 1 for n in range(number)})
+    outcomes = {attempt.outcome for result in results for attempt in result.attempts}
+    assert outcomes == {"delivered"} or not settings.get("reshard_proof")
+
+
+@pytest.mark.requirement("PRD-27")
+@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+def test_an_aggregate_that_a_split_has_parted_is_sent_again(
+    kinesis_local: LocalKinesis, stream: str, skin: str
+) -> None:
+    """Its user records wait for the flush, and the producer learns of the split from the answer only."""
+    config = ProducerConfig(record_max_buffered_time_ms=60_000, **PATIENT)
+    options: dict[str, Any] = {"config": config, "client_settings": kinesis_local.client_settings}
+    puts = [("k", b"%d" % n, part * 2**124) for n, part in enumerate((1, 7, 9, 15))]
+
+    def in_threads() -> list[Any]:
+        producer = Producer(stream, **options)
+        assert producer.wait_ready(60)
+        reshard(kinesis_local, stream, 1, threading.Event())
+        futures = [producer.put(*put) for put in puts]
+        assert producer.flush(90)
+        assert producer.close()
+        return [future.result(0) for future in futures]
+
+    async def in_asyncio() -> list[Any]:
+        producer = AsyncProducer(stream, **options)
+        assert await producer.wait_ready(60)
+        await asyncio.to_thread(reshard, kinesis_local, stream, 1, threading.Event())
+        futures = [await producer.put(*put) for put in puts]
+        assert await producer.flush(90)
+        assert await producer.close()
+        return [future.result() for future in futures]
+
+    results = in_threads() if skin == "threads" else asyncio.run(in_asyncio())
+    outcomes = Counter(result.attempts[0].outcome for result in results)
+    assert outcomes == {"misplaced": 2, "delivered": 2}  # one of two shards was split
+    assert delivered(kinesis_local, stream) == {data: 1 for _, data, _ in puts}
+
+
+@pytest.mark.requirement("PRD-26")
+def test_strict_order_holds_under_splits_and_lost_answers(
+    kinesis_local: LocalKinesis,
+    stream: str,
+    proxy: FaultProxy,
+) -> None:
+    proxy.on("PutRecords", lose_answer(), rate=0.1)
+    proxy.on("PutRecords", throttle(), rate=0.1)
+    config = ProducerConfig(
+        record_max_buffered_time_ms=10,
+        aggregation_max_size=300,
+        **PATIENT,
+        ordering="partition-key",
+        max_connections=8,
+    )
+    with Producer(stream, config=config, client_settings=through(kinesis_local, proxy)) as producer:
+        stop = threading.Event()
+        thread = threading.Thread(target=reshard, args=(kinesis_local, stream, 3, stop))
+        thread.start()
+        for number in range(900):
+            producer.put(f"key-{number % 5}", b"%05d" % number)
+            if number % 50 == 0:
+                time.sleep(0.02)
+        thread.join()
+        assert producer.flush(90)
+    client = kinesis_local.client()
+    seen: dict[bytes, int] = {}
+    for shard_id, shard in fetch_lineage(client, stream).items():  # parents before children
+        records = read_stream(client, stream, shard_ids=[shard_id])
+        for record in kpl.deaggregate(records, policy="kcl", hash_key_range=shard.hash_key_range):
+            seen.setdefault(record.data, len(seen))
+    assert len(seen) == 900
+    for key in range(5):
+        places = [seen[b"%05d" % number] for number in range(key, 900, 5)]
+        assert places == sorted(places)
+
+
+@pytest.mark.requirement("PRD-10", "PRD-21", "PRD-23")
+def test_every_kind_of_fault_at_once_loses_nothing(
+    kinesis_local: LocalKinesis,
+    stream: str,
+    proxy: FaultProxy,
+) -> None:
+    for fault in (
+        lose_answer(),
+        cut_answer(0.5),
+        throttle(),
+        error("InternalFailure", status=500),
+        error("InternalFailure", status=503),
+    ):
+        proxy.on("PutRecords", fault, times=1)  # each once, whatever the chances
+        proxy.on("PutRecords", fault, rate=0.12)
+    proxy.on("PutRecords", fail_records(lambda i, entry: i % 3 == 0, "InternalFailure"), rate=0.2)
+    proxy.on("ListShards", error("InternalFailure", status=500), rate=0.3)
+    config = ProducerConfig(record_max_buffered_time_ms=10, aggregation_max_size=300, **PATIENT)
+    with Producer(stream, config=config, client_settings=through(kinesis_local, proxy)) as producer:
+        futures = [producer.put(f"key-{n % 50}", b"%05d" % n) for n in range(1000)]
+        futures += [producer.put(None, b"keyless %05d" % n) for n in range(200)]
+    found = delivered(kinesis_local, stream)
+    for future in futures:
+        assert isinstance(future.result(0), Delivery)
+    assert len(found) == 1200
+    outcomes = Counter(a.outcome for future in futures for a in future.result(0).attempts)
+    assert {"no-answer", "throttled", "internal"} <= set(outcomes)
+
+
+@pytest.mark.requirement("PRD-10")
+def test_a_delivery_tells_where_the_record_is(
+    kinesis_local: LocalKinesis,
+    stream: str,
+) -> None:
+    with Producer(stream, client_settings=kinesis_local.client_settings) as producer:
+        assert producer.put("warm", b"up").result(10)
+        futures = [producer.put(f"key-{n}", b"%d" % n) for n in range(50)]
+        producer.flush()
+        places = {
+            (r.shard_id, r.sequence_number, r.sub_sequence_number): r.data
+            for r in kpl.deaggregate(read_stream(kinesis_local.client(), stream))
+        }
+        for number, future in enumerate(futures):
+            delivery = future.result()
+            place = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
+            assert places[place] == b"%d" % number
+        assert max(future.result().sub_sequence_number for future in futures) > 10
+
+
+@pytest.mark.requirement("PRD-22")
+def test_permanent_errors_fail_at_once_with_the_reason(
+    kinesis_local: LocalKinesis,
+    stream: str,
+    proxy: FaultProxy,
+) -> None:
+    started = time.monotonic()
+    with Producer("no-such-stream", client_settings=kinesis_local.client_settings) as producer:
+        failure = producer.put("k", b"data").exception(10)
+    assert isinstance(failure, DeliveryError)
+    assert (failure.outcome, failure.code) == ("refused", "ResourceNotFoundException")
+    proxy.on("PutRecords", error("KMSDisabledException"))
+    with Producer(stream, client_settings=through(kinesis_local, proxy)) as producer:
+        failure = producer.put("k", b"data").exception(10)
+    assert isinstance(failure, DeliveryError)
+    assert failure.code == "KMSDisabledException"
+    assert not failure.may_be_stored
+    assert time.monotonic() - started < 10
+
+
+def test_one_bad_record_does_not_take_the_others_with_it(
+    kinesis_local: LocalKinesis,
+    stream: str,
+) -> None:
+    """The stream takes 1 MiB, the producer was told 2: the service refuses whole calls for it."""
+    config = ProducerConfig(max_record_size=2 * 2**20, collection_max_size=10 * 2**20)
+    with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
+        good = [producer.put(f"key-{n}", b"%d" % n * 10_000) for n in range(30)]
+        bad = producer.put("bad", b"x" * (3 * 2**19))
+        good += [producer.put(f"key-{n}", b"more %d" % n) for n in range(30)]
+    assert all(isinstance(future.result(0), Delivery) for future in good)
+    failure = bad.exception(0)
+    assert isinstance(failure, DeliveryError)
+    assert failure.outcome == "refused"
+    assert failure.code in ("ValidationException", "InvalidArgumentException", "SerializationException")
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_has_a_producer_of_its_own(
+    kinesis_local: LocalKinesis,
+    stream: str,
+) -> None:
+    config = ProducerConfig(record_max_buffered_time_ms=1000)
+    with Producer(stream, config=config, client_settings=kinesis_local.client_settings) as producer:
+        assert producer.put("k", b"before").result(20)
+        mine = producer.put("k", b"the parent's")  # waits for company while we fork
+        child = os.fork()
+        if child == 0:
+            try:
+                failed = mine.exception(5)
+                assert isinstance(failed, DeliveryError)
+                assert failed.code == "forked"
+                future = producer.put("k", b"the child's")
+                producer.flush(20)
+                os._exit(0 if future.result(0) else 1)
+            finally:
+                os._exit(9)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    assert mine.result(0)
+    assert delivered(kinesis_local, stream) == {b"before": 1, b"the parent's": 1, b"the child's": 1}
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_client_that_was_given_is_not_used_after_a_fork(kinesis_local: LocalKinesis, stream: str) -> None:
+    with Producer(stream, client=kinesis_local.client()) as producer:
+        assert producer.put("k", b"x").result(30)
+        child = os.fork()
+        if child == 0:
+            try:
+                producer.put("k", b"y")
+            except ProducerClosed as closed:
+                os._exit(0 if closed.code == "forked" else 1)
+            finally:
+                os._exit(9)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def script(kinesis: LocalKinesis, stream: str, body: str) -> subprocess.Popen[str]:
+    """A process of its own with a producer in ``producer``."""
+    code = f"""
+import sys, time, signal, os
+from kpl_codec.producer import Producer
+from kpl_codec.producer import ProducerConfig
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell starts us without
+signal.alarm(110)  # never outlives its test
+settings = {json.dumps(kinesis.client_settings)}
+config = ProducerConfig(record_max_buffered_time_ms=200)
+producer = Producer({stream!r}, config=config, client_settings=settings)
+""" + textwrap.dedent(body)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.requirement("PRD-9")
+def test_interpreter_exit_without_close_delivers(
+    kinesis_local: LocalKinesis,
+    stream: str,
+) -> None:
+    process = script(kinesis_local, stream, "for n in range(500): producer.put(f'k{n % 9}', b'%d' % n)")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert delivered(kinesis_local, stream) == Counter({b"%d" % n: 1 for n in range(500)})
+
+
+@pytest.mark.requirement("PRD-9")
+def test_ctrl_c_while_putting_loses_nothing_that_was_accepted(
+    kinesis_local: LocalKinesis,
+    stream: str,
+) -> None:
+    body = """
+    futures = []
+    try:
+        with producer:
+            n = 0
+            while True:
+                futures.append((n, producer.put(f"k{n % 9}", b"%d" % n)))
+                n += 1
+                if n == 200: print("ready", flush=True)
+                if n % 100 == 0: time.sleep(0.001)
+    except KeyboardInterrupt:
+        pass
+    bad = [n for n, future in futures if not future.done() or future.exception() is not None]
+    print(len(futures), len(bad))
+    """
+    process = script(kinesis_local, stream, body)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    accepted, bad = map(int, out.split())
+    assert accepted > 100
+    assert bad == 0
+    found = delivered(kinesis_local, stream)
+    assert set(found) >= {b"%d" % n for n in range(accepted)}
+    assert max(found.values()) == 1
+    assert len(found) <= accepted + 1  # the put that was interrupted may have been accepted
+
+
+@pytest.mark.requirement("PRD-9")
+def test_kill_minus_nine_keeps_exactly_what_was_confirmed(
+    kinesis_local: LocalKinesis,
+    stream: str,
+) -> None:
+    """What was confirmed before the kill is in the stream, and nothing is there twice."""
+    body = """
+    n = 0
+    def confirmed(future, n):
+        os.write(1, b"%d\\n" % n if future.exception() is None else b"")
+    while True:
+        producer.put(f"k{n % 9}", b"%d" % n).add_done_callback(lambda f, n=n: confirmed(f, n))
+        n += 1
+        if n % 50 == 0: time.sleep(0.002)
+    """
+    process = script(kinesis_local, stream, body)
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(3000)]
+    process.kill()
+    rest, _ = process.communicate(timeout=30)
+    whole = "".join(lines) + rest
+    confirmed = {line.encode() for line in whole[: whole.rfind("\n")].split("\n")}
+    assert process.returncode == -signal.SIGKILL
+    found = delivered(kinesis_local, stream)
+    assert len(confirmed) >= 3000
+    assert confirmed <= set(found), "confirmed, but not in the stream"
+    assert max(found.values()) == 1
+
+
+@pytest.mark.requirement("PRD-33")
+def test_opentelemetry_tells_the_kpls_metrics(
+    kinesis_local: LocalKinesis,
+    stream: str,
+    proxy: FaultProxy,
+) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    from kpl_codec.producer.metrics import METRICS
+    from kpl_codec.producer.opentelemetry_metrics import OpenTelemetryMetrics
+
+    proxy.on("PutRecords", throttle(), times=1)
+    reader = InMemoryMetricReader()
+    meter = MeterProvider(metric_readers=[reader]).get_meter("test")
+    observe = OpenTelemetryMetrics(stream, meter=meter)
+    settings = through(kinesis_local, proxy)
+    with Producer(stream, client_settings=settings, observe=observe) as producer:
+        producer.put("warm", b"up").result(10)
+        wait([producer.put(f"k{n}", b"secret %d" % n) for n in range(100)])
+    data = reader.get_metrics_data()
+    assert data is not None
+    metrics = {
+        metric.name.lower(): list(metric.data.data_points)  # some versions of the SDK fold the case
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert set(metrics) == {name.lower() for name in METRICS} - {"shardmaperrors"}  # there were none
+    assert sum(point.value for point in metrics["userrecordsreceived"]) == 101
+    assert sum(point.value for point in metrics["userrecordsput"]) == 101
+    codes = {point.attributes["ErrorCode"] for point in metrics["errorsbycode"]}
+    assert codes == {"ProvisionedThroughputExceededException"}
+    assert all(point.attributes["StreamName"] == stream for points in metrics.values() for point in points)
+    assert "secret" not in str(data.to_json())
+
+
+@pytest.mark.requirement("PRD-34")
+def test_the_log_tells_codes_and_counts_but_no_data(
+    kinesis_local: LocalKinesis,
+    stream: str,
+    proxy: FaultProxy,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    proxy.on("PutRecords", error("KMSDisabledException", message="injected"))
+    with (
+        caplog.at_level("INFO", "kpl_codec"),
+        Producer(stream, client_settings=through(kinesis_local, proxy)) as producer,
+    ):
+        for _ in range(5):
+            producer.put("secret-key", b"secret-data")
+    lines = [record for record in caplog.records if record.name.startswith("kpl_codec")]
+    counted = sum(getattr(record, "user_records", 0) for record in lines)
+    assert counted == 5
+    assert {getattr(record, "error_code", None) for record in lines} == {"KMSDisabledException"}
+    assert not any("secret" in str(record.__dict__) for record in lines)

@@ -1,0 +1,69 @@
+"""Pictures: what is drawn is what is there, at any width."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, HashKeyRange, partition_key_hash
+from kpl_codec.rendering.diagrams import key_space, skew_bars, spans, timeline
+from kpl_codec.rendering.labels import share, short_id
+from kpl_codec.shards.lineage import Lineage
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.skew import skew_of
+
+from ..shards.model import ModelStream
+from ..shards.test_lineage import streams
+
+
+@given(st.integers(1, 60), st.integers(20, 160))
+def test_every_open_shard_has_its_place_in_the_bar(count, width):
+    top, bar = key_space(ModelStream(count, now=0).shards, width).splitlines()
+    assert len(top) == len(bar) == width
+    if 2 * count < width:
+        assert bar.count("┼") == count - 1
+        assert (bar[0], bar[-1]) == ("├", "┤")
+    else:  # no room for each: how many begin in each column
+        assert sum(int(digit) for digit in bar if digit != "─") == count
+
+
+def test_five_hundred_shards_fit_eighty_columns():
+    bar = key_space(ModelStream(500, now=0).shards, 80).splitlines()[1]
+    assert len(bar) == 80
+    assert set(bar) <= set("67")
+    assert key_space(ModelStream(2000, now=0).shards, 80).splitlines()[1] == "+" * 80
+
+
+@given(streams(), st.integers(40, 160))
+def test_a_timeline_has_a_line_for_every_shard(life, width):
+    stream, _ = life
+    lineage = Lineage(stream.shards)
+    lines = timeline(lineage, width).splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [short_id(shard_id) for shard_id in lineage]
+    assert [">" in line for line in lines] == [s.open for s in lineage.values()]
+    for line, span in zip(lines, spans(lineage), strict=True):
+        assert "█" in line
+        assert (span.end is None) == span.shard.open
+        assert ("◀" in line) == bool(span.shard.parent_shard_ids)
+
+
+def test_shares():
+    assert share(ALL_HASH_KEYS) == "100.0%"
+    assert share(HashKeyRange(0, 0)) == "3e-37%"
+    assert short_id("shardId-000000000012") == "12"
+    assert short_id("other-12") == "other-12"
+
+
+def test_without_times_there_is_no_timeline_but_every_shard():
+    shards = [Shard("a", ALL_HASH_KEYS, None, None, "1", "2"), Shard("b", ALL_HASH_KEYS, "a", None, "3")]
+    lines = timeline(Lineage(shards)).splitlines()
+    assert [line.split()[:3] for line in lines[1:]] == [["a", "100.0%", "closed"], ["b", "100.0%", "open"]]
+
+
+def test_skew_bars_are_as_long_as_their_counts():
+    skew = skew_of((partition_key_hash(str(i)) for i in range(1, 15)), ALL_HASH_KEYS.split(4))
+    lines = skew_bars(skew, list("0123"), 60).splitlines()
+    assert [line.count("█") for line in lines] == [5, 11, 17, 46]
+    empty = skew_of([], ALL_HASH_KEYS.split(2))
+    assert empty.ratio == 0.0
+    assert "0.0%" in skew_bars(empty, ["0", "1"], 60)

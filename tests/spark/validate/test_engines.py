@@ -1,0 +1,112 @@
+"""Spark and the local engine run the same tasks: the same user records, findings, counts and report."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.errors import CaptureError
+from kpl_codec.validate import LocalEngine, validate
+from kpl_codec.validate.validate_command import SparkFailed, spark_errors
+from tests.captures.test_captures import WHEN, answer, lambda_event
+from tests.validate.test_job import LOWER, MAP, UPPER, sorted_by_shard
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def every_form(folder: Path) -> None:
+    """A capture in every form that is read, with every kind of fault."""
+    folder.mkdir()
+    users = sorted_by_shard(200)
+    sound = [answer(kpl.encode(users[name]), shard=name, first=10 + n) for n, name in enumerate(users)]
+    mixed = answer(kpl.encode(users[LOWER][:9] + users[UPPER][:9]), shard=LOWER, first=30)
+    broken = answer(kpl.encode(users[LOWER])[:-1], b"plain", shard=LOWER, first=40)
+    values = [*sound, mixed, broken, lambda_event(b"event", kpl.encode(users[UPPER][:5]))]
+    lines = "\n".join(map(json.dumps, values)).replace("stream/payments", "stream/orders")
+    (folder / "lines.jsonl").write_text(lines)
+    (folder / "again.jsonl").write_text(json.dumps(mixed))
+    damaged = ['{"Records": [{"Sequ', json.dumps(answer(b"x", first=90)), "17"]
+    (folder / "damaged.jsonl").write_text("\n".join(damaged))
+    (folder / "spread.json").write_text("\n".join(json.dumps(value, indent=4) for value in sound))
+    (folder / "array.json").write_text(json.dumps([answer(b"in", b"array", shard=UPPER, first=200)]))
+    for number, packed in enumerate((gzip.compress, bz2.compress)):
+        text = json.dumps(answer(b"packed", shard=LOWER, first=300 + number))
+        (folder / f"packed-{number}").write_bytes(packed(text.encode()))
+    (folder / "frame.bin").write_bytes(kpl.encode(users[LOWER][:3]))
+    (folder / "empty.jsonl").write_text("")
+    (folder / "noise").write_bytes(random.Random(3).randbytes(3000))
+    columns = {
+        "data": [kpl.encode(users[UPPER][:7]), b"row"],
+        "stream": ["orders", "orders"],
+        "sequenceNumber": ["400", "401"],
+        "shardId": [UPPER, "shardId-000000000009"],
+        "approximateArrivalTimestamp": pa.array([WHEN, WHEN], pa.timestamp("us", "UTC")),
+    }
+    pq.write_table(pa.table(columns), folder / "rows.parquet")
+
+
+def results(output: Path) -> dict[str, Any]:
+    """Everything that a run left, without its folder and its time."""
+
+    def rows(name: str) -> list[str]:
+        return sorted(map(repr, pq.read_table(output / name).to_pylist()))
+
+    def timeless(name: str) -> str:
+        return re.sub(r"20\d\d-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?", "TIME", (output / name).read_text())
+
+    return {
+        "files": sorted(path.name for path in output.iterdir()),
+        "user records": rows("user-records"),
+        "findings": rows("findings"),
+        "summary": (output / "summary.txt").read_bytes(),
+        "report": timeless("report.html"),
+        "summary as JSON": timeless("summary.json"),
+        "shards": (output / "shards.json").read_bytes(),
+    }
+
+
+@pytest.mark.requirement("SPK-43", "SPK-17", "SPK-18")
+@pytest.mark.parametrize("task_bytes", [None, 2000])
+def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int | None) -> None:
+    from kpl_codec.spark.validate_engine import SparkEngine
+
+    every_form(tmp_path / "in")
+    for name, engine in (("local", LocalEngine(cores=2)), ("spark", SparkEngine(spark))):
+        validate([str(tmp_path / "in")], MAP, str(tmp_path / name), engine=engine, task_bytes=task_bytes)
+    local, on_spark = results(tmp_path / "local"), results(tmp_path / "spark")
+    files = ["findings", "report.html", "shards.json", "summary.json", "summary.txt", "user-records"]
+    assert local["files"] == files
+    for name, value in local.items():
+        assert value == on_spark[name], name
+    kinds = {row["kind"] for row in pq.read_table(tmp_path / "local" / "findings").to_pylist()}
+    assert {"duplicate", "mixed-aggregate", "checksum-mismatch", "capture-json", "capture-empty"} <= kinds
+
+
+@pytest.mark.requirement("SPK-19")
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
+        (MemoryError(), "MemoryError"),
+        (CaptureError(code="json", field="line"), "line is not JSON [CAP-1]"),
+    ],
+)
+def test_the_cause_in_a_worker_is_told(spark: Any, tmp_path: Path, error: Exception, told: str) -> None:
+    def fails(batches: Any) -> Any:
+        raise error
+
+    log = tmp_path / "log"
+    with pytest.raises(SparkFailed) as caught, spark_errors(str(log)):
+        spark.range(1).mapInArrow(fails, "id long").collect()
+    assert caught.value.reason == told
+    assert "Traceback" in log.read_text()

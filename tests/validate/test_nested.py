@@ -1,0 +1,111 @@
+"""What nobody opens is never clean: every wrapping and every two of them, in each way of looking at it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.captures import plan, read_piece
+from kpl_codec.cli.main import main
+from kpl_codec.findings.counters import Tally
+from kpl_codec.format.frame import disguise_of
+from kpl_codec.format.nested import described, layers_around
+from kpl_codec.validate.check import check
+from kpl_codec.watch.checkpoint import Minute
+from kpl_codec.watch.record_checks import RecordChecker, SampleSlot
+
+from ..captures.test_captures import answer
+from ..format.test_nested import PAIRS, WRAPPINGS
+from .test_job import LOWER, MAP, Run, run, sorted_by_shard
+
+__all__ = ["run"]
+pytestmark = pytest.mark.requirement("NST-1", "WCH-38", "SPK-43")
+
+USERS = sorted_by_shard(100)[LOWER][:10]
+#: One user record that goes where all of these go.
+KEY = USERS[0].partition_key
+KINDS = {"nested-aggregate", "capture-encoded-frame"}
+
+
+def in_aggregate(data: bytes) -> bytes:
+    return kpl.encode([USERS[0], kpl.UserRecord(KEY, data), USERS[1]])
+
+
+def everything() -> Iterator[tuple[str, bytes]]:
+    """Every two wrappings of an aggregate, as a whole Kinesis record and as a user record."""
+    for outer, inner in PAIRS:
+        data = WRAPPINGS[outer](WRAPPINGS[inner](kpl.encode(USERS)))
+        if (outer, inner) != ("none", "none"):
+            yield f"{outer}, {inner}", data
+        yield f"user record, {outer}, {inner}", in_aggregate(data)
+
+
+NAMES, DATA = zip(*everything(), strict=True)
+ORDINARY_DATA = [
+    in_aggregate(b'{"order": 17}'),
+    b"plain",
+    *(WRAPPINGS[name](b'{"order": 17, "note": "longer than any header"}') for name in WRAPPINGS),
+]
+
+
+def records() -> list[kpl.KinesisRecord]:
+    return [kpl.KinesisRecord(KEY, data, str(n + 1), LOWER) for n, data in enumerate([*DATA, *ORDINARY_DATA])]
+
+
+def test_validate_tells_each(run: Run) -> None:
+    (run.input / "a.jsonl").write_text(json.dumps(answer(*DATA, *ORDINARY_DATA, shard=LOWER, first=1)))
+    assert run() == 1
+    told = [f["sequenceNumber"] for f in run.findings() if f["kind"] in KINDS]
+    assert sorted(map(int, told)) == [*range(1, len(DATA) + 1)]  # each once
+    assert "nobody opens" in " ".join(run.out.split())
+    # It is checked only: user records are what they were.
+    assert len(run.user_records()) == sum(1 for _ in kpl.deaggregate(records()))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_columns_tell_what_is_told_of_objects(run: Run, whole: bool) -> None:
+    (run.input / "a.jsonl").write_text(json.dumps(answer(*DATA, *ORDINARY_DATA, shard=LOWER, first=1)))
+    (piece,) = plan([str(run.input)])
+    rows = [row for batch in check(read_piece(piece), MAP, whole=whole) for row in batch.to_pylist()]
+    told = {row["sequenceNumber"]: row["errorText"] for row in rows if row["error"] == "nested-aggregate"}
+    expected = {}
+    for row in kpl.deaggregate(records(), "report"):
+        layers = layers_around(row.data)
+        if layers is not None and (row.aggregated or disguise_of(row.data) is None):
+            sub = row.sub_sequence_number if row.aggregated else None
+            expected[row.sequence_number] = described(layers, sub)
+    assert told == expected
+
+
+def test_watch_tells_each() -> None:
+    judge = RecordChecker()
+    judge.use(MAP)
+    judged = judge.judge(records(), SampleSlot(LOWER, 1), Minute(), Tally())
+    told = [int(fault.sequence_number or 0) for fault in judged.faults if fault.wrong.kind in KINDS]
+    assert told == [*range(1, len(DATA) + 1)]
+
+
+def test_cat_and_inspect_tell_each(run: Run, capsys: Any) -> None:
+    file = run.input / "a.json"
+    file.write_text(json.dumps(answer(*DATA, *ORDINARY_DATA, shard=LOWER, first=1)))
+    assert main(["cat", str(file)]) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = [line["sequenceNumber"] for line in lines if "defects" in line]
+    assert told == [str(n + 1) for n in range(len(DATA))]
+    assert {code for line in lines for code in line.get("defects", ())} == {
+        "nested-aggregate",
+        "encoded-frame",
+    }
+    for n in (*range(0, len(DATA), 7), len(DATA), len(DATA) + 3):
+        status = main(["inspect", str(file), "--sequence-number", str(n + 1)])
+        out = capsys.readouterr().out
+        assert (status, "no consumer opens it" in out) == ((1, True) if n < len(DATA) else (0, False)), NAMES[
+            n
+        ]
+        assert main(["inspect", str(file), "--json", "--sequence-number", str(n + 1)]) == status
+        facts = json.loads(capsys.readouterr().out)
+        assert (facts["kind"] == "encoded frame" or bool(facts["nested"])) == (n < len(DATA))

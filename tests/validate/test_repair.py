@@ -1,0 +1,245 @@
+"""Repair: what the KCL lost is put where it belongs, once, and everything is written down."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.adapters import to_get_records
+from kpl_codec.aws import fetch_shard_map, read_stream
+from kpl_codec.captures import Location
+from kpl_codec.cli.main import main
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS
+from kpl_codec.producer import Producer
+from kpl_codec.shards.shard import Shard
+from kpl_codec.shards.shard_map import ShardMap
+from kpl_codec.shards.stream_name import described, stream_of
+from kpl_codec.validate.repair import _recorded, apply_repair
+from tests.captures.test_captures import answer
+
+from .test_stream import Stream, stream
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+__all__ = ["stream"]
+NOON = datetime(2026, 11, 25, 12, tzinfo=timezone.utc)
+ORDERS = stream_of("arn:aws:kinesis:eu-west-1:123456789012:stream/orders")._replace(created=NOON)
+
+
+def at_the_kcl(source: Stream) -> Counter[bytes]:
+    """What a KCL consumer gets, shard by shard, each with its range."""
+    shard_map = fetch_shard_map(source.client, source.name, closed=True)
+    return Counter(
+        r.data for r in kpl.deaggregate(read_stream(source.client, source.name), "kcl", shard_map=shard_map)
+    )
+
+
+def repair(source: Stream, results: Path, *more: str) -> int:
+    given = ["--stream", source.name, "--endpoint-url", source.server.endpoint_url, "--region", "us-east-1"]
+    return main(["repair", str(results), "--quiet", *(given if "--apply" in more else ()), *more])
+
+
+@pytest.mark.requirement("SPK-30", "SPK-32")
+def test_a_naive_stream_is_made_whole(stream: Stream, tmp_path: Path, capsys: Any) -> None:
+    stream.put(5)
+    stream.put(12, naive=True)
+    lost = stream.sent - at_the_kcl(stream)
+    assert sum(lost.values()) >= 100
+    out = tmp_path / "out"
+    assert repair(stream, out) == 2  # nothing was validated yet
+    assert repair(stream, out, "--apply") == 2
+    assert stream.validate(out) == 1
+    before = len(list(read_stream(stream.client, stream.name)))
+    killed = out / "repair" / "plan" / "part-00000-half.snappy.parquet"
+    killed.parent.mkdir(parents=True)  # what a planning that was killed leaves
+    killed.write_bytes(b"PAR1")
+    assert repair(stream, out, "--apply") == 2  # no plan yet
+    assert repair(stream, out) == 0  # the dry run
+    assert not killed.exists()
+    assert len(list(read_stream(stream.client, stream.name))) == before
+    plan = pq.read_table(out / "repair" / "plan").to_pylist()
+    assert Counter(row["data"] for row in plan if row["decision"] == "put") == lost
+    assert repair(stream, out, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent  # every user record, each once
+    log = [
+        json.loads(line)
+        for file in (out / "repair" / "log").iterdir()
+        for line in file.read_text().splitlines()
+    ]
+    assert len(log) == len(plan)
+    assert {entry["outcome"] for entry in log} == {"put"}
+    assert json.loads((out / "repair" / "record.json").read_text())["StreamName"] == stream.name
+    # Again: it is all written down, so nothing is put; nor on another stream.
+    assert repair(stream, out, "--apply") == 0
+    stream.server.create_stream("another")
+    assert repair(stream, out, "--apply", "--stream", "another", "--other-stream") == 2
+    assert "applied to another stream" in capsys.readouterr().err
+    stream.server.delete_stream("another")
+    assert at_the_kcl(stream) == stream.sent
+    assert repair(stream, out) == 2  # one plan for one run of validate
+    assert "a plan already" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("SPK-46")
+@pytest.mark.parametrize("named", [True, False])
+def test_user_records_are_put_to_their_own_stream_unless_told_otherwise(
+    named: bool, stream: Stream, tmp_path: Path, capsys: Any
+) -> None:
+    """Results that name their stream, and captures that do not: then the shards tell."""
+    stream.put(12, naive=True)
+    if named:
+        assert stream.validate(tmp_path / "out") == 1
+    else:
+        capture = tmp_path / "capture"
+        capture.mkdir()
+        shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
+        (tmp_path / "shards.json").write_text(shard_map.to_json())
+        for shard in shard_map.values():
+            records = read_stream(stream.client, stream.name, shard_ids=[shard.shard_id])
+            answer = to_get_records(records, dump=True)
+            (capture / f"{shard.shard_id}.json").write_text(json.dumps(answer))
+        given = [str(capture), "--shards", str(tmp_path / "shards.json")]
+        assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
+    assert repair(stream, tmp_path / "out") == 0
+    # Of other shards: those of two streams that are made within one second are equal in all that is known.
+    stream.server.create_stream("another", shards=3)
+    capsys.readouterr()
+    assert repair(stream, tmp_path / "out", "--apply", "--stream", "another") == 2
+    assert "its user records are of another stream" in capsys.readouterr().err
+    assert list(read_stream(stream.client, "another")) == []
+    assert repair(stream, tmp_path / "out", "--apply", "--stream", "another", "--other-stream") == 0
+    assert list(read_stream(stream.client, "another"))
+    stream.server.delete_stream("another")
+
+
+@pytest.mark.requirement("SPK-32")
+def test_two_at_once_put_everything_once(stream: Stream, tmp_path: Path) -> None:
+    rows = [
+        {
+            "shardId": "shardId-000000000000",
+            "sequenceNumber": str(number),
+            "subSequenceNumber": 0,
+            "partitionKey": f"k{number}",
+            "explicitHashKey": None,
+            "data": b"%d" % number,
+            "tags": None,
+            "decision": "put",
+        }
+        for number in range(300)
+    ]
+    plan = tmp_path / "repair" / "plan"
+    plan.mkdir(parents=True)
+    (tmp_path / "user-records").mkdir()
+    for done in (tmp_path / "shards.json", plan / "_SUCCESS"):
+        done.touch()
+    for number in range(3):
+        pq.write_table(pa.Table.from_pylist(rows[number::3]), plan / f"part-{number:05d}.parquet")
+    settings = {"endpoint_url": stream.server.endpoint_url, "region": "us-east-1"}
+
+    def put(_: int) -> dict[str, int]:
+        return apply_repair(str(tmp_path), settings, stream.name)
+
+    with ThreadPoolExecutor(2) as pool:
+        counts = list(pool.map(put, range(2)))
+    assert sorted(counts, key=repr) == [{"put": 300}, {"put-before": 300}]
+    assert at_the_kcl(stream) == Counter(row["data"] for row in rows)
+
+
+@pytest.mark.requirement("SPK-31")
+def test_what_a_producer_sent_again_is_left_alone(stream: Stream, tmp_path: Path) -> None:
+    """A split leaves dropped aggregates whose user records were delivered with the second attempt."""
+    with Producer(stream.name, client_settings=stream.server.client_settings) as producer:
+        producer.put("warm", b"up").result(30)
+        stream.sent[b"up"] += 1
+        stream.split()
+        futures = []
+        for number in range(400):
+            data = b"after the split %d" % number
+            stream.sent[data] += 1
+            futures.append(producer.put(f"key-{number}", data))
+        for future in futures:
+            future.result(60)
+    assert at_the_kcl(stream) == stream.sent
+    out = tmp_path / "out"
+    assert stream.validate(out) in (0, 1)
+    assert repair(stream, out) == 0
+    rows = pq.read_table(out / "user-records", columns=["kcl"])["kcl"].to_pylist()
+    assert "dropped" in rows  # else there is nothing to see here
+    decisions = Counter(pq.read_table(out / "repair" / "plan", columns=["decision"])["decision"].to_pylist())
+    assert decisions == {"already-delivered": rows.count("dropped")}
+    assert repair(stream, out, "--apply") == 0
+    assert at_the_kcl(stream) == stream.sent
+
+
+@pytest.mark.requirement("SPK-30")
+def test_captures_of_two_streams_are_not_put_to_one(tmp_path: Path, capsys: Any) -> None:
+    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(2))]
+    (tmp_path / "shards.json").write_text(ShardMap(shards).to_json())
+    mixed = kpl.encode([kpl.UserRecord(f"key-{number}", b"x") for number in range(20)])
+    pages = [{**answer(mixed), "StreamName": name} for name in ("orders", "payments")]
+    (tmp_path / "capture.jsonl").write_text("\n".join(map(json.dumps, pages)))
+    given = [str(tmp_path / "capture.jsonl"), "--shards", str(tmp_path / "shards.json")]
+    assert main(["validate", "--quiet", *given, "--output", str(tmp_path / "out")]) == 1
+    assert main(["repair", "--quiet", str(tmp_path / "out")]) == 2
+    assert "several streams" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "repair").exists()
+
+
+@pytest.mark.requirement("SPK-32", "SPK-46")
+@pytest.mark.parametrize(
+    ("before", "now", "another"),
+    [
+        ({"stream": "orders"}, stream_of("orders"), False),  # as earlier versions wrote it
+        ({"stream": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"}, ORDERS, False),
+        ({"stream": "arn:aws:kinesis:us-east-1:123456789012:stream/orders"}, ORDERS, True),
+        (described(ORDERS), ORDERS, False),
+        (described(ORDERS), ORDERS._replace(created=NOON + timedelta(days=1)), True),
+        (described(stream_of("payments")), stream_of("orders"), True),
+        ({}, ORDERS, True),
+        ([], ORDERS, True),
+    ],
+)
+def test_a_plan_goes_on_with_the_stream_that_it_was_applied_to(
+    before: Any, now: Any, another: bool, tmp_path: Path
+) -> None:
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps(before))
+    known = _recorded(Location(str(record)))
+    assert (known is None or known.is_another(now) or known.is_another_life(now)) == another
+
+
+@pytest.mark.requirement("SPK-33", "SPK-34")
+def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any) -> None:
+    """User records captured from a stream that takes large ones, put to one that does not: one of 2 MiB, and
+    one that the tag of its copy makes too large."""
+    users = [kpl.UserRecord("small", b"fine"), kpl.UserRecord("large", bytes(2 << 20))]
+    users.append(kpl.UserRecord("edge", bytes((1 << 20) - 20)))
+    users += [kpl.UserRecord(f"other-{number}", b"%d" % number) for number in range(20)]
+    capture, out = tmp_path / "capture.jsonl", tmp_path / "out"
+    shard_map = fetch_shard_map(stream.client, stream.name, closed=True)
+    # The capture names another stream: so the map is one that names none, as list-shards prints it.
+    (tmp_path / "shards.json").write_text(ShardMap(shard_map.values()).to_json())
+    capture.write_text(json.dumps(answer(kpl.encode(users), shard=shard_map.open_shards[0].shard_id)))
+    given = [str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
+    assert main(["validate", "--quiet", *given]) == 1
+    assert repair(stream, out) == 0
+    assert re.search(r"23 +put", capsys.readouterr().out)
+    assert repair(stream, out, "--apply", "--other-stream") == 1
+    assert at_the_kcl(stream) == Counter(user.data for user in users if len(user.data) < 100)
+    log = [
+        json.loads(line)
+        for file in (out / "repair" / "log").iterdir()
+        for line in file.read_text().splitlines()
+    ]
+    failed = {entry["old"][2]: entry["error"] for entry in log if entry["outcome"] == "failed"}
+    assert failed.keys() == {1, 2}
+    assert all(failed.values())

@@ -1,0 +1,125 @@
+"""Repair against a model: however often validate and repair take turns, whatever is in the stream, a KCL
+consumer gets every user record once."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import tempfile
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+import kpl_codec as kpl
+from kpl_codec.captures import Location
+from kpl_codec.cli.main import main
+from kpl_codec.producer import Producer
+from kpl_codec.validate.repair import CONFIG, plan_repair, put_rows
+from kpl_codec.validate.repair_marks import RepairLog
+from kpl_codec.validate.repair_plan import planned
+
+from ..aws.model_client import ModelClient
+from ..captures.test_captures import WHEN
+
+pytestmark = pytest.mark.timeout(400)
+
+
+class RepairMachine(RuleBasedStateMachine):
+    """A stream of two shards, careless writers, and an operator who follows the advice again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.client = ModelClient(2)
+        self.put: Counter[bytes] = Counter()
+        self.folder = Path(tempfile.mkdtemp(prefix="kpl-codec-repair-"))
+        self.runs = 0
+        self.applied: list[Path] = []
+
+    @initialize(contents=st.lists(st.integers(0, 9), min_size=1, max_size=6))
+    def something_is_in_the_stream(self, contents: list[int]) -> None:
+        self.a_naive_writer_puts_an_aggregate(contents)
+
+    @rule(contents=st.lists(st.integers(0, 9), min_size=1, max_size=6))
+    def a_naive_writer_puts_an_aggregate(self, contents: list[int]) -> None:
+        """Its keys are of any shard; it goes where the first belongs. Equal user records are common."""
+        users = [kpl.UserRecord(f"key-{content}", b"%d" % content) for content in contents]
+        place = kpl.effective_hash_key(users[0].partition_key)
+        record = {"PartitionKey": "a", "Data": kpl.encode(users), "ExplicitHashKey": str(place)}
+        self.client.stream.put_records([record])
+        self.put.update(user.data for user in users)
+
+    @rule(cut_off_after=st.none() | st.integers(0, 5))
+    def the_operator_repairs(self, cut_off_after: int | None) -> None:
+        missing = self.put - self.client.stream.delivered()
+        output = self.validate(bool(missing))
+        decisions = plan_repair(str(output))
+        assert decisions == ({"put": missing.total()} if missing else {})
+        if cut_off_after is not None:
+            self.apply(output, cut_off_after)
+        self.apply(output)
+        self.applied.append(output)
+        assert self.client.stream.delivered() == self.put, "repaired, and not every user record is there once"
+        self.validate(False)
+
+    @rule()
+    def the_operator_applies_an_old_plan_again(self) -> None:
+        for output in self.applied:
+            before = len(self.client.stream.stored)
+            self.apply(output)
+            assert len(self.client.stream.stored) == before
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def validate(self, lost: bool) -> Path:
+        """Check all that is in the stream; the folder of the results."""
+        self.runs += 1
+        run = self.folder / str(self.runs)
+        (run / "in").mkdir(parents=True)
+        stream = self.client.stream
+        (run / "shards.json").write_text(kpl.ShardMap(stream.shards).to_json())
+        with (run / "in" / "a.jsonl").open("w") as lines:
+            for record in stream.stored:
+                entry = {
+                    "SequenceNumber": record.sequence_number,
+                    "ApproximateArrivalTimestamp": WHEN.isoformat(),
+                    "Data": base64.b64encode(record.data).decode(),
+                    "PartitionKey": record.partition_key,
+                }
+                line = {"StreamName": "orders", "ShardId": record.shard_id, "Records": [entry]}
+                lines.write(json.dumps(line) + "\n")
+        given = [
+            str(run / "in"),
+            "--shards",
+            str(run / "shards.json"),
+            "--output",
+            str(run / "out"),
+        ]
+        assert main(["validate", "--quiet", "--engine", "local", *given]) == lost
+        return run / "out"
+
+    def apply(self, output: Path, rows: int | None = None) -> None:
+        """Put what the plan says, or only the first rows of each of its files."""
+        (output / "repair" / "log").mkdir(exist_ok=True)
+        for path in sorted((output / "repair" / "plan").glob("*.parquet")):
+            log = RepairLog(Location(output / "repair" / "log"))
+            with Producer("orders", client=self.client, config=CONFIG) as producer:
+                put_rows(islice(planned(Location(path)), rows), log, producer)
+
+
+@pytest.mark.requirement("SPK-30", "SPK-31", "SPK-32", "SPK-34")
+def test_repair_ends_with_every_user_record_once() -> None:
+    quick = settings(
+        max_examples=4,
+        stateful_step_count=5,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    run_state_machine_as_test(RepairMachine, settings=quick)

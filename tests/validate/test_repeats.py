@@ -1,0 +1,54 @@
+"""Kinesis records captured more than once: all are counted, however many, in however many parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.captures import Location
+from kpl_codec.validate import duplicates
+
+rows = st.lists(
+    st.tuples(
+        st.sampled_from(["orders", None]),
+        st.sampled_from(["shardId-0", "shardId-1", None]),
+        st.sampled_from(list("123456")),
+        st.sampled_from(["a", "b", None]),
+        st.sampled_from([1, 2, None]),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.requirement("SPK-18")
+@given(st.lists(rows, min_size=1, max_size=3), st.integers(1, 40), st.integers(1, 8))
+def test_repeats_are_those_of_a_counter(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple]], at_a_time: int, most: int
+) -> None:
+    work: Path = tmp_path_factory.mktemp("work")
+    (work / "kinesis-records").mkdir()
+    for number, content in enumerate(files):
+        columns = list(zip(*content, strict=True)) or [()] * len(duplicates.RECORDS_SCHEMA)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, duplicates.RECORDS_SCHEMA, strict=True)]
+        table = pa.Table.from_arrays(arrays, schema=duplicates.RECORDS_SCHEMA)
+        pq.write_table(table, work / "kinesis-records" / f"part-{number:05d}.parquet")
+    expected = Counter(row[:3] for content in files for row in content)
+    twice = {key: times for key, times in expected.items() if times > 1}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(duplicates, "MAX_GROUPED", at_a_time)
+        patched.setattr(duplicates, "MAX_LISTED", most)
+        found = duplicates.repeated(Location(work))
+    listed = [finding for finding in found if finding.sequence_number is not None]
+    assert len(listed) == min(len(twice), most)
+    assert sum(finding.user_records or 0 for finding in found) == sum(twice.values())
+    places = {(row[3], row[4]) for content in files for row in content}
+    assert all((finding.file, finding.line) in places for finding in listed)  # never of two places
+    left = Counter((shard_id, number, times) for (_, shard_id, number), times in twice.items())
+    assert not Counter((f.shard_id, f.sequence_number, f.user_records) for f in listed) - left
+    assert len(found) - len(listed) == (len(twice) > most)

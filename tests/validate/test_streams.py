@@ -1,0 +1,224 @@
+"""Records of several streams and one shard map: a map judges the records of its own stream, or none."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kpl_codec as kpl
+from kpl_codec.arrow import deaggregate_batches, deaggregate_table
+from kpl_codec.aws_lambda import process_user_records, user_records
+from kpl_codec.cli.main import main
+from kpl_codec.format.hash_keys import partition_key_hash
+from kpl_codec.shards.stream_name import SeveralStreams
+
+_numbers = itertools.count(10**55)
+KEYS = [f"key-{number}" for number in range(40)]
+#: Shards of each stream. Half of what `b` holds lies on the wrong shard.
+SHARDS = {"a": 1, "b": 2}
+#: What the KCL loses of each.
+LOST = {"a": 0, "b": 3 * sum(partition_key_hash(key) >= 2**127 for key in KEYS)}
+
+
+def map_of(name: str, *, named: bool) -> kpl.ShardMap:
+    ranges = kpl.ALL_HASH_KEYS.split(SHARDS[name])
+    shards = [kpl.Shard(f"shardId-{number:012d}", held) for number, held in enumerate(ranges)]
+    return kpl.ShardMap(shards, stream=name if named else None)
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "streamName": name,
+            "shardId": "shardId-000000000000",
+            "sequenceNumber": str(next(_numbers)),
+            "partitionKey": key,
+            "data": kpl.encode([kpl.UserRecord(key, f"{key} {sub}".encode()) for sub in range(3)]),
+        }
+        for key in KEYS
+    ]
+
+
+def interleaved(streams: str) -> list[dict[str, Any]]:
+    """Of two streams in turn, so that every neighbour is of another one."""
+    each = [rows_of(name) for name in streams]
+    return [row for rows in zip(*each, strict=True) for row in rows]
+
+
+def capture(rows: list[dict[str, Any]], file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as out:
+        for row in rows:
+            record = {
+                "Data": base64.b64encode(row["data"]).decode(),
+                "PartitionKey": row["partitionKey"],
+                "SequenceNumber": row["sequenceNumber"],
+                "ApproximateArrivalTimestamp": 1.7e9,
+            }
+            line = {"StreamName": row["streamName"], "ShardId": row["shardId"], "Records": [record]}
+            out.write(json.dumps(line) + "\n")
+
+
+@pytest.mark.requirement("SPK-110", "SPK-111", "SPK-30")
+@pytest.mark.parametrize("files", ["one file", "a file each"])
+@pytest.mark.parametrize("named", [True, False], ids=["a map that says whose it is", "one that does not"])
+@pytest.mark.parametrize("own", ["a", "b"])
+@pytest.mark.parametrize("streams", ["a", "b", "ab"])
+def test_no_verdict_by_another_streams_map(
+    streams: str, own: str, named: bool, files: str, tmp_path: Path, capsys: Any
+) -> None:
+    if not named and streams != own and len(streams) == 1:
+        return  # nothing says that the only stream is not the map's
+    rows, shards = interleaved(streams), map_of(own, named=named)
+    if files == "one file":
+        capture(rows, tmp_path / "in/all.jsonl")
+    else:
+        for name in streams:
+            capture([row for row in rows if row["streamName"] == name], tmp_path / f"in/{name}.jsonl")
+    out = tmp_path / "out"
+    (tmp_path / "shards.json").write_text(shards.to_json())
+    given = [str(tmp_path / "in"), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
+    status = main(["validate", "--quiet", "--engine", "local", "--cores", "1", *given])
+    summary = json.loads((out / "summary.json").read_text())
+    kinds = {kind["name"] for kind in summary["kinds"]}
+    judged = {own} & set(streams) if named or len(streams) == 1 else set()
+    lost = sum(LOST[name] for name in judged)
+    assert summary["totals"]["lostAtKcl"] == lost
+    assert ("other-stream" in kinds) == (judged != set(streams))
+    assert status == (0 if judged == set(streams) and not lost else 1)
+    columns = ["streamName", "placement", "expectedShardId", "aggregatePlacement", "inRange", "hashKey"]
+    users = pq.read_table(out / "user-records", columns=columns).to_pylist()
+    assert len(users) == 3 * len(rows)
+    for user in users:
+        verdicts = [user[name] for name in columns[1:]]
+        assert None not in verdicts if user["streamName"] in judged else verdicts == [None] * 5
+    capsys.readouterr()
+    if main(["repair", "--quiet", str(out)]) == 0:
+        files = sorted((out / "repair/plan").glob("part-*"))
+        plan = [number for file in files for number in pq.read_table(file)["sequenceNumber"].to_pylist()]
+        assert set(plan) <= {row["sequenceNumber"] for row in rows if row["streamName"] in judged}
+        assert len(plan) == lost
+    else:
+        assert not judged
+        assert "several streams" in capsys.readouterr().err
+
+
+def known(users: pa.Table) -> Counter[str]:
+    """The rows, without what is null. (Placement columns are null where there is no map.)"""
+    rows = users.to_pylist()
+    return Counter(repr(sorted((k, v) for k, v in row.items() if v is not None)) for row in rows)
+
+
+@pytest.mark.requirement("SPK-3", "SPK-110", "SPK-111")
+@pytest.mark.parametrize("policy", ["kcl", "report"])
+@pytest.mark.parametrize("own", ["a", "b"])
+def test_columns_are_those_of_each_stream_alone(policy: Any, own: str) -> None:
+    """A row of another stream comes as without a map, whatever stands beside it."""
+    rows, shards = interleaved("ab"), map_of(own, named=True)
+    alone = {name: pa.Table.from_pylist([row for row in rows if row["streamName"] == name]) for name in "ab"}
+    made = deaggregate_table(pa.Table.from_pylist(rows), policy, shard_map=shards).table
+    expected: Counter[str] = Counter()
+    for name, table in alone.items():
+        given = shards if name == own else None
+        expected += known(deaggregate_table(table, policy, shard_map=given).table)
+    assert known(made) == expected
+    assert made.num_rows == 3 * len(rows) - (LOST[own] if policy == "kcl" else 0)
+    nameless = map_of(own, named=False)
+    for table in alone.values():
+        deaggregate_table(table, policy, shard_map=nameless)
+    batches = pa.Table.from_pylist(rows).to_batches(max_chunksize=1)
+    with pytest.raises(SeveralStreams, match="stream=NAME"):
+        list(deaggregate_batches(batches, policy, shard_map=nameless))
+    with pytest.raises(SeveralStreams):
+        deaggregate_table(pa.concat_tables(alone.values()), policy, shard_map=nameless, threads=2)
+
+
+def event_of(*streams: str, region: str = "us-east-1", consumer: str = "") -> dict[str, Any]:
+    arn = f"arn:aws:kinesis:{region}:123456789012:stream/"
+    return {
+        "Records": [
+            {
+                "eventID": f"{row['shardId']}:{row['sequenceNumber']}",
+                "eventSource": "aws:kinesis",
+                "eventSourceARN": arn + row["streamName"] + consumer,
+                "kinesis": {
+                    "partitionKey": row["partitionKey"],
+                    "sequenceNumber": row["sequenceNumber"],
+                    "data": base64.b64encode(row["data"]).decode(),
+                    "approximateArrivalTimestamp": 1.7e9,
+                },
+            }
+            for name in streams
+            for row in rows_of(name)
+        ]
+    }
+
+
+@pytest.mark.requirement("LMB-21", "SPK-111")
+def test_an_event_is_judged_by_the_map_of_its_stream() -> None:
+    def verdicts(event: dict[str, Any], shards: kpl.ShardMap) -> set[str | None]:
+        found: set[str | None] = set()
+
+        def handle(record: kpl.DeaggregatedRecord) -> None:
+            found.add(record.placement and record.placement.verdict)
+
+        assert process_user_records(event, handle, shard_map=shards) == {"batchItemFailures": []}
+        lazily = user_records(event, shard_map=shards)
+        assert {record.placement and record.placement.verdict for record in lazily} == found
+        return found
+
+    both = {"expected", "stray"}
+    for consumer in ("", "/consumer/reader:1700000000"):
+        event = event_of("b", consumer=consumer)
+        assert verdicts(event, map_of("b", named=True)) == verdicts(event, map_of("b", named=False)) == both
+        assert verdicts(event, map_of("a", named=True)) == {None}
+    shards = map_of("b", named=True).values()
+    here = kpl.ShardMap(shards, stream="arn:aws:kinesis:us-east-1:123456789012:stream/b")
+    assert verdicts(event_of("b"), here) == both
+    assert verdicts(event_of("b", region="eu-west-1"), here) == {None}
+    with pytest.raises(SeveralStreams):
+        list(user_records(event_of("a", "b"), shard_map=map_of("a", named=False)))
+    with pytest.raises(SeveralStreams):
+        process_user_records(event_of("a", "b"), print, shard_map=map_of("a", named=False))
+
+
+@pytest.mark.requirement("SPK-110")
+def test_an_event_by_enhanced_fan_out_names_its_stream(tmp_path: Path) -> None:
+    """There the ARN is that of the consumer."""
+    event = event_of("a", consumer="/consumer/reader:1700000000")
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    (tmp_path / "shards.json").write_text(map_of("a", named=True).to_json())
+    given = [str(tmp_path / "event.json"), "--shards", str(tmp_path / "shards.json")]
+    assert main(["validate", "--quiet", "--engine", "local", *given, "--output", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.requirement("SPK-110")
+def test_a_map_that_is_written_down_says_whose_it_is() -> None:
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+    shards = [*map_of("b", named=False).values()]
+    for named in (None, "orders", arn):
+        given = kpl.ShardMap(shards, stream=named)
+        again = kpl.ShardMap.from_json(given.to_json())
+        assert again.stream == given.stream
+        assert again == given
+    listed = [shard.to_aws() for shard in shards]
+    about = {"StreamName": "orders", "StreamARN": arn, "StreamCreationTimestamp": "2026-01-02T03:04:05+00:00"}
+    described = {"StreamDescription": {**about, "HasMoreShards": False, "Shards": listed}}
+    stream = kpl.ShardMap.from_json(json.dumps(described)).stream
+    assert stream is not None
+    assert (stream.name, stream.arn, stream.region) == ("orders", arn, "eu-west-1")
+    assert stream.created is not None
+    told = kpl.ShardMap.from_json(json.dumps({"Shards": listed}), stream="b").stream
+    assert told is not None
+    assert told.name == "b"
+    for odd in (5, "", "a b", None, ["x"], {}):
+        page = {"StreamName": odd, "StreamARN": odd, "StreamCreationTimestamp": odd, "Shards": listed}
+        assert kpl.ShardMap.from_list_shards(page).stream is None

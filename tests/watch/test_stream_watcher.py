@@ -1,0 +1,173 @@
+"""The watch against a real server: a planted fault found, faults on the way survived."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kpl_codec.testing.faults import cut_answer, error, throttle
+from kpl_codec.watch import Limits, WatchFinding
+from kpl_codec.watch.stream_watcher import StreamWatcher
+
+from ..aws.test_shard_map import split
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(200)]
+
+
+class Running:
+    """A watcher in a thread, and what it told."""
+
+    def __init__(self, client: Any, stream: str, **settings: Any) -> None:
+        self.findings: list[WatchFinding] = []
+        self.watcher = StreamWatcher(client, stream, on_finding=self.findings.append, **settings)
+        self._thread = threading.Thread(target=self.watcher.run, daemon=True)
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.watcher.stop()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def wait(self, what: Callable[[], Any], seconds: float = 40.0) -> Any:
+        end = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < end, [f.text for f in self.findings]
+            assert self._thread.is_alive()
+            time.sleep(0.05)
+        return found
+
+    def kinds(self) -> set[str]:
+        return {finding.kind for finding in self.findings}
+
+
+def naive(client: Any, stream: str, count: int, begin: int = 0) -> int:
+    """Put ``count`` aggregates of 20 user records without looking at shards; the number of user records."""
+    from aws_kinesis_agg.aggregator import RecordAggregator
+
+    for n in range(begin, begin + count):
+        aggregator = RecordAggregator()
+        for m in range(20):
+            aggregator.add_user_record(f"customer-{n * 20 + m}", b"an order")
+        key, _, data = aggregator.clear_and_get().get_contents()
+        client.put_record(StreamName=stream, PartitionKey=key, Data=data)
+    return 20 * count
+
+
+FAST = {"share": 1.0, "limits": Limits(5, 50, 1e7, 1e7)}
+
+
+def test_everything_is_read_through_a_split(kinesis_local, client, stream):
+    with Running(client, stream, **FAST) as running:
+        running.wait(lambda: running.watcher.watch.measured.looks >= 2)
+        put = naive(client, stream, 5)
+        split(kinesis_local, stream, "shardId-000000000000", 2**126)
+        put += naive(client, stream, 5, 5)
+        total = running.watcher.watch.last_hour.totals
+        running.wait(lambda: total["user_records"] >= put)
+        time.sleep(1.5)
+        assert total["user_records"] == put
+        assert running.watcher.watch.last_hour.lost()[:4] == (put,) * 4
+        running.wait(lambda: len(running.watcher.watch.shards) == 3)
+    assert running.kinds() == {"naive-aggregator"}
+    assert {f.writer for f in running.findings} == {"first-key"}
+
+
+@pytest.mark.slow
+def test_faults_are_survived(proxy, faulty, client, stream):
+    proxy.on("GetRecords", throttle(), times=3)
+    proxy.on("GetRecords", error("ExpiredIteratorException"), after=1, times=2)
+    proxy.on("GetRecords", cut_answer(0.4), times=2)
+    proxy.on("GetShardIterator", error("InternalFailure", status=500), times=2)
+    proxy.on("ListShards", throttle(), times=1)
+    with Running(faulty, stream, **FAST) as running:
+        running.wait(lambda: running.watcher.watch.measured.looks >= 2)
+        put = naive(client, stream, 10)
+        running.wait(lambda: running.watcher.watch.last_hour.totals["user_records"] >= put)
+        time.sleep(1.5)
+        assert running.watcher.watch.last_hour.totals["user_records"] == put
+    assert running.kinds() <= {"naive-aggregator", "throttled"}
+    # The client adds no retries of its own: every call is in the budget.
+    made = running.watcher.watch.measured.calls
+    for operation in ("GetShardIterator", "GetRecords"):
+        assert made[operation] == sum(call.operation == operation for call in proxy.calls)
+
+
+def test_credentials_that_end_and_come_back(proxy, faulty, client, stream):
+    with Running(faulty, stream, **FAST) as running:
+        running.wait(lambda: running.watcher.watch.measured.looks >= 2)
+        rule = proxy.on("*", error("ExpiredTokenException"))
+        running.wait(lambda: rule.acted >= 3)
+        put = naive(client, stream, 4)
+        proxy.clear()
+        running.wait(lambda: running.watcher.watch.last_hour.totals["user_records"] >= put, 60)
+        assert running.watcher.watch.last_hour.totals["user_records"] == put
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("WCH-11")
+def test_a_stream_deleted_and_created_again(kinesis_local, client, stream):
+    with Running(client, stream, **FAST) as running:
+        running.wait(lambda: running.watcher.watch.measured.looks >= 2)
+        put = naive(client, stream, 4)
+        running.wait(lambda: running.watcher.watch.last_hour.totals["user_records"] >= put)
+        kinesis_local.delete_stream(stream)
+        time.sleep(2)
+        kinesis_local.create_stream(stream, shards=3)
+        running.wait(lambda: "stream-recreated" in running.kinds(), 60)
+        put += naive(client, stream, 4)
+        running.wait(lambda: running.watcher.watch.last_hour.totals["user_records"] >= put, 60)
+        assert len(running.watcher.watch.shards) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("WCH-1", "WCH-5")
+def test_a_sampled_watch_reads_slots_by_time_and_children_whole(kinesis_local, client, stream):
+    """Share 1/2 and period 4 s, so that a real clock need not run for long."""
+    settings = {"share": 0.5, "period": 4.0, "limits": Limits(5, 50, 1e7, 1e7), "after_reshard": 5.0}
+    stop = threading.Event()
+    count = [0]
+
+    def write() -> None:
+        while not stop.wait(0.05):
+            count[0] += naive(client, stream, 1, count[0])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with Running(client, stream, **settings) as running:
+            last_hour = running.watcher.watch.last_hour
+            found = running.wait(lambda: [f for f in running.findings if f.kind == "naive-aggregator"])
+            assert found[0].severity == "critical"
+            time.sleep(8)
+            lost = last_hour.lost()
+            assert lost.seen < count[0]
+            assert lost.low <= lost.estimate <= lost.high
+            split(kinesis_local, stream, "shardId-000000000000", 2**126)
+            children = {"shardId-000000000002", "shardId-000000000003"}
+            running.wait(lambda: children <= {f.shard_id for f in running.findings}, 30)
+            running.wait(lambda: "shardId-000000000000" not in running.watcher.watch.shards, 30)
+    finally:
+        stop.set()
+        writer.join()
+
+
+@pytest.mark.requirement("WCH-35")
+def test_a_clock_that_is_set_back_is_followed(client, stream, monkeypatch):
+    real, ahead = time.time, [3600.0]
+    monkeypatch.setattr("kpl_codec.watch.stream_watcher.time.time", lambda: real() + ahead[0])
+    measured: list[float] = []
+    settings = {"on_measures": lambda values, now: measured.append(now), "measure_every": 0.5}
+    with Running(client, stream, share=1.0, **settings) as running:
+        running.wait(lambda: running.watcher.watch.measured.calls["GetShardIterator"])
+        ahead[0] = 0.0
+        # It is followed backwards, metrics go on, and what is put now is read.
+        running.wait(lambda: measured[-1] < real() + 60)
+        naive(client, stream, 3)
+        running.wait(lambda: "naive-aggregator" in running.kinds())

@@ -1,0 +1,259 @@
+"""What is told, as those who receive it read it: Prometheus, OpenTelemetry, CloudWatch, Slack."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import hcl2
+import pytest
+import yaml
+from cfnlint.api import lint_all
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kpl_codec.cli.main import main
+from kpl_codec.shards.stream_name import StreamNameError
+from kpl_codec.watch import LastHour, Watch, WatchFinding
+from kpl_codec.watch.measures import METRICS, NAMESPACE, Emf, cloudwatch_name, measures
+from kpl_codec.watch.metric_exporters import EmfLines, OpenTelemetryExporter, Webhook, alarms
+
+from .model import START, ModelStream, open_map, run
+from .test_watch import Traffic, watched
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[Watch, list[WatchFinding]]:
+    """Ten minutes of a stream with a naive aggregator."""
+    stream = ModelStream(open_map(2))
+    Traffic(stream, rate=10, naive=0.1).fill(START - 60, START + 600)
+    watch = watched(stream)
+    return watch, run(watch, stream, START, START + 600)
+
+
+@pytest.mark.requirement("WCH-24")
+def test_every_metric_is_told_also_of_a_clean_stream(told):
+    watch, _ = told
+    measured = measures(watch, START + 600)
+    lost = watch.last_hour.lost()
+    values = {m.name: m.value for m in measured if not m.attributes}
+    names = ("lost_user_records_low", "lost_user_records", "lost_user_records_high")
+    assert [values[name] for name in names] == [lost.low, lost.estimate, lost.high]
+    assert {m.name for m in measured} <= set(METRICS)
+    clean = ModelStream(open_map(2))
+    watch = watched(clean)
+    run(watch, clean, START, START + 60)
+    always = {m.name for m in measures(watch, START + 60)}
+    assert always == set(METRICS) - {"shard_lost_user_records", "failed_calls", "kinesis_records_by_writer"}
+
+
+def prometheus_name(name: str) -> str:
+    """As OpenTelemetry's exporter writes it; the alarm templates rely on it."""
+    return f"kpl_watch_{name}" + ("_total" if METRICS[name].kind == "counter" else "")
+
+
+@pytest.mark.requirement("WCH-24")
+def test_prometheus_reads_every_measure_of_opentelemetry(told):
+    watch, _ = told
+    measured = measures(watch, START + 600)
+    reader = PrometheusMetricReader()
+    provider = MeterProvider([reader])
+    outlet = OpenTelemetryExporter("orders", provider.get_meter("test"))
+    outlet.measures(measured, START + 600)
+    text = generate_latest().decode()
+    provider.shutdown()
+    samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    values = {
+        (s.name, *sorted((k, v) for k, v in s.labels.items() if not k.startswith("otel_"))): s.value
+        for s in samples
+    }
+    for measure in measured:
+        labels = {"stream": "orders", **measure.attributes}
+        assert values[(prometheus_name(measure.name), *sorted(labels.items()))] == measure.value
+
+
+@pytest.mark.requirement("WCH-24")
+def test_emf_lines_hold_what_their_directives_name(told, capsys):
+    watch, _ = told
+    outlet = EmfLines("orders")
+    measured = measures(watch, START + 600)
+    outlet.measures(measured, START + 600)
+    outlet.measures(measured, START + 630)  # within the minute: nothing
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told_of = 0
+    for line in lines:
+        assert isinstance(line["_aws"]["Timestamp"], int)
+        (directive,) = line["_aws"]["CloudWatchMetrics"]
+        # CloudWatch's limits for a directive.
+        assert len(directive["Dimensions"][0]) <= 30
+        assert len(directive["Metrics"]) <= 100
+        assert directive["Namespace"] == NAMESPACE
+        assert all(isinstance(line[name], str) for name in directive["Dimensions"][0])
+        assert all(isinstance(line[metric["Name"]], (int, float)) for metric in directive["Metrics"])
+        told_of += len(directive["Metrics"])
+    assert told_of == len(measured)
+
+
+def test_counters_are_added_up_once():
+    emf, watch = Emf("orders"), Watch(LastHour("orders"))
+    told = 0
+    for calls in (3, 3, 10):
+        watch.measured.looks = calls
+        told += sum(line.get("Looks", 0) for line in emf.lines(measures(watch, START), START))
+    assert told == 10
+
+
+class Receiver:
+    """A real HTTP server that keeps what is posted to it; fails the first ``failures``."""
+
+    def __init__(self, failures: int = 0, slow: float = 0.0) -> None:
+        bodies: list[Any] = []
+        left = [failures]
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                time.sleep(slow)
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                left[0] -= 1
+                if left[0] < 0:
+                    bodies.append(body)
+                self.send_response(200 if left[0] < 0 else 503)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.bodies = bodies
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
+
+    def __enter__(self) -> Receiver:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.mark.requirement("WCH-25")
+def test_a_webhook_gets_findings_in_order_and_again_after_a_failure(told):
+    _, findings = told
+    with Receiver(failures=1) as receiver:
+        with Webhook(receiver.url) as webhook:
+            for finding in findings:
+                webhook.finding(finding)
+            end = time.monotonic() + 20
+            while len(receiver.bodies) < len(findings) and time.monotonic() < end:
+                time.sleep(0.02)
+        assert [body["finding"] for body in receiver.bodies] == [f.to_json() for f in findings]
+        assert all(body["blocks"][0]["text"]["text"] == body["text"] for body in receiver.bodies)
+        assert webhook.failed == 0
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("WCH-25")
+def test_a_receiver_that_is_gone_holds_up_nothing(told):
+    _, findings = told
+    with Webhook("http://127.0.0.1:9/") as webhook:
+        for finding in findings[:1] * 150:
+            webhook.finding(finding)
+    assert webhook.failed == 150
+
+
+@pytest.mark.requirement("WCH-25")
+def test_a_receiver_that_speaks_no_http_is_counted_and_ends_nothing(told):
+    _, findings = told
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b"hello\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        with Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/") as webhook:
+            for finding in findings[:1] * 3:
+                webhook.finding(finding)
+        assert webhook.failed == 3
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.requirement("WCH-24")
+def test_metrics_go_on_when_the_clock_is_set_back(told, capsys):
+    watch, _ = told
+    lines = EmfLines("orders")
+    for now in (START + 600, START + 601, START - 3000):
+        lines.measures(measures(watch, START + 600), now)
+    times = {json.loads(line)["_aws"]["Timestamp"] for line in capsys.readouterr().out.splitlines()}
+    assert times == {round((START + 600) * 1000), round((START - 3000) * 1000)}
+
+
+# -- alarms ---------------------------------------------------------------------------------------
+
+
+def complaints(template: str) -> list[str]:
+    """What cfn-lint says of a template, without notes (I...)."""
+    return [str(match) for match in lint_all(template) if not match.rule.id.startswith("I")]
+
+
+def test_cloudformation_alarms_lint_clean_and_name_real_metrics():
+    text = alarms("cloudformation", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders")
+    assert complaints(text) == []
+    names = {cloudwatch_name(name) for name in METRICS}
+    resources = yaml.load(text.replace("!", "x"), yaml.SafeLoader)["Resources"]
+    assert len(resources) == 3
+    for resource in resources.values():
+        assert resource["Properties"]["MetricName"] in names
+        assert resource["Properties"]["Namespace"] == NAMESPACE
+
+
+@pytest.mark.parametrize("what", ["cloudformation", "terraform", "prometheus-rules"])
+def test_a_template_names_the_command_that_printed_it(what, capsys):
+    text = alarms(what, "orders")
+    (line,) = (line for line in text.splitlines() if "Printed by: kpl-codec " in line)
+    assert main(line.partition("kpl-codec ")[2].split()) == 0
+    assert capsys.readouterr().out.strip() == text.strip()
+
+
+def test_terraform_alarms_parse_and_name_real_metrics():
+    parsed = hcl2.loads(alarms("terraform", "orders"))
+    names = {cloudwatch_name(name) for name in METRICS}
+    found = [
+        body for resource in parsed["resource"] for blocks in resource.values() for body in blocks.values()
+    ]
+    assert len(found) == 3
+    for body in found:
+        assert body["metric_name"].strip('"') in names
+
+
+def test_prometheus_rules_have_the_rules_shape_and_name_real_metrics():
+    rules = yaml.safe_load(alarms("prometheus-rules", "orders"))
+    known = {prometheus_name(name) for name in METRICS}
+    for rule in rules["groups"][0]["rules"]:
+        assert {"alert", "expr"} <= set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", rule["alert"])
+        assert re.fullmatch("[0-9]+[smh]", rule.get("for", "1m"))
+        used = set(re.findall(r"kpl_watch_\w+", rule["expr"]))
+        assert used
+        assert used <= known
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+
+
+@pytest.mark.requirement("WCH-26")
+@pytest.mark.parametrize("name", ['a"b', "a b", "", "x" * 129, "a\nb", "${x}"])
+def test_no_other_text_gets_into_a_template(name):
+    with pytest.raises(StreamNameError):
+        alarms("terraform", name)

@@ -1,0 +1,174 @@
+"""`kpl-codec watch`, as a process against a real server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kpl_codec.cli.main import main
+from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from .test_stream_watcher import naive
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+
+def command(server: LocalKinesis, stream: str, *arguments: str) -> list[str]:
+    connection = ["--region", "us-east-1", "--endpoint-url", server.endpoint_url]
+    return [sys.executable, "-m", "kpl_codec.cli.main", "watch", "--stream", stream, *connection, *arguments]
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+
+
+def run(arguments: list[str]) -> Any:
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_local, stream):
+    clean = run(command(kinesis_local, stream, "--all", "--once", "--json"))
+    assert (clean.returncode, clean.stdout) == (0, "")
+    assert "2 open shards, everything is read" in clean.stderr
+    assert "nothing was found in what was read" in clean.stderr
+    assert "calls a second" in clean.stderr
+    naive(kinesis_local.client(), stream, 5)
+    gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once", "--json"))
+    assert gate.returncode == 1, gate.stderr
+    rows = [json.loads(line) for line in gate.stdout.splitlines()]
+    assert {row["kind"] for row in rows} == {"naive-aggregator"}
+    assert all(row["severity"] == "critical" and row["lost"]["seen"] for row in rows)
+    assert "an order" not in gate.stdout
+    assert "customer" not in gate.stdout + gate.stderr
+
+
+@contextmanager
+def written(server: LocalKinesis, stream: str) -> Iterator[None]:
+    """Lossy aggregates come all the time, so it does not matter when a watch begins to read."""
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.05):
+            naive(server.client(), stream, 1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
+
+
+@pytest.mark.slow
+def test_killed_and_started_again(kinesis_local, stream):
+    arguments = command(kinesis_local, stream, "--all", "--json")
+    for end, status in ((signal.SIGKILL, -9), (signal.SIGTERM, 1)):
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert process.stdout is not None
+        with written(kinesis_local, stream):
+            assert json.loads(process.stdout.readline())["kind"] == "naive-aggregator"
+        process.send_signal(end)
+        assert process.wait(20) == status
+        process.stdout.close()
+
+
+def test_a_stream_that_is_not_there_is_a_failure(kinesis_local):
+    missing = run(command(kinesis_local, "nowhere", "--for", "5s"))
+    assert missing.returncode == 2
+    assert "ResourceNotFoundException" in missing.stderr
+
+
+@pytest.mark.slow
+def test_nothing_looked_at_is_a_failure_not_a_clean_stream(kinesis_local, proxy, stream):
+    from kpl_codec.testing.faults import error
+
+    proxy.on("GetRecords", error("AccessDeniedException"))
+    arguments = command(kinesis_local, stream, "--for", "4s")
+    arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
+    blind = run(arguments)
+    assert blind.returncode == 2
+    assert "could be looked at: most calls fail with AccessDeniedException" in blind.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [["--once"], ["--all", "--since", "5m", "--once"]])
+def test_once_ends_where_no_call_succeeds(kinesis_local, proxy, stream, how):
+    from kpl_codec.testing.faults import error
+
+    proxy.on("GetRecords", error("AccessDeniedException"))
+    arguments = command(kinesis_local, stream, *how)
+    arguments[arguments.index("--endpoint-url") + 1] = proxy.endpoint_url
+    blind = run(arguments)
+    assert blind.returncode == 2
+    assert "most calls fail with AccessDeniedException; check what the role" in blind.stderr
+
+
+def test_once_ends_while_records_come(kinesis_local, stream):
+    naive(kinesis_local.client(), stream, 1)
+    with written(kinesis_local, stream):
+        gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once"))
+    assert gate.returncode == 1, gate.stderr
+
+
+def test_a_port_in_use_is_named(kinesis_local, stream):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = run(command(kinesis_local, stream, "--page", str(port), "--for", "5s"))
+    assert refused.returncode == 2
+    assert f"cannot listen at 127.0.0.1, port {port}: Address already in use" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--max-calls", "0"),
+        ("--max-bytes", "nan"),
+        ("--page", "99999"),
+        ("--page", "-1"),
+        ("--share", "much"),
+        ("--webhook", "ftp://somewhere"),
+        ("--webhook", "http://["),
+        ("--webhook", "https:///path"),
+        ("--for", "0s"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_in_one_line(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["watch", "--stream", "orders", f"{option}={value}"])
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"kpl-codec: argument {option}: ")
+    assert "_" not in told  # no name of a function of ours
+
+
+def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--stream", "orders", "--share", "1e-7"]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "--share of --period is less than 0.01 s" in told
+
+
+def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):
+    naive(kinesis_local.client(), stream, 5)
+    gone = ["--all", "--since", "1m", "--once", "--webhook", "http://127.0.0.1:9/"]
+    assert "findings could not be posted to the webhook" in run(command(kinesis_local, stream, *gone)).stderr
+
+
+def test_a_gate_fails_also_when_the_reader_of_its_findings_is_gone(kinesis_local, stream):
+    naive(kinesis_local.client(), stream, 5)
+    gate = command(kinesis_local, stream, "--all", "--since", "1m", "--once", "--json")
+    with subprocess.Popen(gate, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        process.stdout.close()
+        assert process.wait(60) == 1
