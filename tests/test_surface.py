@@ -20,10 +20,11 @@ ROOT = Path(__file__).parents[1]
 
 #: What is promised (spec/guides/versions.md): the ``__all__`` of these modules, or what they define.
 PUBLIC = (
-    "", ".errors", ".audit", ".aws", ".aws.aio", ".aws.fetch_by_sequence_number", ".queues.queue_calls", ".producer", ".aws_lambda",
+    "", ".errors", ".audit", ".aws", ".aws.aio", ".aws.fetch_by_sequence_number", ".queues", ".producer",
+    ".aws_lambda",
     ".aws_lambda.aio", ".queues.aio", ".aws_lambda.firehose", ".aws_lambda.parser",
     ".aws_lambda.powertools",
-    ".queues.threaded_consumer", ".aws_lambda.shard_map_cache", ".aws_lambda.consumer_watch",
+    ".aws_lambda.shard_map_cache", ".aws_lambda.consumer_watch",
     ".adapters", ".arrow", ".spark", ".shards", ".deaggregation", ".format.compression", ".format.hash_keys",
     ".schema_registry", ".kcl",
     ".validate", ".testing.faults", ".testing.local_kinesis", ".testing.strategies",
@@ -31,7 +32,7 @@ PUBLIC = (
 #: Functions that take more by position: a put takes what a record is made of.
 POSITIONAL = {"Producer.put", "AsyncProducer.put"}
 #: What a public object holds for the library's own use. (Users read `Validation.summary`.)
-OWN_USE = {"Report", "Location", "Ledger"}
+OWN_USE = {"Report", "Location", "LedgerLike"}
 
 
 def names_of(package: str) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import client_of
-from ..cli.main import CLEAN, FINDINGS
 from ..cli.options import add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of
 from ..rendering.terminal import line, note, show, show_json, table

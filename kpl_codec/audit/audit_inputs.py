@@ -9,7 +9,8 @@ A table has three columns: shard, sequence number, sub-sequence number, in any s
 and this library use; ``lastSubSequenceNumber`` makes a row a run. A table of what was put has the number of
 user records in place of the sub-sequence number.
 
-Whatever cannot be read is told with its file and row, and the rest is read: see `LedgerReader.unreadable`. On the
+Whatever cannot be read is told with its file and row, and the rest is read: see `LedgerReader.unreadable`.
+On the
 side of the consumers it may have named anything, so that nothing is called missing that it may have named.
 """
 

@@ -1,4 +1,4 @@
-"""The edge to AWS: boto3 (threads) and aiobotocore (asyncio). The only package that talks to Kinesis.
+"""Calls to AWS: boto3 (threads) and aiobotocore (asyncio). Reads streams and shard maps.
 
 Names are imported on first use, so the asyncio parts need no boto3 and the others no aiobotocore.
 """
@@ -13,12 +13,6 @@ with needing_extras("kpl_codec.aws"):
     import botocore as _botocore  # noqa: F401 - every part needs it; aiobotocore brings it, too
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
-    from ..producer.async_producer import AsyncProducer as AsyncProducer
-    from ..producer.delivery_future import DeliveryFuture as DeliveryFuture
-    from ..producer.lock import WouldDeadlock as WouldDeadlock
-    from ..producer.opentelemetry_metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
-    from ..producer.threaded_producer import Producer as Producer
-    from ..producer.threads import ProducerThreads as ProducerThreads
     from ..shards.live_shard_map import StreamUnavailable as StreamUnavailable
     from .client import kinesis_client as kinesis_client
     from .glue_schema_registry import SchemaRegistry as SchemaRegistry
@@ -28,19 +22,13 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .stream_reading import read_stream as read_stream
 
 _HOMES = {
-    "fetch_shard_map": "shard_map",
-    "fetch_lineage": "shard_map",
+    "fetch_shard_map": "list_shards",
+    "fetch_lineage": "list_shards",
     "StreamUnavailable": "cursor",
     "kinesis_client": "client",
-    "OpenTelemetryMetrics": "telemetry",
-    "read_stream": "reading",
-    "read_record": "reading",
-    "Producer": "producer",
-    "ProducerThreads": "producer_threads",
-    "DeliveryFuture": "delivery_future",
-    "WouldDeadlock": "one_lock",
-    "AsyncProducer": "aio_producer",
-    "SchemaRegistry": "schema_registry",
+    "read_stream": "stream_reading",
+    "read_record": "stream_reading",
+    "SchemaRegistry": "glue_schema_registry",
 }
 
 __all__ = list(_HOMES)

@@ -10,10 +10,9 @@ import encodings.idna  # noqa: F401 - see below
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from ..aws_errors import Backoff, is_permanent, rule_of
-from ..producer.record_builder import PutRecordsRequest
+from ..aws_errors import Backoff, is_permanent
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream_name import Stream, StreamNameError, stream_of
 
@@ -137,30 +136,3 @@ def send(client: Any, request: Request) -> Any:
     if request.operation == "ListShards":
         return client.list_shards(**request.arguments)
     return client.describe_stream_summary(**request.arguments)
-
-
-def call(client: Any, request: PutRecordsRequest | Request, stream: Mapping[str, str]) -> Any:
-    """Make a call of the producer's core: its answer (boto3), or an awaitable of it (aiobotocore)."""
-    if isinstance(request, PutRecordsRequest):
-        return client.put_records(**stream, Records=request.records)
-    return send(client, request)
-
-
-def what_failed(error: BaseException, request: PutRecordsRequest | Request) -> tuple[Failure, bool]:
-    """The failure of a call, and whether it is an answer or came before sending: then nothing is stored.
-
-    A 5xx is an answer; the outcomes table says whether its records may be stored.
-    """
-    if not isinstance(error, (ClientError, BotoCoreError, OSError)):
-        return Failure(type(error).__name__), False
-    failure = failure_of(error, getattr(request, "operation", "PutRecords"))
-    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
-    # nothing was sent, or that it was refused."
-    answered = isinstance(error, ClientError) or rule_of(failure.code).producer in ("not-sent", "invalid")
-    if isinstance(error, EndpointConnectionError):
-        # aiobotocore raises it where an existing connection broke, too.
-        causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
-        answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
-    elif isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return Failure("SSLCertVerificationError", failure.reason), True  # no request before the handshake
-    return failure, answered

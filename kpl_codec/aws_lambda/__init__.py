@@ -9,8 +9,6 @@ The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFail
 ignores the answer, and failed records are lost.
 
 `events` user_records, process_user_records, process_window    `aio` async handlers
-`queues`, `aio_queues` consumers of a queue of Kinesis (they need botocore, and no Lambda)
-`watch` finds lost records, in a consumer or on a schedule
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations
 `powertools` BatchProcessor, data class, idempotency    `parser` pydantic models
 Specification: spec/06-lambda.md, LMB-1 to LMB-15; of queues chapter 14.

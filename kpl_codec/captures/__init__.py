@@ -14,4 +14,4 @@ with needing_extras("kpl_codec.captures"):
     from .files import FileRange, InputError, Location, plan, readable
     from .piece_reading import read_piece
 
-__all__ = ["CAPTURE_SCHEMA", "InputError", "Location", "FileRange", "plan", "read_piece", "readable"]
+__all__ = ["CAPTURE_SCHEMA", "FileRange", "InputError", "Location", "plan", "read_piece", "readable"]

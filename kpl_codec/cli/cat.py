@@ -21,8 +21,8 @@ from ..format.records import KinesisRecord
 from ..rendering.labels import safe_json, safe_lines, utc
 from ..rendering.terminal import drop_output, json_line, note, write_on
 from ..shards.stream_name import stream_of
+from .exit_status import CLEAN, FINDINGS
 from .inputs import Captured, Unreadable, UsageError, client_of, other_client, paths_or_stream
-from .main import CLEAN, FINDINGS
 from .options import add, add_aws, add_shared
 from .progress import waiting
 

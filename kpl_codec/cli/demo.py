@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from ..format.hash_keys import effective_hash_key
 from ..format.records import KinesisRecord
 from ..rendering.terminal import line, note, show, table
+from .exit_status import CLEAN
 from .inputs import location_of
-from .main import CLEAN
 from .options import add, add_aws, at_least
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from ..rendering.terminal import line, show
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
+from .exit_status import CLEAN
 from .inputs import UsageError, location_of
-from .main import CLEAN
 from .options import add, add_aws, at_least
 from .progress import waiting
 

@@ -20,10 +20,9 @@ from .. import __version__
 from ..errors import KplError
 from ..lazy import EXTRAS, extra_for
 from ..without_pandas import hide_pandas
+from .exit_status import CLEAN, FAILURE, INTERRUPTED
 
-CLEAN, FINDINGS, FAILURE, INTERRUPTED = 0, 1, 2, 130
-
-#: Command -> what it does. Its module has its name.
+#: Command -> what it does.
 COMMANDS = {
     "demo": "Fill a local stream from several writers, split a shard, and find what is lost.",
     "validate": "Check captures or a stream: what is broken, on the wrong shard, or lost at the KCL.",
@@ -38,6 +37,17 @@ COMMANDS = {
     "keys": "Hash partition keys, count them per shard, make balanced hash keys.",
     "generate": "Make a capture of any size, with its shard map, the same every time.",
     "conformance": "Ask any implementation the vectors of the specification.",
+}
+#: Command -> its module: with its feature, or in this folder under its own name.
+MODULES = {
+    "validate": "validate.validate_command",
+    "watch": "watch.watch_command",
+    "audit": "audit.audit_command",
+    "repair": "validate.repair_command",
+    "findings": "validate.findings_command",
+    "shards": "cli.shards_command",
+    "keys": "cli.keys_command",
+    "conformance": "conformance.conformance_command",
 }
 
 
@@ -80,7 +90,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             name, help=what, description=what, formatter_class=parser.formatter_class
         )
         if name == wanted:
-            module = import_module(f"{__package__}.{name}")
+            module = import_module(f"kpl_codec.{MODULES.get(name, f'cli.{name}')}")
             command.epilog = getattr(module, "EPILOG", None)
             command.set_defaults(run=getattr(module, "run", None))
             module.configure(command)

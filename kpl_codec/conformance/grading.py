@@ -17,7 +17,7 @@ from ..format.codec import decode
 from .subject import FIELDS, Subject, user_record
 
 #: This library, asked as any other.
-THIS_LIBRARY = (sys.executable, "-m", f"{__package__}.program_kpl_codec")
+THIS_LIBRARY = (sys.executable, "-m", f"{__package__}.subject_kpl_codec")
 FOLDER = Path(__file__).parent / "vectors"
 GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
 

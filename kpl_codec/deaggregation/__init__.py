@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = lazy_names(__name__, {"Node": "explanation"})
 
-__all__ = ["Node", "KclOutcome"]
+__all__ = ["KclOutcome", "Node"]

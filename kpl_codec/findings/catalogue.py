@@ -26,7 +26,8 @@ User records of several shards were put into one aggregate, as a plain RecordAgg
 more than one shard. No shard, now or earlier, held all their hash keys, so no reshard explains it. The KCL
 drops every such aggregate whole, and writes no log line about it.
 Whom: {_RANGE_RULE}
-Do: Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give all user records of
+Do: Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give all user
+records of
 an aggregate one explicit hash key. Until then do not read this stream with the KCL: read it with the report
 policy. `kpl-codec repair` puts the user records again where they belong.
 

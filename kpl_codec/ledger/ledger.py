@@ -13,7 +13,8 @@ A writer writes numbered members: lines of JSON, a header and its rows.
 
     {"kpl_ledger":"20261125T...","part":0,"member":3,"kind":"header","version":1,"lines":121,"side":"handled",
      "stream":"orders","stream_arn":"arn:aws:..."}
-    {"kind":"handled","shard":"shardId-000000000000","sequence_number":"4957...",...}       `kpl_codec.ledger.ledger_rows`
+    {"kind":"handled","shard":"shardId-000000000000","sequence_number":"4957...",...}
+    `kpl_codec.ledger.ledger_rows`
 
     files    WRITER-PART.ledger.jsonl.gz; a member, each time it writes, is a member of gzip
     S3       the same, an object a member

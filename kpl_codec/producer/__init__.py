@@ -1,17 +1,43 @@
-"""The producer, sans-I/O: what to send, where and when, and what the answers mean.
+"""Producers: `Producer` (threads, boto3) and `AsyncProducer` (asyncio, aiobotocore).
 
-`ProducerCore` is driven by `kpl_codec.producer.Producer` (threads, boto3) or `kpl_codec.producer.AsyncProducer`
-(asyncio, aiobotocore). Read in this order: config, outcomes, partitioner, pending, kinesis_record,
-aggregator, send_queue, ordering, placer, verdicts, results, core.
+Both drive one `ProducerCore`, which has no clock, no thread and no network: what to send, where and when, and
+what the answers mean. Read the core in this order: config, outcomes, partitioner, pending, record_builder,
+aggregator, send_queue, ordering, shard_router, stored_outcomes, delivery, core. Then what drives it: driver,
+producer_base, threads with threaded_producer, async_producer. Names that need boto3 are imported on first
+use. Specification: spec/05-producer.md.
 """
 
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
 from .config import ConfigError, ProducerConfig
 from .core import ProducerCore as ProducerCore
 from .outcomes import Attempt, Delivery, DeliveryError, Outcome, Put
 from .pending import Pending as Pending
 from .pending import ProducerClosed, ProducerFull, RecordTooLarge
 
+if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
+    from .async_producer import AsyncProducer as AsyncProducer
+    from .delivery_future import DeliveryFuture as DeliveryFuture
+    from .lock import WouldDeadlock as WouldDeadlock
+    from .opentelemetry_metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
+    from .threaded_producer import Producer as Producer
+    from .threads import ProducerThreads as ProducerThreads
+
+_HOMES = {
+    "AsyncProducer": "async_producer",
+    "DeliveryFuture": "delivery_future",
+    "OpenTelemetryMetrics": "opentelemetry_metrics",
+    "Producer": "threaded_producer",
+    "ProducerThreads": "threads",
+    "WouldDeadlock": "lock",
+}
+
 __all__ = [
-    "Attempt", "ConfigError", "Delivery", "DeliveryError", "Outcome", "ProducerClosed", "ProducerConfig",
-    "ProducerFull", "Put", "RecordTooLarge",
+    "AsyncProducer", "Attempt", "ConfigError", "Delivery", "DeliveryError", "DeliveryFuture",
+    "OpenTelemetryMetrics", "Outcome", "Producer", "ProducerClosed", "ProducerConfig", "ProducerFull",
+    "ProducerThreads", "Put", "RecordTooLarge", "WouldDeadlock",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

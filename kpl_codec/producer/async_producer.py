@@ -158,7 +158,8 @@ class AsyncProducer(ProducerBase):
     ) -> asyncio.Future[Delivery]:
         """Accept a user record; the future gives a Delivery or raises a DeliveryError.
 
-        As `kpl_codec.producer.Producer.put`; "block" waits without blocking the loop, in the order of the calls.
+        As `kpl_codec.producer.Producer.put`; "block" waits without blocking the loop, in the order of the
+        calls.
         Raises EncodeError, ProducerFull, ProducerClosed. A put that is cancelled while it waits may have been
         accepted or not.
         """
@@ -213,7 +214,8 @@ class AsyncProducer(ProducerBase):
         return await self._flushed(timeout)
 
     async def close(self, timeout: float | None = None) -> bool:
-        """As `kpl_codec.producer.Producer.close`. Also one that is cancelled gives every future its result."""
+        """As `kpl_codec.producer.Producer.close`. Also one that is cancelled gives every future its
+        result."""
         self._may_wait("close")
         try:
             self._check_loop()

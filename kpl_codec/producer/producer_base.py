@@ -37,7 +37,8 @@ class ProducerOptions(TypedDict, total=False):
     ``client``, made without retries: boto3's then cannot be used after a fork, aiobotocore's is closed by the
     caller.
     ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.METRICS`: see
-    `kpl_codec.producer.opentelemetry_metrics`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic. ``ledger``: a
+    `kpl_codec.producer.opentelemetry_metrics`. ``chance(n)``: one of 0..n-1. ``clock``: seconds, monotonic.
+    ``ledger``: a
     `kpl_codec.audit.Ledger`, which notes what was put.
 
     ``on_undelivered(error)`` is called once for each user record that ends without being delivered, before

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 class Producer(ProducerBase):
     """A producer for one stream, its name or its ARN. All methods are thread-safe.
 
-    ``options``: see `kpl_codec.producer.producer_base.ProducerOptions`. ``threads``: those to share with producers
+    ``options``: see `kpl_codec.producer.producer_base.ProducerOptions`. ``threads``: those to share with
+    producers
     of other streams, else it has its own. ``exit_timeout``: seconds that a process which ends waits for
     deliveries, and as long again for on_undelivered.
 

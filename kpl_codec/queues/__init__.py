@@ -1,1 +1,38 @@
-"""Queues of Kinesis with aggregated records, and channels. Specification: spec/14-queues-and-channels.md."""
+"""Queues of Kinesis with aggregated records: a consumer, what is in a queue, dead letters; and channels.
+
+    queue = find_queue(client, "orders-queue")
+    counts = process_queue_records(client, queue, handle)      # until SIGTERM
+
+`process_queue_records` works with boto3, in threads; `kpl_codec.queues.aio` has the same for asyncio. Names
+are imported on first use. Specification: spec/14-queues-and-channels.md.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
+    from .queue_calls import DEAD_LETTERS as DEAD_LETTERS
+    from .queue_calls import RECORDS as RECORDS
+    from .queue_calls import Calls as Calls
+    from .queue_calls import QueuesUnsupported as QueuesUnsupported
+    from .queue_calls import QueueUnavailable as QueueUnavailable
+    from .queue_calls import find_queue as find_queue
+    from .queue_calls import look_into as look_into
+    from .queue_calls import restore as restore
+    from .threaded_consumer import QUEUE_METRICS as QUEUE_METRICS
+    from .threaded_consumer import QueueCounts as QueueCounts
+    from .threaded_consumer import QueueOptions as QueueOptions
+    from .threaded_consumer import process_queue_records as process_queue_records
+
+_CALLS = (
+    "DEAD_LETTERS", "RECORDS", "Calls", "QueueUnavailable", "QueuesUnsupported", "find_queue", "look_into",
+    "restore",
+)  # fmt: skip
+_CONSUMER = ("QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records")
+_HOMES = {**dict.fromkeys(_CALLS, "queue_calls"), **dict.fromkeys(_CONSUMER, "threaded_consumer")}
+
+__all__ = list(_HOMES)
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

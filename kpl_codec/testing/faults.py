@@ -34,8 +34,21 @@ from ..serving import ServerThread
 from ..values import Value
 
 __all__ = [
-    "HttpAnswer", "CallResult", "Cut", "Exchange", "FaultFunction", "FaultProxy", "Rule", "cut_answer", "cut_before", "error",
-    "fail_records", "lose_answer", "rewrite", "slow", "throttle",
+    "CallResult",
+    "Cut",
+    "Exchange",
+    "FaultFunction",
+    "FaultProxy",
+    "HttpAnswer",
+    "Rule",
+    "cut_answer",
+    "cut_before",
+    "error",
+    "fail_records",
+    "lose_answer",
+    "rewrite",
+    "slow",
+    "throttle",
 ]  # fmt: skip
 
 _JSON_TYPE = "application/x-amz-json-1.1"

@@ -7,13 +7,23 @@ The work is a list of tasks; an engine runs them: `LocalEngine` in processes of 
 spec/07-spark.md.
 """
 
-from ..lazy import needing_extras
+from typing import TYPE_CHECKING
 
-with needing_extras("kpl_codec.validate"):
-    from .local import LocalEngine
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
+    from .local import LocalEngine as LocalEngine
     from .validate_job import Engine as Engine
-    from .validate_job import OutputError, Validation, validate, validate_stream
+    from .validate_job import OutputError as OutputError
+    from .validate_job import Validation as Validation
     from .validate_job import read_shard_map as read_shard_map
+    from .validate_job import validate as validate
+    from .validate_job import validate_stream as validate_stream
+else:
+    _JOB = ("Engine", "OutputError", "Validation", "read_shard_map", "validate", "validate_stream")
+    __getattr__, __dir__ = lazy_names(
+        __name__, {"LocalEngine": "local", **dict.fromkeys(_JOB, "validate_job")}
+    )
 
 __all__ = [
     "LocalEngine",

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
+from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import UsageError, location_of
-from ..cli.main import CLEAN, FINDINGS
 from ..cli.options import add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of

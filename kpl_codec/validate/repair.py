@@ -6,8 +6,8 @@ decisions:
                           a shard was split. Looked for only where a reshard explains the drop
     cannot                its partition key is not known, or may not be written
 
-Each copy has a tag that names its original (`repair_marks`). By it the next `validate` reports the originals as
-repaired, and no plan has them again. If a process is killed, at most 2 * LOG_EVERY user records were put
+Each copy has a tag that names its original (`repair_marks`). By it the next `validate` reports the originals
+as repaired, and no plan has them again. If a process is killed, at most 2 * LOG_EVERY user records were put
 without a log entry; the next run puts them again.
 
     out/repair/plan/      Parquet, with the user records themselves, one file for some shards

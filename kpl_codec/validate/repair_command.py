@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import UsageError, client_of, connection, location_of
-from ..cli.main import CLEAN, FINDINGS
 from ..cli.options import add, add_aws, add_shared
 from ..rendering.terminal import line, note, show, table
 

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import UsageError, client_of, connection, load_shard_map, location_of, paths_or_stream
-from ..cli.main import CLEAN, FINDINGS
 from ..cli.options import add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..errors import KplError

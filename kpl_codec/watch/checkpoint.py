@@ -51,8 +51,8 @@ class Minute:
 
     ``slot_records``, ``slot_user_records``, ``slot_bytes``: in the slots looked at. ``looks``: how often;
     ``read_ms``: how much of its time. ``looked_ms``: of slots drawn; ``stands_for_ms``: of the periods they
-    were drawn from, also those that were missed. ``losses``: user records lost of one `FindingGroup` in one look, by
-    its number; None: certain, not to be scaled up.
+    were drawn from, also those that were missed. ``losses``: user records lost of one `FindingGroup` in one
+    look, by its number; None: certain, not to be scaled up.
     """
 
     slot_records: int = 0

@@ -156,16 +156,16 @@ def test_an_import_without_its_extra_names_it(module: str, missing: str, extra: 
 @pytest.mark.parametrize(
     ("code", "missing", "extra"),
     [
-        ("from kpl_codec.aws import Producer; Producer('orders').put('a', b'')", "boto3", "aws"),
+        ("from kpl_codec.producer import Producer; Producer('orders').put('a', b'')", "boto3", "aws"),
         (
-            "import asyncio; from kpl_codec.aws import AsyncProducer; "
+            "import asyncio; from kpl_codec.producer import AsyncProducer; "
             "asyncio.run(AsyncProducer('orders').__aenter__())",
             "aiobotocore",
             "aio",
         ),
         ("from kpl_codec.spark import local_session; local_session()", "pyspark", "spark-local"),
         (
-            "from kpl_codec.producer.opentelemetry_metrics import OpenTelemetryMetrics; OpenTelemetryMetrics('orders')",
+            "from kpl_codec.producer import OpenTelemetryMetrics; OpenTelemetryMetrics('orders')",
             "opentelemetry",
             "otel",
         ),

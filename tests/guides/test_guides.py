@@ -34,7 +34,8 @@ WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "kcl.md", "move-over.md", "s3-and-accounts.md",
     "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
-    "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md", "kpl_codec.aws.fetch_by_sequence_number.md",
+    "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
+    "kpl_codec.aws.fetch_by_sequence_number.md",
     "kpl_codec.schema_registry.md",
     "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.consumer_watch.md",
 }  # fmt: skip

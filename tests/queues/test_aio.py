@@ -15,8 +15,8 @@ from aiobotocore.session import AioSession
 
 import kpl_codec as kpl
 from kpl_codec.aws_lambda import Poison
+from kpl_codec.queues import QueuesUnsupported, QueueUnavailable
 from kpl_codec.queues.aio import process_queue_records
-from kpl_codec.queues.queue_calls import QueuesUnsupported, QueueUnavailable
 
 from .queue_model import client_of, loader_of, model_of
 from .queue_service import QueueServer, QueueService, Rates, RealClock

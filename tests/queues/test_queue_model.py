@@ -25,8 +25,7 @@ import kpl_codec as kpl
 from kpl_codec.audit import Ledger
 from kpl_codec.audit.audit_run import audit
 from kpl_codec.aws_lambda import Poison
-from kpl_codec.queues.queue_calls import QueueUnavailable
-from kpl_codec.queues.threaded_consumer import process_queue_records
+from kpl_codec.queues import QueueUnavailable, process_queue_records
 
 from .queue_model import model_of
 from .queue_service import DirectClient, QueueService, Rates, VirtualClock

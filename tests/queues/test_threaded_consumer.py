@@ -24,17 +24,17 @@ from kpl_codec.audit import Ledger
 from kpl_codec.audit.audit_run import audit
 from kpl_codec.aws_lambda import Poison, idempotency_key
 from kpl_codec.cli.main import main
-from kpl_codec.queues.queue_calls import (
+from kpl_codec.queues import (
     DEAD_LETTERS,
     QueuesUnsupported,
     QueueUnavailable,
     find_queue,
     look_into,
     missing,
+    process_queue_records,
     refusals,
     restore,
 )
-from kpl_codec.queues.threaded_consumer import process_queue_records
 
 from .queue_model import client_of, model_of
 from .queue_service import DirectClient, QueueServer, QueueService, Rates, RealClock, VirtualClock
@@ -130,7 +130,7 @@ def test_an_older_client_is_refused_by_name() -> None:
 #: Run with boto3 1.44 itself, which is then the only boto3 there.
 _PROGRAM = """
 import sys, boto3, botocore
-from kpl_codec.queues.threaded_consumer import process_queue_records
+from kpl_codec.queues import process_queue_records
 assert botocore.__version__ == "1.44.5", botocore.__version__
 client = boto3.client("kinesis", endpoint_url=sys.argv[1], region_name="us-east-1")
 print("ready", flush=True)

@@ -1,4 +1,5 @@
-"""The table of `kpl_codec.shards.map_freshness`, row by row; and against a machine that keeps its whole history."""
+"""The table of `kpl_codec.shards.map_freshness`, row by row; and against a machine that keeps its whole
+history."""
 
 from __future__ import annotations
 

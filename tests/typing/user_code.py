@@ -29,8 +29,7 @@ from kpl_codec.producer import (
     ProducerFull,
 )
 from kpl_codec.queues import aio as aio_queues
-from kpl_codec.queues.queue_calls import find_queue
-from kpl_codec.queues.threaded_consumer import process_queue_records
+from kpl_codec.queues import find_queue, process_queue_records
 from kpl_codec.shards import Lineage
 from kpl_codec.spark import KinesisDataSource, deaggregate, verify
 from kpl_codec.testing import strategies as kpl_st

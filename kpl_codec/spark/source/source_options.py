@@ -43,8 +43,8 @@ Value = Callable[[str], Any]
 
 
 class Option(NamedTuple):
-    """``field``: of `SourceOptions`, `Connection` or `ProducerConfig`. ``names``: ours, and those of the other
-    connectors that mean the same. ``default``: as a text. ``value``: of a text; raises Unfit."""
+    """``field``: of `SourceOptions`, `Connection` or `ProducerConfig`. ``names``: ours, and those of the
+    other connectors that mean the same. ``default``: as a text. ``value``: of a text; raises Unfit."""
 
     field: str
     names: tuple[str, ...]
