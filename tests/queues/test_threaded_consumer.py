@@ -30,11 +30,10 @@ from kpl_codec.queues import (
     QueueUnavailable,
     find_queue,
     look_into,
-    missing,
     process_queue_records,
-    refusals,
     restore,
 )
+from kpl_codec.queues.queue_calls import missing, refusals
 
 from .queue_model import client_of, model_of
 from .queue_service import DirectClient, QueueServer, QueueService, Rates, RealClock, VirtualClock

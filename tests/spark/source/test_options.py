@@ -362,7 +362,7 @@ def test_the_texts_have_the_options_of_the_table() -> None:
 
 
 def test_every_option_is_read() -> None:
-    code = (SOURCE / "options.py").read_text()
+    code = (SOURCE / "source_options.py").read_text()
     fields = {
         name
         for made in (SourceOptions, Connection, ProducerConfig)

@@ -14,7 +14,7 @@ from kpl_codec.validate.report.summary import report_facts
 
 from .conftest import EXAMPLES
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "spec" / "summary.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[3] / "spec" / "summary.schema.json").read_text())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
