@@ -263,7 +263,7 @@ def test_a_stream_with_nothing_to_show_is_said_to_be_read(
 def test_a_schema_registry_that_cannot_be_reached_ends_cat(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    header = b"\x03\x00" + bytes(16)
+    header = b"\x03\x00" + bytes.fromhex("00000000000040008000000000000000")
     (tmp_path / "frame.bin").write_bytes(encode([UserRecord("a", header + b"x"), UserRecord("b", b"y")]))
     command = ["cat", str(tmp_path / "frame.bin"), "--decode"]
     with nobody(kind) as options:

@@ -136,7 +136,7 @@ def test_without_an_extra_the_hint_names_it() -> None:
     [
         ("kpl_codec.arrow", "pyarrow", "spark"),
         ("kpl_codec.captures", "pyarrow", "spark"),
-        ("kpl_codec.validate", "pyarrow", "spark"),
+        ("kpl_codec.validate.validate", "pyarrow", "spark"),
         ("kpl_codec.testing.strategies", "hypothesis", "testing"),
         ("kpl_codec.aws", "botocore", "aws"),
         ("kpl_codec.producer.threaded_producer", "botocore", "aws"),

@@ -37,18 +37,18 @@ def defect_codes() -> set[str]:
 def test_every_defect_of_the_decoder_is_a_kind() -> None:
     found = defect_codes()
     assert len(found) > 14
-    assert found - KINDS.keys() == set(), "each needs a Kind in findings/catalogue.py"
+    assert found - KINDS.keys() == set(), "each needs a FindingType in findings/catalogue.py"
 
 
 def test_every_verdict_but_expected_is_a_kind() -> None:
     unknown = {*get_args(Verdict)} - {"expected"} - KINDS.keys()
-    assert unknown == set(), "each needs a Kind in findings/catalogue.py"
+    assert unknown == set(), "each needs a FindingType in findings/catalogue.py"
 
 
 def test_every_kind_is_reported_by_some_code() -> None:
     """The code names it; kinds of captures are put together from the codes of `CaptureError`."""
     paths = [path for end in ("*.py", "*.pyx", "*.pxi", "*.h") for path in PACKAGE.rglob(end)]
-    code = "\n".join(path.read_text() for path in paths if not path.match("findings/kinds*"))
+    code = "\n".join(path.read_text() for path in paths if not path.match("findings/catalogue*"))
     named = {name for name in KINDS if not name.startswith("capture")}
     unreported = {name for name in named if f'"{name}"' not in code}
     assert unreported == set(), (

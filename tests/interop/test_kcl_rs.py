@@ -15,7 +15,7 @@ from kpl_codec.conformance.subject import Subject
 from ..spec.vectors import REPOSITORY
 
 pytest.importorskip("kcl_rs")
-pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.server, pytest.mark.timeout(900)]
 
 PAGE = (REPOSITORY / "spec" / "12-implementations.md").read_text()
 Delivered = list[tuple[str, bytes]]
