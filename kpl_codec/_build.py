@@ -41,7 +41,7 @@ class sdist(_sdist):  # type: ignore[misc]
     """`sdist` with the tests and what they need: README's commands work from it as from a checkout."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        more = {"requirements.lock", ".gitignore", *glob("*.md")}
+        more = {"requirements.lock", "Makefile", ".gitignore", ".pre-commit-config.yaml", *glob("*.md")}
         for folder in ("tests", "fuzz", "spec", ".ci", ".github"):
             more |= {str(path) for path in Path(folder).rglob("*")}
         wanted = {path for path in more if os.path.isfile(path) and "__pycache__" not in path}

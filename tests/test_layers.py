@@ -304,6 +304,6 @@ def test_the_top_of_the_repository_holds_nothing_else() -> None:
     listing = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     kept = {name.split("/")[0] for name in listing.stdout.splitlines() if not name.startswith(".")}
     assert kept == {
-        *("pyproject.toml", "requirements.lock", "kpl_codec", "tests", "fuzz", "spec"),
+        *("pyproject.toml", "requirements.lock", "Makefile", "kpl_codec", "tests", "fuzz", "spec"),
         *("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
     }
