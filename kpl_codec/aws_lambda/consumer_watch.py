@@ -35,7 +35,7 @@ from ..adapters.events_in import read_record
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..watch import LastHour, SampleSlot, WatchFinding
-from ..watch.measures import Emf, Every, measures, measures_of_records
+from ..watch.watch_metrics import Emf, Every, record_metrics, watch_metrics
 from .batch import LOG, stream_of
 from .shard_map_cache import ShardMapCache
 
@@ -94,13 +94,13 @@ class ConsumerWatch:
             last_hour, _ = self._of(arn)
             shard_map = self._maps.shard_map(arn, shard_id) if self._maps is not None else None
             if shard_map is not None:
-                last_hour.use(shard_map, now)
+                last_hour.set_shard_map(shard_map, now)
             # Lambda gives a batch again after a failure: that is no duplicate.
             self._tell(last_hour.observe(SampleSlot(shard_id, self._events), records, now))
         if self._every.due(now):
             for last_hour, emf in self._streams.values():
                 self._tell(last_hour.tick(now))
-                for line in emf.lines(measures_of_records(last_hour), now):
+                for line in emf.lines(record_metrics(last_hour), now):
                     self._write(line)
 
     def _of(self, arn: str) -> tuple[LastHour, Emf]:
@@ -153,14 +153,14 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     from ..watch.stream_watcher import StateTable, StreamWatcher, dynamodb_client
 
     stream = os.environ["KPL_STREAM"]
-    share, period = _number("KPL_SHARE", 0.05), _number("KPL_PERIOD", 60)
+    sampling_rate, period = _number("KPL_SHARE", 0.05), _number("KPL_PERIOD", 60)
     watcher = StreamWatcher(
         _client(),
         stream,
         on_finding=lambda finding: _write(finding.to_json()),
-        share=share,
+        sampling_rate=sampling_rate,
         period=period,
-        since=period if share >= 1 else 0.0,
+        since=period if sampling_rate >= 1 else 0.0,
         names=os.environ.get("KPL_NAMES") == "yes",
     )
     name, table, state = os.environ.get("KPL_STATE_TABLE"), None, "off"
@@ -174,13 +174,13 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
     now = time.time()
     if table is not None:
         state = _tried("saved", partial(table.save, watcher.watch.keep(now)))[1] or state
-    for line in Emf(watcher.watch.last_hour.stream).lines(measures(watcher.watch, now), now):
+    for line in Emf(watcher.watch.last_hour.stream).lines(watch_metrics(watcher.watch, now), now):
         _write(line)
-    measured = watcher.watch.measured
+    metrics = watcher.watch.call_counts
     return {
         "openShards": len(watcher.watch.shards),
-        "looks": measured.looks,
-        "calls": sum(measured.calls.values()),
+        "polls": metrics.polls,
+        "calls": sum(metrics.calls.values()),
         "state": state,
         "lostUserRecords": watcher.watch.last_hour.lost()._asdict(),
     }

@@ -33,7 +33,6 @@ _MODULES = (
         "shards.sequence_numbers",
         "shards.stream_name",
         "testing.local_kinesis",
-        "watch.checkpoint",
     ),
 )
 _OF_EXTRAS = (

@@ -17,8 +17,8 @@ from kpl_codec.aws_lambda import aio, consumer_watch, process_user_records
 from kpl_codec.aws_lambda.consumer_watch import ConsumerWatch
 
 from ..watch.model import open_map
+from ..watch.test_exporters import complaints
 from ..watch.test_stream_watcher import naive
-from ..watch.test_telling import complaints
 from ..watch.test_watch import NAIVE, SOUND, aggregate
 from .conftest import STREAM, utc
 from .dynamodb import idempotency_table
@@ -134,10 +134,10 @@ def test_a_scheduled_run_looks_at_every_shard_once(kinesis_local, stream, monkey
     monkeypatch.setenv("KPL_SHARE", "0.5")
     monkeypatch.setenv("KPL_PERIOD", "1")
     done = consumer_watch.lambda_handler({"time": "now"}, Context())
-    assert done["looks"] >= done["openShards"] == 2
+    assert done["polls"] >= done["openShards"] == 2
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     metrics = {name: value for line in lines if "_aws" in line for name, value in line.items()}
-    assert metrics["Looks"] == done["looks"]
+    assert metrics["Polls"] == done["polls"]
     assert metrics["OpenShards"] == 2
     assert metrics["LostUserRecordsSeen"] == done["lostUserRecords"]["seen"]
 
@@ -223,7 +223,7 @@ def function(table: Any, kinesis_local: Any, stream: str, tmp_path: Any) -> Iter
 @pytest.mark.timeout(180)
 @pytest.mark.requirement("WCH-29", "WCH-30")
 def test_runs_under_the_runtime_client_tell_a_finding_once_with_a_state(function, kinesis_local, stream):
-    """A share of 1: each record is read by exactly one run, each run in a process of its own."""
+    """A sampling_rate of 1: each record is read by exactly one run, each run in a process of its own."""
     client = kinesis_local.client()
 
     def run(**settings: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
