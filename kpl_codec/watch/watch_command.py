@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from .stream_watcher import StreamWatcher
 
 EPILOG = """\
-Examples:
-  kpl-codec watch --stream orders
-  kpl-codec watch --stream orders --all --since 5m --once --fail-on critical
-
 SIGTERM ends the watch in order, with the status of what it found; Ctrl-C with 130.
 """
 
