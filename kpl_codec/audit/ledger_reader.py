@@ -63,7 +63,7 @@ class Origin(NamedTuple):
         return None in (arn, other) or arn == other
 
 
-class _WriterState:
+class _Writer:
     """What was read of one writer."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class LedgerReader:
     """All ledgers of one side. ``unreadable``: what could not be read, `told` of all files."""
 
     def __init__(self) -> None:
-        self._writers = defaultdict[str, _WriterState](_WriterState)
+        self._writers = defaultdict[str, _Writer](_Writer)
         #: Files that are damaged: which, their writer, part, and the member before that; -1: there is none.
         self._torn: dict[tuple[str, str | None, int, int], None] = {}
         #: Log lines that are a ledger's, readable or not.
@@ -211,7 +211,7 @@ class LedgerReader:
             if writer.origin.side in (None, side) and writer.origin.is_of(stream, arn):
                 found += self._holes_of(name, writer, side)
         for file, owner, part, member in self._torn:
-            writer = self._writers.get(owner or "", _WriterState())
+            writer = self._writers.get(owner or "", _Writer())
             # What comes behind the damage is missed by the count. And a write that failed was tried again.
             later = part < writer.last_part or -1 < member < writer.last
             ours = writer.origin.side in (None, side) and writer.origin.is_of(stream, arn)
@@ -219,7 +219,7 @@ class LedgerReader:
                 found.append(Hole(owner or file, f"{file} is damaged, or cut off"))
         return found
 
-    def _holes_of(self, name: str, writer: _WriterState, side: str) -> Iterator[Hole]:
+    def _holes_of(self, name: str, writer: _Writer, side: str) -> Iterator[Hole]:
         for why in writer.bad:
             yield Hole(name, why)
         before = -1
