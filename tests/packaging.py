@@ -81,9 +81,7 @@ USES = {
         command="kpl-codec generate --output made --user-records 9 && "
         "kpl-codec validate made/capture --shards made/shards.json --output out",
     ),
-    "otel": Use(
-        "from kpl_codec.watch.metric_exporters import OpenTelemetryOutlet", "OpenTelemetryOutlet('a')"
-    ),
+    "otel": Use("from kpl_codec.watch.exporters import OpenTelemetryExporter", "OpenTelemetryExporter('a')"),
     "watch": Use(
         "import kpl_codec.watch.watch_command",
         command="kpl-codec watch --print cloudformation --stream orders",

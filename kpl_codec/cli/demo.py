@@ -1,4 +1,4 @@
-"""`kpl-codec demo`: a small real stream, and what is lost on it; with nothing to configure.
+"""`kpl-codec demo`: a stream on a local Kinesis emulator, and what is lost on it; with nothing to configure.
 
 Four writers put the same kind of user records, each with its own encoder and its name in the data, half of
 them after a split:

@@ -22,21 +22,23 @@ from ..format.nested import described, layers_around
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
-from ..rendering.terminal import Part, line, show, show_json
+from ..rendering.terminal import Part, line, show, show_json, width
 from .inputs import Captured, Unreadable, UsageError, client_of, read_bytes
 from .options import add, add_aws, add_shared
 
 #: Fields and user records that are listed where nobody says how many.
 _SHOWN = 400
-#: What `captured` says of data that is no capture: one record's own data.
+#: Columns from which on long lines of the tree are folded: in fewer it could not be read.
+_FOLDED = 80
+#: Codes that `captured` reports of data that is not a capture, but one record's own data.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "one record's data (raw, base64 or hex), or a capture: a file, also in S3; - for standard input"
     add(parser, "data DATA", f"{text}; or the base64 or hex text itself", nargs="?")
-    add(parser, "--raw", "DATA is one record's data as it is, even if it looks like base64, hex or a capture")
-    what = f"fields and user records of the tree (default: {_SHOWN})"
+    add(parser, "--raw", "take DATA as one record's data, even if it looks like base64, hex or a capture")
+    what = f"fields and user records (default: {_SHOWN})"
     add_shared(parser, "--stream", "--limit", "--json", use="read the record from this stream", what=what)
     add(parser, "--shard-id ID", "the record's shard, with --stream")
     add(parser, "--sequence-number NUMBER", "which record of the stream or the capture")
@@ -44,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 for a sound or plain record that a KCL consumer gets whole, else 1."""
+    """0 for a valid or plain record that a KCL consumer gets whole, else 1."""
     if (args.data is None) == (args.stream is None):
         raise UsageError(reason="give either DATA or --stream NAME --shard-id ID --sequence-number N")
     record, keys = _from_stream(args) if args.stream else (_given(args), None)
@@ -64,23 +66,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _nested(record: KinesisRecord) -> list[str]:
-    """What is said of its user records that have an aggregated record within."""
-    sound = [row for row in deaggregate([record], "report") if not row.defects]
-    found = ((row, layers_around(row.data)) for row in sound)
+    """A sentence for each of its user records that has an aggregated record within."""
+    valid = [row for row in deaggregate([record], "report") if not row.defects]
+    pairs = ((row, layers_around(row.data)) for row in valid)
     return [
         described(layers, row.sub_sequence_number if row.aggregated else None)
-        for row, layers in found
+        for row, layers in pairs
         if layers is not None
     ]
 
 
 def _given(args: argparse.Namespace) -> KinesisRecord:
-    """The record that the arguments name; only its data where it is no captured one. Raises UsageError."""
-    from .captured import captured
-
+    """The record that the arguments name; without its keys where DATA is not a capture. Raises UsageError."""
     data, number = _data(args), args.sequence_number
     if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
         return KinesisRecord(None, data)
+    from .captured import captured  # pyarrow
+
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
@@ -100,7 +102,7 @@ def _given(args: argparse.Namespace) -> KinesisRecord:
 
 
 def _data(args: argparse.Namespace) -> bytes:
-    """The record's bytes, or a capture's. DATA itself where there is no such file, and it is a frame."""
+    """The bytes of the file DATA; where there is none, those of a frame that DATA is in base64 or hex."""
     try:
         data = read_bytes(args.data)
     except UsageError:
@@ -129,7 +131,7 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
 
     record = read_record(client, args.stream, args.shard_id, args.sequence_number)
     if record is None:
-        raise UsageError(reason=f"{args.shard_id} holds no record with this sequence number")
+        raise UsageError(reason=f"{args.shard_id} has no record with this sequence number")
     shard = fetch_lineage(client, args.stream).get(args.shard_id)
     return record, shard.hash_key_range if shard else None
 
@@ -155,7 +157,7 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
     lines += [line((f"warning: {warning}", "yellow")) for warning in found.warnings]
     if found.omitted:
         lines.append(line((f"... and {found.omitted:,} more, not listed (--limit)", "dim")))
-    show(*lines)
+    show(*lines, fold=width() >= _FOLDED)
 
 
 def _holds(node: Node, depth: int, offset: int) -> bool:
@@ -186,7 +188,7 @@ def _node(node: Node, depth: int, data: bytes, defective: bool) -> list[Part]:
 
 def _kcl(outcome: KclOutcome) -> Part:
     if outcome.raw:
-        return "hands it on unopened, as a plain record"
+        return "delivers it as one plain record"
     if outcome.delivered == outcome.total and outcome.total:
         return f"delivers all: {plural(outcome.total, 'user record')}", "green"
     where = f" at user record {outcome.record_index}" if outcome.record_index is not None else ""

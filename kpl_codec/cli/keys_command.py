@@ -12,7 +12,7 @@ from ..rendering.diagrams import skew_bars
 from ..rendering.labels import percent, plural, share, short_id
 from ..rendering.terminal import line, show, show_json, table, width, write
 from ..shards.skew import balanced_keys, skew_of
-from .inputs import UsageError, each_line, hashed_keys, load_shard_map, location_of
+from .inputs import each_line, hashed_keys, load_shard_map, results_of
 from .options import add, add_action, add_aws, add_shards, add_shared
 from .progress import waiting
 
@@ -139,9 +139,7 @@ def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
         data = b"".join(hash_keys.cast(pa.binary(16)).to_pylist())
         return np.frombuffer(data, ">u2")[::8].astype(np.int64)
 
-    folder = location_of(results) / "user-records"
-    if folder.kind() is None:
-        raise UsageError(reason=f"{results} holds no results of kpl-codec validate (no user-records/)")
+    (folder,) = results_of(results, "user-records")
     known = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
     parts = np.zeros(_PARTS, np.int64)
     for batch in folder.rows(["hashKey"], known):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..cli.exit_status import CLEAN, FINDINGS
-from ..cli.inputs import UsageError, client_of, connection, location_of
+from ..cli.inputs import UsageError, client_of, connection, location_of, results_of
 from ..cli.options import add, add_aws, add_shared
 from ..rendering.terminal import line, note, show, table
 
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.apply != (args.stream is not None):
         raise UsageError(reason="--apply and --stream go together")
+    results_of(args.results, "user-records")
     folder = location_of(args.results)
     check_results(folder, planned=args.apply)
     if args.apply:

@@ -114,7 +114,7 @@ def test_shards_take_the_json_of_shards_list(folder: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(
     ("streams", "status"),
-    [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 2), ("2>/dev/full", 0)],
+    [(">&-", 2), ("2>&-", 0), ("<&- >&- 2>&-", 2), (">/dev/full", 2), ("2>/dev/full", 0)],
 )
 @pytest.mark.parametrize(
     "line",
@@ -215,17 +215,21 @@ def test_paths_stand_before_behind_and_between_options(
     [
         (
             "validate a --shard-map b --output c",
-            "unrecognized arguments: --shard-map b (see kpl-codec validate --help)",
+            "unknown option --shard-map; did you mean --shards? (see kpl-codec validate --help)",
         ),
         (
             "keys hash a --nothing-like-it",
-            "unrecognized arguments: --nothing-like-it (see kpl-codec keys hash --help)",
+            "unknown option --nothing-like-it (see kpl-codec keys hash --help)",
         ),
-        ("cat a --json", "unrecognized arguments: --json (see kpl-codec cat --help)"),  # not --only
+        ("cat a --json", "unknown option --json (see kpl-codec cat --help)"),  # not --only
+        ("--frobnicate", "unknown option --frobnicate (see kpl-codec --help)"),
+        ("generate --frobnicate", "unknown option --frobnicate (see kpl-codec generate --help)"),
+        ("validat a", "unknown command validat; did you mean validate? (see kpl-codec --help)"),
+        ("keys hasch", "unknown action hasch; did you mean hash? (see kpl-codec keys --help)"),
         (
             "cat a --since yesterday",
-            "argument --since: 'yesterday' is no time such as 2026-01-31T12:00:00Z, or 5m for five minutes "
-            "ago; or beginning, or latest (see kpl-codec cat --help)",
+            "argument --since: 'yesterday' is not a time such as 2026-01-31T12:00:00Z, or 5m for five "
+            "minutes ago; or beginning, or latest (see kpl-codec cat --help)",
         ),
         (
             "watch --stream orders --all --since 9999-01-01",
@@ -233,7 +237,7 @@ def test_paths_stand_before_behind_and_between_options(
         ),
         (
             "shards list --stream orders --role-arn reader",
-            "argument --role-arn: 'reader' is no role such as arn:aws:iam::123456789012:role/NAME "
+            "argument --role-arn: 'reader' is not a role such as arn:aws:iam::123456789012:role/NAME "
             "(see kpl-codec shards list --help)",
         ),
     ],

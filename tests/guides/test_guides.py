@@ -37,7 +37,7 @@ WITH_STREAM = {
     "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
     "kpl_codec.aws.fetch_by_sequence_number.md",
     "kpl_codec.schema_registry.md",
-    "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.consumer_watch.md",
+    "kpl_codec.aws_lambda.shard_map_cache.md",
 }  # fmt: skip
 STREAM = "orders"
 

@@ -34,7 +34,7 @@ def simulated_day(rate: float) -> Iterator[Watch]:
         traffic.lost.clear()
         run(watch, stream, now, now + 60)
         if minute % 60 == 59:
-            gc.collect()  # else what is measured depends on when it ran last
+            gc.collect()  # else what is metrics depends on when it ran last
             yield watch
 
 
@@ -42,13 +42,13 @@ def simulated_day(rate: float) -> Iterator[Watch]:
 @pytest.mark.requirement("WCH-20")
 def test_a_day_of_faults_and_losses_takes_no_more_memory_than_half_a_day(monkeypatch):
     monkeypatch.setattr("kpl_codec.watch.record_checks.REMEMBERED", 200)  # of 20,000: full within hours
-    sizes, looks = [], 0
+    sizes, polls = [], 0
     tracemalloc.start()
     try:
         for watch in simulated_day(rate=0.3):
             sizes.append(tracemalloc.get_traced_memory()[0])
-            looks = watch.measured.looks
+            polls = watch.call_counts.polls
     finally:
         tracemalloc.stop()
     assert max(sizes[18:]) < 1.05 * max(sizes[12:18])
-    assert looks > 24 * 3600 / 20 * 2 * 0.9
+    assert polls > 24 * 3600 / 20 * 2 * 0.9

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.watch import LastHour, Limits, SampleSlot
-from kpl_codec.watch.measures import measures, measures_of_records
+from kpl_codec.watch.watch_metrics import record_metrics, watch_metrics
 from tests.examples import examples
 
 from .model import START, ModelStream, open_map, run
@@ -26,12 +26,12 @@ def test_a_watch_that_reads_behind_tells_its_lag_and_one_that_keeps_up_does_not(
     stream = ModelStream(open_map(2))
     Traffic(stream, rate=20).fill(START - since, START + 400)
     size = len(stream.records["shardId-000000000000"][0].data)
-    watch = watched(stream, share=1.0, since=since, limits=Limits(5, 50, size * 20 * part, 1e7))
+    watch = watched(stream, sampling_rate=1.0, since=since, limits=Limits(5, 50, size * 20 * part, 1e7))
     longest = dict.fromkeys(stream.records, 0.0)
 
     def check(now):
         for shard_id, records in stream.records.items():
-            read_to = int(watch.shards[shard_id].reader.read_to or 0)
+            read_to = int(watch.shards[shard_id].reader.place.sequence_number or 0)
             age = now - next(put for put in records if put.number > read_to).at_ms / 1000
             # Between two answers, as far apart as the budget asks for, it grows.
             assert age - 20 < watch.last_hour.lags.get(shard_id, 0.0) < max(0.0, age) + 3
@@ -55,11 +55,11 @@ def test_a_watch_that_began_in_the_past_has_no_more_time_once_it_reached_the_end
     traffic.rate = 80
     traffic.fill(START + 100, START + 400)
     size = len(stream.records["shardId-000000000000"][0].data)
-    watch = watched(stream, share=1.0, since=600, limits=Limits(5, 50, size * 24, 1e7))
+    watch = watched(stream, sampling_rate=1.0, since=600, limits=Limits(5, 50, size * 24, 1e7))
     (lag,) = run(watch, stream, START, START + 400)  # 600 s behind at first: that was asked for
     assert lag.kind == "lag"
     assert START + 160 < lag.last_seen < START + 230
-    (told,) = (m.value for m in measures(watch, START + 400) if m.name == "lag_seconds")
+    (told,) = (m.value for m in watch_metrics(watch, START + 400) if m.name == "lag_seconds")
     assert told == pytest.approx(200, abs=25)
 
 
@@ -74,6 +74,6 @@ def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_told_for_an_ho
 
     def lag(now):
         last_hour.tick(now)
-        return {m.name: m.value for m in measures_of_records(last_hour)}["lag_seconds"]
+        return {m.name: m.value for m in record_metrics(last_hour)}["lag_seconds"]
 
     assert [lag(START + 5), lag(START + 180)] == [100.0, 0.0]
