@@ -20,7 +20,8 @@ import kpl_codec as kpl
 from kpl_codec.compat.aws_kinesis_agg.aggregator import RecordAggregator
 from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation.deaggregated_record import Counts
-from kpl_codec.deaggregation.policies import RecordDeaggregator, rules_of
+from kpl_codec.deaggregation.policies import RecordDeaggregator
+from kpl_codec.deaggregation.policy_rules import rules_of
 from kpl_codec.format.message import AggregatedRecord
 
 THREADS = 4

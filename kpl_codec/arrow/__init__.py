@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.payload import PayloadDecoder
-from ..deaggregation.policies import Policy, RecordDeaggregator, rules_of
+from ..deaggregation.policies import RecordDeaggregator
+from ..deaggregation.policy_rules import Policy, rules_of
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..schema_registry import Unframe

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ..compiled import compiled
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
-from ..deaggregation.policies import PolicyRules
+from ..deaggregation.policy_rules import PolicyRules
 from ..format import nested
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, PlacementChecker

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregation.policies import PolicyRules
+from ..deaggregation.policy_rules import PolicyRules
 from ..errors import CaptureError
 
 Numbers = np.ndarray[Any, Any]

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.payload import PayloadDecoder
-from ..deaggregation.policies import PolicyRules, RecordDeaggregator
+from ..deaggregation.policies import RecordDeaggregator
+from ..deaggregation.policy_rules import PolicyRules
 from ..deaggregation.user_record_rows import hash_key_or_none
 from ..errors import CaptureError, DecodeError
 from ..format.frame import looks_aggregated

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
-from ..deaggregation.policies import Deaggregation, Policy, check_drops_are_heard, deaggregate
+from ..deaggregation.policies import Deaggregation, deaggregate
+from ..deaggregation.policy_rules import Policy, check_drops_are_heard
 from ..errors import CaptureError
 from .batch import (
     AfterFailure,

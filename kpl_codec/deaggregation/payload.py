@@ -6,15 +6,12 @@ Specification: spec/05-producer.md, ZIP-3 to ZIP-5; spec/13-schema-registry.md, 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from ..errors import DecodeError
 from ..format import compression
 from ..schema_registry import PLAIN, ZLIB, Unframe, is_framed, unframe
 from .deaggregated_record import DeaggregatedRecord
-
-if TYPE_CHECKING:
-    from .policies import PolicyRules
+from .policy_rules import PolicyRules
 
 
 class PayloadDecoder:

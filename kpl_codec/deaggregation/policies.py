@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any
 
 from ..compiled import compiled
 from ..errors import DecodeError, MalformedMessage
@@ -38,36 +38,10 @@ from ..shards.shard_map import ShardMap
 from . import kcl, user_record_rows
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .kcl import DropReason, KclFate
+from .policy_rules import Policy, PolicyRules, rules_of
 
 if TYPE_CHECKING:
     from ..schema_registry import Unframe
-
-Policy = Literal["strict", "kcl", "report"]
-"""Of a defective aggregate: raise, give what the KCL gives, or give every user record with its defects."""
-POLICIES: tuple[Policy, ...] = get_args(Policy)
-
-
-class PolicyRules(NamedTuple):
-    """What a policy does; every path asks these, and none compares the policy's name.
-
-    ``raises``: the first defect is raised.
-    ``drops``: user records may be left out; each is counted, and named to ``on_drop``.
-    ``as_kcl``: what is delivered is what the KCL delivers.
-    ``shows_defects``: every user record is delivered, with its defects and what the KCL does with it; a frame
-    that cannot be read comes as it is.
-    """
-
-    raises: bool = False
-    drops: bool = False
-    as_kcl: bool = False
-    shows_defects: bool = False
-
-
-POLICY_RULES: Final[Mapping[str, PolicyRules]] = {
-    "strict": PolicyRules(raises=True),
-    "kcl": PolicyRules(drops=True, as_kcl=True),
-    "report": PolicyRules(shows_defects=True),
-}
 
 #: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
 _AT_ONCE, _AT_FIRST = 1024, 32
@@ -77,19 +51,6 @@ _OPENED, _DROPPED = 0, 1
 _AGGREGATED = 2
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
 _FrameRows = compiled("FrameRows", lambda *_, **__: None)
-
-
-def rules_of(policy: str) -> PolicyRules:
-    """Raises ValueError for an unknown policy; its text lists the policies."""
-    if policy not in POLICIES:
-        raise ValueError(f"policy {policy!r}: {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
-    return POLICY_RULES[policy]
-
-
-def check_drops_are_heard(policy: str, on_drop: Callable[[Drop], None] | None) -> None:
-    """Raises ValueError for an unknown policy, and for one that drops user records without an ``on_drop``."""
-    if rules_of(policy).drops and on_drop is None:
-        raise ValueError(f"policy {policy!r} drops user records: on_drop must be there to hear of them")
 
 
 class RecordDeaggregator:

@@ -36,7 +36,8 @@ from ..aws_lambda.batch import (
     settle_poison,
 )
 from ..deaggregation.deaggregated_record import Drop
-from ..deaggregation.policies import Policy, check_drops_are_heard, deaggregate
+from ..deaggregation.policies import deaggregate
+from ..deaggregation.policy_rules import Policy, check_drops_are_heard
 from ..ledger.ledger_rows import LedgerLike, Row, RowKind, digest_of, runs
 from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from .. import arrow
 from ..adapters.shapes import standard_name
 from ..arrow.layout import FIELDS
-from ..deaggregation.policies import Policy, rules_of
+from ..deaggregation.policy_rules import Policy, rules_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from ...arrow import FIELDS, coalesce
 from ...aws.list_shards import fetch_shard_map
 from ...aws.subscription import REFUSED_FOR, StreamConsumers
-from ...deaggregation.policies import rules_of
+from ...deaggregation.policy_rules import rules_of
 from ...shards.lineage import Lineage
 from ...shards.shard_map import ShardMap
 from ...shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition
