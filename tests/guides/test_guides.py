@@ -29,12 +29,14 @@ from .blocks import Block, Run, blocks, outside
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
+FOLLOWED = [path for path in GUIDES if path.name in ("read.md", "notebooks.md")]
 #: The examples of the API's reference: a page for each public module.
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "read.md", "ci.md", "dead-letters.md", "kcl.md", "move-over.md", "s3-and-accounts.md",
-    "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md", "watch.md", "write.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "kcl.md", "move-over.md", "read.md",
+    "s3-and-accounts.md", "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md",
+    "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
     "kpl_codec.aws.fetch_by_sequence_number.md",
@@ -199,7 +201,7 @@ def test_the_readme_reads_on_spark(orders: None, tmp_path: Path) -> None:
     assert sum(int(count) for count in re.findall(r"\|shardId-\d+\| +(\d+)\|", run.printed)) == 40
 
 
-@pytest.mark.parametrize("path", [README, *GUIDES], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [README, *FOLLOWED], ids=lambda path: path.name)
 def test_a_page_can_be_read_and_followed(path: Path) -> None:
     """Code is at most 88 columns wide. All of it stands in fences, whose blocks are run or say why not."""
     page = path.read_text()
