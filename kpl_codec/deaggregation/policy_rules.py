@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, get_args
 
+from ..values import Value
 from .deaggregated_record import Drop
 
 Policy = Literal["strict", "kcl", "report"]
@@ -12,7 +13,7 @@ Policy = Literal["strict", "kcl", "report"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
-class PolicyRules(NamedTuple):
+class PolicyRules(Value):
     """What a policy does; every path asks these, and none compares the policy's name.
 
     ``raises``: the first defect is raised.
