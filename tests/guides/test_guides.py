@@ -29,12 +29,13 @@ from .blocks import Block, Run, blocks, outside
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
-FOLLOWED = [path for path in GUIDES if path.name in ("read.md", "notebooks.md")]
+FOLLOWED = [path for path in GUIDES if path.name in ("read.md", "notebooks.md", "how-records-get-lost.md")]
 #: The examples of the API's reference: a page for each public module.
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "kcl.md", "move-over.md", "read.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
+    "move-over.md", "read.md",
     "s3-and-accounts.md", "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md",
     "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
