@@ -78,13 +78,14 @@ def run(args: argparse.Namespace) -> int:
     rule = rules.get(name.upper())
     candidates = list(error_classes(_MODULES))
     errors = [error for error in candidates if error.is_called(name.lower())]
+    symptoms = [] if findings or errors or rule else symptoms_of(name)
     if rule is not None or not (findings or errors):
-        candidates = list(error_classes())
+        candidates = list(error_classes(say_missing=not symptoms))
         errors = [error for error in candidates if error.is_called(name.lower())]
     if rule is not None:
         findings += [kind for kind in kinds if kind.requirement == rule.id]
         errors += [error for error in candidates if error.requirement == rule.id]
-    symptoms = [] if findings or errors or rule else symptoms_of(name)
+    symptoms = [] if errors else symptoms
     if not (findings or errors or rule or symptoms):
         names = {*KINDS, *rules, *(code for error in candidates for code in error.codes)}
         near = get_close_matches(name, names, 3) or get_close_matches(name.upper(), names, 3)
@@ -170,7 +171,9 @@ def requirements() -> dict[str, Requirement]:
     return rules
 
 
-def error_classes(modules: Iterable[str] = (*_MODULES, *_OF_EXTRAS)) -> Iterator[Error]:
+def error_classes(
+    modules: Iterable[str] = (*_MODULES, *_OF_EXTRAS), *, say_missing: bool = True
+) -> Iterator[Error]:
     """Every class of errors, with its codes, of those modules that can be imported here."""
     missing = set()
     for name in modules:
@@ -180,7 +183,7 @@ def error_classes(modules: Iterable[str] = (*_MODULES, *_OF_EXTRAS)) -> Iterator
             if (error.name or "").startswith("kpl_codec"):
                 raise
             missing.add(str(error.name).partition(".")[0])
-    if missing:
+    if missing and say_missing:
         note(f"errors of what needs {', '.join(sorted(missing))} are left out: not installed")
     for kind in sorted(set(_below(KplError)), key=lambda kind: kind.__name__):
         codes = tuple(dict.fromkeys([*_own_codes(kind), *vars(kind).get("codes", ())]))

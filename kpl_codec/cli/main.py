@@ -58,7 +58,7 @@ EXAMPLES = {
     "cat": ("captured --limit 10", "--stream orders --follow"),
     "inspect": (
         "record.bin",
-        "--stream orders --shard-id shardId-000000000000 --sequence-number 4959...",
+        "captured/shardId-000000000000.json --sequence-number 4959...",
     ),
     "explain": ("mixed-aggregate", "UnicodeDecodeError"),
     "shards": ("list --stream orders", "predict --stream orders customer-1"),
@@ -134,6 +134,10 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=min(shutil.get_terminal_size().columns - 2, _WIDEST_HELP))
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text if "\n" in text else argparse.HelpFormatter._fill_text.__get__(self)
+        return str(fill(text, width, indent))
+
 
 class _Version(argparse.Action):
     """``--version``: what a bug report needs."""
@@ -202,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if package not in EXTRAS:
             raise
         extra = extra_for(package, *arguments[:1], "cli")  # demo and watch have extras of their own
-        needs = f"kpl-codec {args.command} needs {package}, which is not installed."
+        needs = f"{args.command} needs {package}, which is not installed."
         return _failed(f'{needs} Run: pip install "kpl-codec[{extra}]"')
     except BrokenPipeError:  # the reader closed our output: `| head`
         from ..rendering.terminal import drop_output

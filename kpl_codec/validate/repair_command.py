@@ -11,21 +11,24 @@ from ..rendering.terminal import line, note, show, table
 
 EPILOG = """\
 1. Without --apply it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
-2. With --apply --stream NAME it puts what the plan says, and writes each delivery to DIR/repair/log.
-After a failure run it again: it puts what is left. If it was killed, validate again first, and repair
-from the new results: they know of all copies in the stream, the log may not.
+2. With --apply --stream NAME it puts what the plan says, and writes each delivery to
+   DIR/repair/log.
 
-Repair only from results of a validate run that began after the last repair ended. Older ones do not know
-of that repair: its user records would be put twice.
+After a failure run it again: it puts what is left. If it was killed, run validate again
+first, and repair from the new results: they have all copies in the stream, the log may
+not.
+
+Repair only from results of a validate run that began after the last repair ended. Older
+ones do not know of that repair: its user records would be put twice.
 
 Exit status: 0 done, 1 some user records cannot be put, 2 failure.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_shared(parser, "results", "--stream", "--quiet", use="with --apply: where to put it")
-    add(parser, "--apply", "put what the plan says")
-    add(parser, "--other-stream", "even if the results are of another stream")
+    add_shared(parser, "results", "--stream", "--quiet", use="with --apply: the stream to put to")
+    add(parser, "--apply", "put the user records of the plan")
+    add(parser, "--other-stream", "put them even if the results are of another stream")
     add_aws(parser)
 
 

@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from ..aws_errors import Backoff, error_kind, missing_member
+from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
@@ -119,10 +120,8 @@ class Watch:
         else:
             period = self.limits.period(self._wanted, count)
             what, each = f"sampling {100 * self.sampling_rate:.3g}%", 2 / period
-        return (
-            f"{what} of {count} open shards, every {period:.0f} s: {each:.2f} calls a second on each shard, "
-            f"{each / _SHARD_CALLS:.1%} of its quota"
-        )
+        calls = f"{each:.2f} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
+        return f"{what} of {plural(count, 'open shard')}, every {period:.0f} s: {calls}"
 
     @property
     def period(self) -> float:

@@ -85,7 +85,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "stop when every shard was polled; with --all, after the records present at the start"
     add(ending, "--once", text)
     add_shared(ending, "--fail-on")
-    add(parser, "--print", "only print alarms on the metrics, in this form", choices=FORMS)
+    add(parser, "--print", "only print alarms on the metrics, in this form", choices=list(FORMS))
     add_aws(parser)
 
 

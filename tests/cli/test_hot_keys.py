@@ -32,7 +32,7 @@ def test_the_fullest_keys_are_named_with_exact_counts(
     keys = [f"key-{int(rnd.paretovariate(0.6))}" for _ in range(20_000)]
     write(tmp_path / "user-records" / "batch=0", [*keys, None, None])
     expected = sorted(Counter(keys).items(), key=lambda item: (-item[1], item[0]))[:5]
-    monkeypatch.setattr("kpl_codec.cli.keys_command._LOOKED_AT", 64)  # far fewer than there are keys
+    monkeypatch.setattr("kpl_codec.cli.keys_command._COUNTED_PARTS", 64)  # far fewer than there are keys
     assert main(["keys", "hot", str(tmp_path), "--limit", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["userRecords"] == 20_000

@@ -35,7 +35,7 @@ def test_hash(capsys):
 def test_skew_of_the_article(capsys):
     keys = [str(n) for n in range(1, 15)]
     out = run(capsys, "skew", "--shard-count", 2, *keys)
-    assert "fullest / mean = 1.57, 14 keys on 2 shards" in out
+    assert "busiest shard / mean = 1.57, 14 keys on 2 shards" in out
     assert [line.split()[:3] for line in out.splitlines()[:2]] == [["0", "3", "21.4%"], ["1", "11", "78.6%"]]
     found = json.loads(run(capsys, "skew", "--shard-count", 2, "--json", *keys))
     assert [shard["count"] for shard in found["shards"]] == [3, 11]
