@@ -34,7 +34,10 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
                 raise
             ext.optional = True  # an editable install then does not look for it either
             reason = str(error).strip().splitlines() or [type(error).__name__]
-            sys.stderr.write(f"kpl_codec: built without _speedups: the same, slower ({reason[-1]})\n")
+            sys.stderr.write(
+                "kpl_codec: installed without the compiled extension: the same results, only slower. "
+                f"With a C compiler, install again ({reason[-1]})\n"
+            )
 
 
 class sdist(_sdist):  # type: ignore[misc]
