@@ -150,10 +150,9 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
-    ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    ("ci.md", "fuzz-your-consumer.md", "kcl.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )
-SLOW["kcl.md"] = (pytest.mark.soak, pytest.mark.timeout(900))  # failed once in a full run, passes alone
 
 
 @pytest.mark.parametrize(
