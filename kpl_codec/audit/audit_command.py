@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
         show(*told(audited))
         if audited.tally.bad:
             note(f"{audited.tally.bad:,} rows of --handled name no user record")
-        for name in audited.passed_over:
-            note(f"ledgers of another stream were passed over: {name}")
+        for text in audited.notes:
+            note(text)
         if args.output is not None:
             pictures = "   (pictures: report.html there)"
             show(line(""), line(f"Every finding: kpl-codec findings {args.output}{pictures}"))

@@ -28,12 +28,13 @@ from .blocks import Block, Run, blocks, outside
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
-FOLLOWED = [path for path in GUIDES if path.name in ("read.md", "notebooks.md")]
+FOLLOWED = [path for path in GUIDES if path.name in ("read.md", "notebooks.md", "how-records-get-lost.md")]
 #: The examples of the API's reference: a page for each public module.
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "kcl.md", "move-over.md", "read.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
+    "move-over.md", "read.md",
     "s3-and-accounts.md", "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md",
     "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
@@ -145,10 +146,9 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
-    ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    ("ci.md", "fuzz-your-consumer.md", "kcl.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )
-SLOW["kcl.md"] = (pytest.mark.soak, pytest.mark.timeout(900))  # failed once in a full run, passes alone
 
 
 @pytest.mark.parametrize(
