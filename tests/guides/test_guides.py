@@ -28,15 +28,21 @@ from .blocks import Block, Run, blocks, outside
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
-FOLLOWED = [path for path in GUIDES if path.name in ("read.md", "notebooks.md", "how-records-get-lost.md")]
+FOLLOWED = [
+    ROOT / "spec" / "guides" / f"{name}.md"
+    for name in (
+        *("read", "notebooks", "how-records-get-lost", "lambda", "test-a-handler", "forward"),
+        *("several-streams", "dead-letters", "local-kinesis", "s3-and-accounts", "security"),
+    )
+]
 #: The examples of the API's reference: a page for each public module.
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
-    "move-over.md", "read.md",
-    "s3-and-accounts.md", "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md",
-    "watch.md", "write.md",
+    "forward.md", "move-over.md", "read.md",
+    "s3-and-accounts.md", "schema-registry.md", "services.md", "several-streams.md", "spark.md",
+    "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
     "kpl_codec.aws.fetch_by_sequence_number.md",
@@ -146,7 +152,10 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
-    ("ci.md", "fuzz-your-consumer.md", "kcl.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    (
+        *("ci.md", "fuzz-your-consumer.md", "kcl.md", "several-streams.md", "spark.md", "watch.md"),
+        "kpl_codec.spark.md",
+    ),
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )
 
@@ -244,6 +253,7 @@ def test_every_guide_is_in_the_list() -> None:
         "```python\nprint(1)\n```\n```text\n2\n```\n",
         '```json\n{"Action": ["kinesis:ReadAll"]}\n```\n',
         "```yaml\nType: Kinesis\nProperties: {NoSuch: 1}\n```\n",
+        "```yaml file=x\nType: AWS::Lambda::EventSourceMapping\nProperties: {Stream: orders}\n```\n",
         "```unknown\n```\n",
     ],
 )
