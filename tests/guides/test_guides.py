@@ -257,6 +257,18 @@ def test_a_stale_block_fails(page: str, tmp_path: Path) -> None:
         run.block(last)
 
 
+def test_pages_share_no_module(tmp_path: Path) -> None:
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        page = folder / "page.md"
+        page.write_text(
+            f"```python file=of_a_page.py\nX = {number}\n```\n```python\nimport of_a_page\n"
+            f"print(of_a_page.X)\n```\n```text\n{number}\n```\n"
+        )
+        Run(folder).page(page)
+
+
 def test_blocks_are_found() -> None:
     page = "a\n```python file=x.py\nx = 1\n```\nb\n```text\n1\n```\n"
     assert list(blocks(page)) == [
