@@ -88,7 +88,7 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from ..audit.audit_command import told
+    from ..audit.audit_command import audit_lines
     from ..audit.audit_run import audit
     from ..ledger.ledger_rows import line_of
 
@@ -100,7 +100,7 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     return [
         line(""),
         line(("Was everything handled? A KCL consumer that skips one user record, by the ledgers", "bold")),
-        *told(audited),
+        *audit_lines(audited),
         line(""),
         line("  A ledger is JSON lines in gzip, one a Kinesis record, without keys and data:"),
         line(f"    {line_of(audited.names.rows[0])}"),
