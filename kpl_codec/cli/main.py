@@ -80,6 +80,8 @@ MODULES = {
 #: What `--version` names, where it is installed.
 _PACKAGES = ("boto3", "pyarrow", "pyspark")
 _WIDEST_HELP = 88
+#: What the system says where a folder or a file in it cannot be made.
+_CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR}
 
 
 class Parser(argparse.ArgumentParser):
@@ -103,7 +105,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_words(self, words: Sequence[str]) -> None:
         """Refuse options and commands that there are not, before argparse says that another is missing."""
-        commands = self._subparsers._group_actions[0].choices if self._subparsers is not None else None
+        commands: Any = self._subparsers._group_actions[0] if self._subparsers is not None else None
         for word in words:
             name = word.partition("=")[0]
             if word == "--":
@@ -111,13 +113,9 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("--") and not any(o.startswith(name) for o in self._option_string_actions):
                 self._unknown("option", name, [*self._option_string_actions])
             if commands is not None and not word.startswith("-"):
-                if word not in commands:
-                    self._unknown(str(self._subparsers_metavar()), word, [*commands])
+                if word not in commands.choices:
+                    self._unknown(commands.metavar.lower(), word, [*commands.choices])
                 return
-
-    def _subparsers_metavar(self) -> str:
-        assert self._subparsers is not None
-        return str(self._subparsers._group_actions[0].metavar).lower()
 
     def _unknown(self, what: str, word: str, names: list[str]) -> NoReturn:
         stripped = {name.lstrip("-"): name for name in names}
@@ -226,9 +224,9 @@ def _reason(error: OSError, folder: str | None) -> str:
     reason = os.strerror(error.errno)
     if error.filename is not None:
         return f"{error.filename}: {reason}"
-    # pyarrow names no path, and gives the reason twice.
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-    return f"cannot write to {folder}: {reason}" if full and folder else str(error.strerror or reason)
+    if folder and error.errno in _CANNOT_WRITE:  # pyarrow names no path, and gives the reason twice
+        return f"cannot write to {folder}: {reason}"
+    return str(error.strerror or reason)
 
 
 @contextmanager

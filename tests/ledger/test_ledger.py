@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gzip
 import json
-import logging
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ import boto3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
 
 from kpl_codec import KinesisRecord, UserRecord, deaggregate, encode
 from kpl_codec.audit import Ledger
@@ -33,6 +31,7 @@ from kpl_codec.ledger.ledger import SUFFIX, Writer
 from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, row_of
 
 from ..audit.model import Files, rows_of
+from ..moto_server import moto_server
 
 SHARD = "shardId-000000000000"
 NAMES = st.one_of(
@@ -421,15 +420,12 @@ def test_a_note_that_cannot_be_written_fails_the_invocation(tmp_path: Path) -> N
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An S3 on this machine, with a bucket."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0)
-    server.start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://{}:{}".format(*server.get_host_and_port()))
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    boto3.client("s3").create_bucket(Bucket="ledgers")
-    client._s3.cache_clear()
-    yield "s3://ledgers"
-    server.stop()
+    with moto_server() as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        boto3.client("s3").create_bucket(Bucket="ledgers")
+        client._s3.cache_clear()
+        yield "s3://ledgers"
     client._s3.cache_clear()
 
 

@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import hcl2
@@ -20,6 +20,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kpl_codec.cli.main import main
+from kpl_codec.serving import ServerThread
 from kpl_codec.shards.stream_name import StreamNameError
 from kpl_codec.watch import LastHour, Watch, WatchFinding
 from kpl_codec.watch.exporters import EmfLines, OpenTelemetryExporter, Webhook, alarms
@@ -110,37 +111,28 @@ def test_counters_are_added_up_once():
     assert told == 10
 
 
-class Receiver:
-    """A real HTTP server that keeps what is posted to it; fails the first ``failures``."""
+class Receiver(ServerThread):
+    """A real HTTP server that keeps what is posted to it; it fails the first ``failures``."""
 
-    def __init__(self, failures: int = 0, slow: float = 0.0) -> None:
-        bodies: list[Any] = []
-        left = [failures]
+    def __init__(self, failures: int = 0) -> None:
+        self.bodies: list[Any] = []
+        statuses = iter([503] * failures)
+        bodies = self.bodies
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                time.sleep(slow)
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                left[0] -= 1
-                if left[0] < 0:
+                status = next(statuses, 200)
+                if status == 200:
                     bodies.append(body)
-                self.send_response(200 if left[0] < 0 else 503)
+                self.send_response(status)
                 self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:
-                pass
+                """No log."""
 
-        self.bodies = bodies
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
-
-    def __enter__(self) -> Receiver:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self.port}/"
 
 
 @pytest.mark.requirement("WCH-25")

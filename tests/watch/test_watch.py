@@ -97,23 +97,6 @@ def test_a_naive_aggregator_is_named_with_its_shards_and_its_number():
     assert total.seen < total.estimate
 
 
-@pytest.mark.slow
-@pytest.mark.requirement("WCH-12")
-def test_one_aggregate_in_a_thousand_is_found_in_the_time_the_formula_says():
-    """20 streams; at most 3 may take longer (95 in 100 do not; 4 of 20 happen 1.6 times in 100)."""
-    late = 0
-    said = seconds_to_find(0.001 * 500, 0.05, period=20)
-    for seed in range(20):
-        stream = ModelStream(open_map(4))
-        traffic = Traffic(stream, rate=125, naive=0.001, seed=seed)
-        traffic.fill(START - 25, START + said)
-        watch = Watch(LastHour(f"orders-{seed}"))
-        watch.set_shard_map(stream.shard_map, START)
-        told = run(watch, stream, START, START + said)
-        late += not any(f.kind == "naive-aggregator" for f in told)
-    assert late <= 3
-
-
 def test_a_clean_stream_is_silent_for_an_hour():
     stream = ModelStream(open_map(4))
     traffic = Traffic(stream, rate=2)

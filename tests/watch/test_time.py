@@ -1,7 +1,11 @@
-"""How far a watch that reads everything is behind, against a model that knows."""
+"""A watch over time, against a model: how far it is behind, a clock that is set back, a day of faults."""
 
 from __future__ import annotations
 
+import gc
+import random
+import tracemalloc
+from collections.abc import Iterator
 from datetime import datetime, timezone
 
 import pytest
@@ -9,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.watch import LastHour, Limits, SampleSlot
+from kpl_codec.watch import LastHour, Limits, SampleSlot, Watch
 from kpl_codec.watch.watch_metrics import record_metrics, watch_metrics
 from tests.examples import examples
 
@@ -77,3 +81,69 @@ def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_told_for_an_ho
         return {m.name: m.value for m in record_metrics(last_hour)}["lag_seconds"]
 
     assert [lag(START + 5), lag(START + 180)] == [100.0, 0.0]
+
+
+@pytest.mark.requirement("WCH-35")
+@pytest.mark.parametrize("sampling_rate", [0.05, 1.0])
+def test_a_clock_that_is_set_back_does_not_stop_the_watch(sampling_rate):
+    stream = ModelStream(open_map(2))
+    traffic = Traffic(stream, rate=5, naive=0.1)
+    traffic.fill(START - 60, START + 300)
+    watch = Watch(LastHour("orders"), sampling_rate=sampling_rate)
+    ahead = 3600.0  # the clock is an hour ahead, then it is set
+
+    watch.set_shard_map(stream.shard_map, START + ahead)
+    early = ModelStream(stream.shard_map, refuse=lambda call, now: "InvalidArgumentException")
+    run(watch, early, START + ahead, START + ahead + 30)
+    watch.restart(START + 30)
+    found = run(watch, stream, START + 30, START + 75)
+    assert {f.shard_id for f in found if f.kind == "naive-aggregator"} == set(watch.shards)
+    assert all(state.polls for state in watch.shards.values())
+    assert not [f for f in found if f.kind == "not-watched"]
+    # Read again from a little earlier, and nothing counted twice.
+    found = watch.restart(START + 75) + run(watch, stream, START + 75, START + 120)
+    assert not {f.kind for f in found} & {"not-watched", "duplicate"}
+    assert watch.last_hour.totals["reread"] or sampling_rate < 1
+    # Nothing is left of what was counted by the wrong clock.
+    assert {f.state for f in watch.restart(START + 75 - ahead)} == {"resolved"}
+    assert not watch.last_hour.findings()
+    assert not watch.last_hour.by_shard
+
+
+def simulated_day(rate: float) -> Iterator[Watch]:
+    """The watch after each of 24 hours. ``rate``: aggregates a second on each of two shards, one in twenty
+    naive; one call in twenty fails."""
+    rng = random.Random(3)
+    codes = ["InternalFailure", "ProvisionedThroughputExceededException"]
+    stream = ModelStream(
+        open_map(2), refuse=lambda call, now: rng.choice(codes) if rng.random() < 0.05 else None
+    )
+    traffic = Traffic(stream, rate=rate, naive=0.05)
+    watch = watched(stream)
+    for minute in range(24 * 60):
+        now = START + 60 * minute
+        traffic.fill(now, now + 60)
+        stream.forget(now - 120)
+        stream.calls.clear()
+        stream.sizes.clear()
+        traffic.lost.clear()
+        run(watch, stream, now, now + 60)
+        if minute % 60 == 59:
+            gc.collect()  # else what is metrics depends on when it ran last
+            yield watch
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("WCH-20")
+def test_a_day_of_faults_and_losses_takes_no_more_memory_than_half_a_day(monkeypatch):
+    monkeypatch.setattr("kpl_codec.watch.record_checks.REMEMBERED", 200)  # of 20,000: full within hours
+    sizes, polls = [], 0
+    tracemalloc.start()
+    try:
+        for watch in simulated_day(rate=0.3):
+            sizes.append(tracemalloc.get_traced_memory()[0])
+            polls = watch.call_counts.polls
+    finally:
+        tracemalloc.stop()
+    assert max(sizes[18:]) < 1.05 * max(sizes[12:18])
+    assert polls > 24 * 3600 / 20 * 2 * 0.9
