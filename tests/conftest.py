@@ -46,6 +46,7 @@ TOGETHER = {
         "tests/guides/test_guides.py::test_a_guide_works[spark.md]",
         "tests/guides/test_guides.py::test_a_guide_works[kpl_codec.spark.md]",
         "tests/spark/connect/",  # likewise
+        "tests/ledger/test_other_programs.py",
         "tests/spark/source/test_datasource.py",
         "tests/spark/test_functions.py",
         "tests/spark/test_handled.py",

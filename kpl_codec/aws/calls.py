@@ -7,8 +7,11 @@ boto3 and `time.sleep` they never wait, and `run_sync` runs them as a function.
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401 - see below
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, TypeVar
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -18,6 +21,7 @@ from ..shards.stream_name import Stream, StreamNameError, stream_of
 
 # PRD-74: "What the first call of a process loads MUST be loaded before a thread makes it." (A process that
 # is forked in the middle of an import never ends it. That is the codec of host names, all else is loaded.)
+_Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 #: Seconds between two attempts of a call.
@@ -53,6 +57,41 @@ def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
         return end.value  # type: ignore[no-any-return]
     steps.close()
     raise TypeError("the client is not of boto3: for one of aiobotocore there is kpl_codec.aws.aio")
+
+
+def sync_function(
+    function: Callable[_Arguments, Coroutine[Any, Any, _Result]],
+) -> Callable[_Arguments, _Result]:
+    """``function`` for a client of boto3: the same arguments and result, but it returns after it has waited,
+    with `time.sleep`."""
+
+    @wraps(function)
+    def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        options.setdefault("sleep", time.sleep)
+        return run_sync(function(*args, **options))
+
+    return _without_prefix(run)
+
+
+def sync_generator(
+    function: Callable[_Arguments, AsyncGenerator[_Result, None]],
+) -> Callable[_Arguments, Iterator[_Result]]:
+    """As `sync_function`, for an asynchronous generator."""
+
+    @wraps(function)
+    def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> Iterator[_Result]:
+        options.setdefault("sleep", time.sleep)
+        generator = function(*args, **options)
+        with suppress(StopAsyncIteration):
+            while True:
+                yield run_sync(generator.__anext__())
+
+    return _without_prefix(run)
+
+
+def _without_prefix(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    function.__name__ = function.__qualname__ = function.__name__.removeprefix("async_")
+    return function
 
 
 def failure_of(error: Exception, operation: str = "") -> Failure:

@@ -1,4 +1,4 @@
-"""mypy and pyright read what users write, and the files of a guide: all of it is right, every mistake is seen."""
+"""mypy and pyright read what users write, and a guide's files: all is right, every mistake is seen."""
 
 from __future__ import annotations
 
