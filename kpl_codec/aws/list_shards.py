@@ -35,11 +35,11 @@ async def _fetch(
         outcome: MapChanged | RefreshFailed | None = None
         while (request := live.next_request(clock())) is not None:
             try:
-                answer = await maybe_await(send(client, request))
+                response = await maybe_await(send(client, request))
             except call_errors() as error:
                 outcome = live.fail(request, failure_of(error, request.operation), clock()) or outcome
             else:
-                outcome = live.receive(request, answer, clock()) or outcome
+                outcome = live.receive(request, response, clock()) or outcome
         if isinstance(outcome, MapChanged):
             return live
         retry_at = live.timer()

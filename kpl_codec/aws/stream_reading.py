@@ -105,10 +105,10 @@ async def async_read_stream(
         one_is_done = False  # then children may begin: also those of a shard that was closed meanwhile
         while not one_is_done:
             for cursor in turns if follow else turns[:_MOST_CURSORS]:
-                answer = await cursor.read()
-                for record in answer.records:
+                page = await cursor.read()
+                for record in page.records:
                     yield answered_record(record, cursor.shard_id)
-                one_is_done |= answer.ended or (not follow and cursor.at_tip)
+                one_is_done |= page.ended or (not follow and cursor.at_tip)
 
 
 read_stream = sync_generator(async_read_stream)
@@ -141,7 +141,7 @@ read_record = sync_function(async_read_record)
 async def records_at(cursor: ShardCursor, limit: int) -> Sequence[Mapping[str, Any]]:
     """The first records where the cursor begins; none where there are none."""
     while not cursor.ended:
-        answer = await cursor.read(limit=limit)
-        if answer.records or not answer.behind:
-            return answer.records
+        page = await cursor.read(limit=limit)
+        if page.records or not page.behind:
+            return page.records
     return ()

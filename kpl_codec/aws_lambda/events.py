@@ -168,12 +168,12 @@ def process_user_records(
     **options: Unpack[HandlerOptions],
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Lambda event, or of the list with which EventBridge Pipes
-    calls a function, in order; gives the answer.
+    calls a function, in order. Returns the response for Lambda.
 
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
     * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before
       (`powertools.once` does it with the Powertools idempotency utility);
-    * the others: see `options`.
+    * the others: see `handler_options.HandlerOptions`.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
