@@ -91,9 +91,9 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
             some = "All of them" if overtaken == lost else f"{number(overtaken)} of them"
             text += f" {some} were in flight during a split or merge; the producer may have retried them."
         return "Records are lost" if lost > overtaken else "Records may be lost", text
-    headline = _HEADLINES[report.worst or "warning"]
+    clean = "Clean" if report.distribution else "Readable"
+    headline = clean if report.clean else _HEADLINES[report.worst or "warning"]
     if report.distribution is None:
-        headline = "Readable" if report.clean else headline
         return headline, f"{read} read. Placement was not checked: there is no shard map."
     if totals.unknown_at_kcl or any(_unread(report)):
         judged = plural(totals.user_records - totals.unknown_at_kcl, "user record")

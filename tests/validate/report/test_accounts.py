@@ -27,7 +27,7 @@ from .examples import frame
 LISTED = [Shard(f"shardId-{i:012d}", keys) for i, keys in enumerate(ALL_HASH_KEYS.split(2))]
 TWO = ShardMap(LISTED, stream=Stream("orders"))
 SORTS = (
-    "sound", "plain", "misplaced", "expired-shard", "broken", "no-data", "damaged", "garbage", "nested",
+    "sound", "explicit", "plain", "misplaced", "expired-shard", "broken", "no-data", "damaged", "garbage", "nested",
     "encoded", "other-stream", "duplicate",
 )  # fmt: skip
 
@@ -39,8 +39,8 @@ def user_records(rnd: random.Random, shard: str, count: int) -> list[kpl.UserRec
     return [kpl.UserRecord(next(fitting), b"data") for _ in range(count)]
 
 
-def line(data: bytes | None, shard: str, number: int, stream: str = "orders") -> str:
-    record = {"SequenceNumber": str(10**55 + number), "PartitionKey": "k"}
+def line(data: bytes | None, shard: str, number: int, stream: str = "orders", key: str = "k") -> str:
+    record = {"SequenceNumber": str(10**55 + number), "PartitionKey": key}
     if data is not None:
         record["Data"] = base64.b64encode(data).decode()
     return json.dumps({"StreamName": stream, "ShardId": shard, "Records": [record]})
@@ -62,6 +62,11 @@ def capture(rnd: random.Random, sorts: list[str]) -> tuple[list[str], Counter[st
             truth["delivered"] += count
         elif sort == "plain":
             lines.append(line(b"plain", home, number))
+            truth["delivered"] += 1
+        elif (
+            sort == "explicit"
+        ):  # put with an explicit hash key that the capture does not have: an info finding
+            lines.append(line(b"plain", home, number, key=user_records(rnd, other, 1)[0].partition_key))
             truth["delivered"] += 1
         elif sort == "misplaced":
             mixed = kpl.encode(user_records(rnd, home, count) + user_records(rnd, other, 1))
