@@ -27,8 +27,8 @@ from .examples import frame
 LISTED = [Shard(f"shardId-{i:012d}", keys) for i, keys in enumerate(ALL_HASH_KEYS.split(2))]
 TWO = ShardMap(LISTED, stream=Stream("orders"))
 SORTS = (
-    "sound", "explicit", "plain", "misplaced", "expired-shard", "broken", "no-data", "damaged", "garbage", "nested",
-    "encoded", "other-stream", "duplicate",
+    "sound", "explicit", "plain", "misplaced", "expired-shard", "broken", "no-data", "damaged", "garbage",
+    "nested", "encoded", "other-stream", "duplicate",
 )  # fmt: skip
 
 
@@ -63,9 +63,8 @@ def capture(rnd: random.Random, sorts: list[str]) -> tuple[list[str], Counter[st
         elif sort == "plain":
             lines.append(line(b"plain", home, number))
             truth["delivered"] += 1
-        elif (
-            sort == "explicit"
-        ):  # put with an explicit hash key that the capture does not have: an info finding
+        elif sort == "explicit":
+            # Put with an explicit hash key, which the capture does not have: a finding that is only a fact.
             lines.append(line(b"plain", home, number, key=user_records(rnd, other, 1)[0].partition_key))
             truth["delivered"] += 1
         elif sort == "misplaced":
