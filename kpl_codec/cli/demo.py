@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime, timezone
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from ..audit import Ledger, Writer
     from ..captures import Location
-    from ..validate.report.model import Totals
 
 _STREAM, _SHARDS = "demo-orders", 4
 _WRITERS = _PRODUCER, _NAIVE, _PER_SHARD, _PLAIN = (
@@ -78,31 +77,10 @@ def run(args: argparse.Namespace) -> int:
     results = folder / "results"
     with waiting("checking", engine.progress):
         result = validate([str(folder / "capture")], shard_map, str(results), engine=engine)
-    put = args.user_records
-    told = [
-        *summary(result.report),
-        *_by_writer(results, put, result.report.totals),
-        *_audit(folder, results),
-    ]
+    parts = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
     say("done")
-    show(*told, *_where_to_look(folder))
+    show(*parts, *_where_to_look(folder))
     return CLEAN
-
-
-def _sums(totals: Totals, put: int, lost: int) -> list[RenderableType]:
-    """Why the report counts more user records than the writers put, and more losses than they have."""
-    copies = totals.user_records - put
-    if not copies or totals.lost_at_kcl - copies != lost:
-        return []
-    return [
-        line(""),
-        line(
-            f"How the numbers meet: the writers put {put:,} user records. After the split {_PRODUCER} sent "
-            f"{copies:,} of them a second time, so the report counts {totals.user_records:,}. The KCL drops "
-            f"{totals.lost_at_kcl:,}, among them those {copies:,}, whose second copies it delivers: {lost:,} "
-            f"are lost. The audit says {lost + 1:,}: its consumer skips one more."
-        ),
-    ]
 
 
 def _audit(folder: Location, results: Location) -> list[RenderableType]:
@@ -110,17 +88,22 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from ..audit.audit_command import told
+    from ..audit.audit_command import audit_lines
     from ..audit.audit_run import audit
+    from ..ledger.ledger_rows import line_of
 
     names = ["shardId", "sequenceNumber", "subSequenceNumber"]
     handled = pa.Table.from_batches((results / "user-records").rows(names, pc.field("kcl") == "delivered"))
     (folder / "handled.parquet").write_table(handled.slice(1))
     sides = [(folder / "ledger").path], [(folder / "handled.parquet").path]
+    audited = audit(*sides, until=datetime.now(timezone.utc))
     return [
         line(""),
         line(("Was everything handled? A KCL consumer that skips one user record, by the ledgers", "bold")),
-        *told(audit(*sides, until=datetime.now(timezone.utc))),
+        *audit_lines(audited),
+        line(""),
+        line("  A ledger is JSON lines in gzip, one a Kinesis record, without keys and data:"),
+        line(f"    {line_of(audited.names.rows[0])}"),
     ]
 
 
@@ -137,43 +120,52 @@ def _where_to_look(folder: Location) -> list[RenderableType]:
         line(f"In the folder {folder}"),
         table(["", ""], places, indent=2),
         line(f"    kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"),
-        line("  a ledger is gzip'd JSON lines, a Kinesis record a line:"),
-        line(f"    zcat {folder}/ledger/*.gz | head -3"),
+        line(f"    zcat {folder}/ledger/*.gz | jq -c ."),
         line(""),
         line("A live stream is checked all the time by: kpl-codec watch --stream NAME"),
     ]
 
 
-def _folder(wanted: str | None) -> Location:
-    """The folder asked for, or the first free one of kpl-codec-demo, kpl-codec-demo-2 ..."""
+def _folder(output: str | None) -> Location:
+    """The folder of --output, else the first free one of kpl-codec-demo, kpl-codec-demo-2 ..."""
     from ..captures import Location
 
-    if wanted is not None:
-        return location_of(wanted)
+    if output is not None:
+        return location_of(output)
     names = ("kpl-codec-demo" + (f"-{number}" if number > 1 else "") for number in count(1))
     return next(folder for folder in map(Location, names) if folder.kind() is None)
 
 
-def _by_writer(results: Location, put: int, totals: Totals) -> list[RenderableType]:
+def _by_writer(results: Location, put: int) -> list[RenderableType]:
     """What each writer has put, what of it is on the stream, and what a KCL consumer gets, each once."""
-    there, got = set(), set()
+    stored, delivered = set(), set()
+    rows: Counter[str] = Counter()
     for batch in (results / "user-records").rows(["data", "kcl"]):
         for row in batch.to_pylist():
             order = json.loads(row["data"])
-            there.add((order["writer"], order["n"]))
+            rows[row["kcl"]] += 1
+            stored.add((order["writer"], order["n"]))
             if row["kcl"] == "delivered":
-                got.add((order["writer"], order["n"]))
-    found = {name: [sum(one == name for one, _ in orders) for orders in (there, got)] for name in _WRITERS}
-    counts = [
-        [name, *(f"{count:,}" for count in (put, stored, gets, put - gets))]
-        for name, (stored, gets) in found.items()
+                delivered.add((order["writer"], order["n"]))
+    counts = {
+        name: [sum(one == name for one, _ in orders) for orders in (stored, delivered)] for name in _WRITERS
+    }
+    table_rows = [
+        [name, *(f"{count:,}" for count in (put, on_stream, gets, put - gets))]
+        for name, (on_stream, gets) in counts.items()
     ]
-    all_put, all_lost = len(_WRITERS) * put, sum(put - gets for _, gets in found.values())
-    naive, per_shard = (put - found[name][1] for name in (_NAIVE, _PER_SHARD))
+    naive, per_shard = (put - counts[name][1] for name in (_NAIVE, _PER_SHARD))
+    again, lost = rows.total() - len(stored), len(_WRITERS) * put - len(delivered)
     return [
         line(""),
         line(("What a KCL consumer of this stream gets, by writer", "bold")),
-        table(["writer", "put", "on the stream", "KCL delivers", "lost"], counts, (1, 2, 3, 4), indent=2),
+        table(["writer", "put", "on the stream", "KCL delivers", "lost"], table_rows, (1, 2, 3, 4), indent=2),
+        line(""),
+        line(
+            f"The report counts {rows.total():,} user records on the stream, {rows['dropped']:,} of them "
+            f"lost. {again:,} are there twice: the split would have lost them, so the Producer put them "
+            f"again, and their first copies count as lost. {lost:,} user records never arrive."
+        ),
         line(""),
         line(
             f"{_NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {put:,} user records "
@@ -182,7 +174,6 @@ def _by_writer(results: Location, put: int, totals: Totals) -> list[RenderableTy
             "knew the shards from before the split, and after it put user records of both new shards into "
             "one aggregate."
         ),
-        *_sums(totals, all_put, all_lost),
     ]
 
 
@@ -203,9 +194,9 @@ def _put_aggregated(
 
     def put(aggregator: Any) -> None:
         key, hash_key, data = aggregator.clear_and_get().get_contents()
-        given = {"ExplicitHashKey": hash_key} if hash_key else {}
-        answer = client.put_record(StreamName=_STREAM, PartitionKey=key, Data=data, **given)
-        notes.put(answer["ShardId"], answer["SequenceNumber"], key, data)
+        explicit = {"ExplicitHashKey": hash_key} if hash_key else {}
+        stored = client.put_record(StreamName=_STREAM, PartitionKey=key, Data=data, **explicit)
+        notes.put(stored["ShardId"], stored["SequenceNumber"], key, data)
 
     aggregators: defaultdict[str, Any] = defaultdict(RecordAggregator)
     for key, data in records:
@@ -263,7 +254,7 @@ def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], Non
 
 
 def _capture(client: Any, folder: Location) -> int:
-    """Read the stream to its end into files; gives the number of Kinesis records."""
+    """Read the stream to its end into files; returns the number of Kinesis records."""
     from ..adapters import to_get_records
     from ..aws import fetch_shard_map, read_stream
 

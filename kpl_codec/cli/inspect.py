@@ -51,17 +51,19 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="give either DATA or --stream NAME --shard-id ID --sequence-number N")
     record, keys = _from_stream(args) if args.stream else (_given(args), None)
     data = record.data
-    found = explain(data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key)
-    defects = [defect for defect in found.defects if found.kind != "plain"]
-    nested = [] if found.kind == "encoded frame" else _nested(record)
+    explanation = explain(
+        data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key
+    )
+    defects = [defect for defect in explanation.defects if explanation.kind != "plain"]
+    nested = [] if explanation.kind == "encoded frame" else _nested(record)
     if args.json:
-        show_json(_facts(found, defects) | {"nested": nested})
+        show_json(_facts(explanation, defects) | {"nested": nested})
     else:
-        _show(found, defects, data)
+        _show(explanation, defects, data)
         show(*(line((f"nested: {text}", "red")) for text in nested[: args.limit or _SHOWN]))
-        show(line("the KCL: ", _kcl(found.kcl)))
-        show(line(f"its writer: {found.writer}"))
-    dropped = not found.kcl.raw and found.kcl.delivered < found.kcl.total
+        show(line("the KCL: ", _kcl(explanation.kcl)))
+        show(line(f"its writer: {explanation.writer}"))
+    dropped = not explanation.kcl.raw and explanation.kcl.delivered < explanation.kcl.total
     return 1 if defects or dropped or nested else 0
 
 
@@ -139,14 +141,14 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
 # -- for people -----------------------------------------------------------------------------------
 
 
-def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
-    records = f", {found.user_records:,} user records" if found.user_records is not None else ""
-    canonical = ", canonical" if found.canonical else ""
-    kind = (found.kind, "bold red" if defects else "bold green")
-    show(line(f"{found.size:,} bytes: ", kind, records + canonical))
+def _show(explanation: Explanation, defects: list[DecodeError], data: bytes) -> None:
+    records = f", {explanation.user_records:,} user records" if explanation.user_records is not None else ""
+    canonical = ", canonical" if explanation.canonical else ""
+    kind = (explanation.kind, "bold red" if defects else "bold green")
+    show(line(f"{explanation.size:,} bytes: ", kind, records + canonical))
     lines = [line((f"{'offset':>8} {'length':>8}  {'bytes':<26} what", "bold"))]
     marked = [defect for defect in defects if defect.offset is not None]
-    for depth, node in found.root.walk():
+    for depth, node in explanation.root.walk():
         here = [d for d in marked if d.offset is not None and _holds(node, depth, d.offset)]
         marked = [d for d in marked if d not in here]
         lines.append(line(*_node(node, depth, data, bool(here))))
@@ -154,9 +156,9 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
     lines += [
         line((f"defect: {defect}", "red")) for defect in defects if defect.offset is None or defect in marked
     ]
-    lines += [line((f"warning: {warning}", "yellow")) for warning in found.warnings]
-    if found.omitted:
-        lines.append(line((f"... and {found.omitted:,} more, not listed (--limit)", "dim")))
+    lines += [line((f"warning: {warning}", "yellow")) for warning in explanation.warnings]
+    if explanation.omitted:
+        lines.append(line((f"... and {explanation.omitted:,} more, not listed (--limit)", "dim")))
     show(*lines, fold=width() >= _FOLDED)
 
 
@@ -171,15 +173,15 @@ _STYLES = {"magic": "cyan", "digest": "cyan", "unread": "red", "plain record": "
 
 
 def _node(node: Node, depth: int, data: bytes, defective: bool) -> list[Part]:
-    shown = data[node.start : min(node.end, node.start + 8)].hex(" ")
+    hexadecimal = data[node.start : min(node.end, node.start + 8)].hex(" ")
     if node.end - node.start > 8:
-        shown += " …"
+        hexadecimal += " …"
     if node.children:
-        shown = ""
+        hexadecimal = ""
     style = "bold red" if defective else _STYLES.get(node.name, "bold" if node.children else "")
     return [
         f"{node.start:>8} {node.end - node.start:>8}  ",
-        (f"{shown:<26}", "dim"),
+        (f"{hexadecimal:<26}", "dim"),
         f" {'  ' * depth}",
         (node.name, style),
         f"  {node.value}" if node.value else "",
@@ -202,19 +204,19 @@ def _kcl(outcome: KclOutcome) -> Part:
 # -- for machines ---------------------------------------------------------------------------------
 
 
-def _facts(found: Explanation, defects: list[DecodeError]) -> dict[str, Any]:
+def _facts(explanation: Explanation, defects: list[DecodeError]) -> dict[str, Any]:
     return {
-        "size": found.size,
-        "kind": found.kind,
+        "size": explanation.size,
+        "kind": explanation.kind,
         "sound": not defects,
-        "canonical": found.canonical,
-        "userRecords": found.user_records,
+        "canonical": explanation.canonical,
+        "userRecords": explanation.user_records,
         "defects": list(map(_defect, defects)),
-        "warnings": list(map(_defect, found.warnings)),
-        "kcl": camel_keys(asdict(found.kcl)),
-        "writer": found.writer,
-        "omitted": found.omitted,
-        "tree": _tree(found.root),
+        "warnings": list(map(_defect, explanation.warnings)),
+        "kcl": camel_keys(asdict(explanation.kcl)),
+        "writer": explanation.writer,
+        "omitted": explanation.omitted,
+        "tree": _tree(explanation.root),
     }
 
 

@@ -195,7 +195,7 @@ class RecordChecker:
         if sign is not None and sign.swaps is not None:
             checked.faults.append(fault(FindingGroup("swapped-keys", writer)))
         defects = [row.defects[0] for row in rows if row.defects]
-        # The warning stands first; what loses user records is told before it.
+        # A warning stands first, but a defect that loses user records is more important.
         defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
         if defect is not None:
             checked.faults.append(fault(FindingGroup(defect.code, writer), lost=lost))

@@ -137,8 +137,8 @@ class Watch:
         findings = self.last_hour.set_shard_map(shard_map, now, recreated=recreated)
         first = not self.shards and not recreated
         if recreated:
-            for known in (self.shards, self._ended, self._listed):
-                known.clear()
+            for shards in (self.shards, self._ended, self._listed):
+                shards.clear()
         period = self.limits.period(self._wanted, len(shard_map.open_shards))
         self._sampling = self._sampling._replace(period_ms=round(period * 1000))
         self.shards = {shard_id: one for shard_id, one in self.shards.items() if shard_id in shard_map}
@@ -197,8 +197,8 @@ class Watch:
         """Forget all times and what was read, because the caller's clock was set back to ``now``."""
         # WCH-35: "When the clock is set back, watching MUST go on at once."
         resolved, shard_map = self.last_hour.forget(), self.last_hour.shard_map
-        for known in (self.shards, self._ended, self._listed):
-            known.clear()
+        for shards in (self.shards, self._ended, self._listed):
+            shards.clear()
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before, self.next_tick = 0.0, float("-inf")
         self._restarts += 1
@@ -207,7 +207,7 @@ class Watch:
     # -- calls ----------------------------------------------------------------------------------
 
     def timer(self) -> float:
-        """When `next_call` or `tick` should be asked again."""
+        """When `next_call` or `tick` should be called again."""
         due = min((reader.due for reader in self._idle()), default=float("inf"))
         return min(max(due, self._not_before), self.next_tick)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import shutil
 import subprocess
@@ -14,12 +13,12 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
+from ..moto_server import moto_server
 from ..queues import queue_model
 from ..queues.queue_service import QueueServer, QueueService, RealClock
 from ..site.pages import examples_of
@@ -29,12 +28,12 @@ from .blocks import Block, Run, blocks, outside
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
-FOLLOWED = [path for path in GUIDES if path.name in ("read.md", "notebooks.md")]
 #: The examples of the API's reference: a page for each public module.
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "kcl.md", "move-over.md", "read.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
+    "move-over.md", "read.md",
     "s3-and-accounts.md", "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md",
     "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
@@ -135,17 +134,13 @@ def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.M
 @pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An S3 with a bucket, an STS that gives roles, a Glue, a DynamoDB and a CloudWatch."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0)
-    server.start()
-    address = "http://{}:{}".format(*server.get_host_and_port())
-    for service in ("S3", "STS", "GLUE", "DYNAMODB", "CLOUDWATCH"):
-        monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", address)
-    # What servers of this process hold is one store: another guide may have left something.
-    urllib.request.urlopen(f"{address}/moto-api/reset", data=b"")
-    boto3.client("s3").create_bucket(Bucket="captures")
-    yield
-    server.stop()
+    with moto_server() as url:
+        for service in ("S3", "STS", "GLUE", "DYNAMODB", "CLOUDWATCH"):
+            monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", url)
+        # What servers of this process hold is one store: another guide may have left something.
+        urllib.request.urlopen(f"{url}/moto-api/reset", data=b"").close()
+        boto3.client("s3").create_bucket(Bucket="captures")
+        yield
 
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
@@ -200,13 +195,15 @@ def test_the_readme_reads_on_spark(orders: None, tmp_path: Path) -> None:
     assert sum(int(count) for count in re.findall(r"\|shardId-\d+\| +(\d+)\|", run.printed)) == 40
 
 
-@pytest.mark.parametrize("path", [README, *FOLLOWED], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [README, *GUIDES], ids=lambda path: path.name)
 def test_a_page_can_be_read_and_followed(path: Path) -> None:
-    """Code is at most 88 columns wide. All of it stands in fences, whose blocks are run or say why not."""
+    """Code is at most 88 columns wide; what it prints may be wider. All of it stands in fences, whose blocks
+    are run or say why not."""
     page = path.read_text()
     wide = [
         f"{path.name}:{block.line + row}: {len(line)} columns"
         for block in blocks(page)
+        if block.language != "text"
         for row, line in enumerate(block.text.splitlines(), start=1)
         if len(line) > 88
     ]
@@ -258,6 +255,18 @@ def test_a_stale_block_fails(page: str, tmp_path: Path) -> None:
         run.block(block)
     with pytest.raises((AssertionError, ZeroDivisionError, AttributeError)):
         run.block(last)
+
+
+def test_pages_share_no_module(tmp_path: Path) -> None:
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        page = folder / "page.md"
+        page.write_text(
+            f"```python file=of_a_page.py\nX = {number}\n```\n```python\nimport of_a_page\n"
+            f"print(of_a_page.X)\n```\n```text\n{number}\n```\n"
+        )
+        Run(folder).page(page)
 
 
 def test_blocks_are_found() -> None:

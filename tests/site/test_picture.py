@@ -16,6 +16,12 @@ from . import picture
 def test_it_is_drawn_of_the_numbers_beside_it() -> None:
     counts = json.loads(picture.COUNTS.read_text())
     assert picture.PICTURE.read_text() == picture.draw(counts) + "\n", "python -m tests.site.picture"
+    assert picture.AGGREGATES.read_text() == picture.draw_aggregates() + "\n"
+
+
+def test_the_aggregates_show_what_the_guide_says() -> None:
+    texts = re.findall(r"the KCL (\w+) all 8", picture.AGGREGATES.read_text())
+    assert texts == ["drops", "delivers", "drops"]
 
 
 def test_it_says_what_the_readme_says() -> None:

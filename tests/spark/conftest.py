@@ -13,6 +13,6 @@ _NOT_STARTED = "Python worker failed to connect back"
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed and _NOT_STARTED in report.longreprtext:
-        text = "Spark waits about 10 s for a Python worker to start: run this test again on a machine with less load."
+        text = "Spark waits about 10 s for a Python worker to start: run this test again under less load."
         report.sections.append(("The machine was too busy to start a Python worker", text))
     return report
