@@ -46,7 +46,7 @@ cdef extern from "_native/wire.h" nogil:
         Texts pks
         Texts ehks
         Tags tags
-        bint no_unusable
+        size_t unusable
 
     void prefetch "KPL_PREFETCH" (const void *address)
     bint add_row "kpl_add_row" (Rows *rows, const Row *row)

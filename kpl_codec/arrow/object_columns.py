@@ -25,7 +25,7 @@ from .exchange import filled
 from .layout import ERROR_FIELDS, TYPES, Layout, Source
 
 #: About so many bytes a defect adds to a row.
-_DEFECT_BYTES = 128
+DEFECT_BYTES = 128
 #: A row that was opened before keeps its values in these columns.
 _KEPT = (
     "tags",
@@ -180,7 +180,7 @@ class ObjectColumns:
                 record = row.record
                 keys = len(record.partition_key or "") + len(record.explicit_hash_key or "")
                 size = int(width[row.number]) + 4 * keys + len(record.data or b"")
-                yield row, size + _DEFECT_BYTES * bool(record.defects)
+                yield row, size + DEFECT_BYTES * bool(record.defects)
 
         return (self._batch(source, held, kept) for held in filled(sized(), max_bytes))
 

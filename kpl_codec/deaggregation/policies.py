@@ -20,7 +20,7 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..compiled import compiled
-from ..errors import DecodeError, MalformedMessage
+from ..errors import DecodeError, MalformedMessage, UnusedHashKey
 from ..format import frame, wire
 from ..format.codec import decode, is_aggregated
 from ..format.hash_keys import HashKeyRange
@@ -49,7 +49,7 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 #: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
 _AT_ONCE, _AT_FIRST = 1024, 32
 #: What compiled code says of a run of Kinesis records.
-_OPENED, _DROPPED = 0, 1
+_OPENED, _DROPPED, _OPENED_WITH_WARNING = 0, 1, 3
 #: Its status of a sound aggregate.
 _AGGREGATED = 2
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
@@ -147,6 +147,13 @@ class RecordDeaggregator:
                 counts.aggregated_records += 1
                 outside = frames.first_outside(first)
                 self._drop(records[first], user_records, "out-of-range", outside)
+            elif what == _OPENED_WITH_WARNING:
+                counts.kinesis_records += 1
+                counts.aggregated_records += 1
+                counts.user_records += len(user_records)
+                index, offset = frames.unused_entry(first)
+                unused = UnusedHashKey(index=index, offset=offset)
+                yield (self._raw(records[first], unused, None, -1), *user_records)
             else:
                 yield self.open_one(records[first])
 
