@@ -59,7 +59,7 @@ _FrameRows = compiled("FrameRows", lambda *_, **__: None)
 def check_policy(policy: str) -> None:
     """Raises ValueError for an unknown policy; its text lists the policies."""
     if policy not in POLICIES:
-        raise ValueError(f"policy {policy!r}: {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+        raise ValueError(f"unknown policy {policy!r}: choose {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
 
 
 class RecordDeaggregator:
@@ -151,9 +151,7 @@ class RecordDeaggregator:
                 counts.kinesis_records += 1
                 counts.aggregated_records += 1
                 counts.user_records += len(user_records)
-                index, offset = frames.unused_entry(first)
-                unused = UnusedHashKey(index=index, offset=offset)
-                yield (self._raw(records[first], unused, None, -1), *user_records)
+                yield (self._warning(records[first], *frames.unused_entry(first)), *user_records)
             else:
                 yield self.open_one(records[first])
 
@@ -248,8 +246,8 @@ class RecordDeaggregator:
         if "" not in parsed.explicit_hash_key_table:
             return user_records
         index = parsed.explicit_hash_key_table.index("")
-        unused = wire.unused_hash_key(record.data, 4, len(record.data) - DIGEST_SIZE, index)
-        return chain((self._raw(record, unused, None, -1),), user_records)
+        offset = wire.hash_key_offset(record.data, 4, len(record.data) - DIGEST_SIZE, index)
+        return chain((self._warning(record, index, offset),), user_records)
 
     def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         kind, placements = None, None
@@ -269,9 +267,20 @@ class RecordDeaggregator:
         self, record: KinesisRecord, error: DecodeError, fate: KclFate | None, sub: int = 0
     ) -> DeaggregatedRecord:
         error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
+        return self._row_of(record, error, fate, sub)
+
+    def _warning(self, record: KinesisRecord, index: int, offset: int) -> DeaggregatedRecord:
+        """The row in front of a sound aggregate's user records that names its unused entry."""
+        number, shard_id = record.sequence_number, record.shard_id
+        unused = UnusedHashKey(index=index, offset=offset, sequence_number=number, shard_id=shard_id)
+        return self._row_of(record, unused, None, -1)
+
+    def _row_of(
+        self, record: KinesisRecord, defect: DecodeError, fate: KclFate | None, sub: int
+    ) -> DeaggregatedRecord:
         self._counts.user_records += 1
-        self._counts.defects[error.code] += 1
-        return user_record_rows.unopened(record, None, fate, (error,), sub)
+        self._counts.defects[defect.code] += 1
+        return user_record_rows.unopened(record, None, fate, (defect,), sub)
 
     def _walked(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         """The user records of a frame that is not sound."""
@@ -340,10 +349,12 @@ def no_kinesis_record(given: object) -> TypeError:
     """The TypeError for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
     if isinstance(given, KinesisRecord) and not isinstance(given.data, bytes):
         data = type(given.data).__name__
-        return TypeError(f"KinesisRecord.data is {data}, not bytes: base64.b64decode decodes base64 text")
+        return TypeError(
+            f"KinesisRecord.data must be bytes, got {data}: base64.b64decode decodes base64 text"
+        )
     return TypeError(
-        f"{type(given).__name__} where a list of KinesisRecords belongs: kpl_codec.adapters.kinesis_records "
-        "makes them of events, answers and captures, kpl_codec.aws_lambda.user_records reads an event"
+        f"expected a list of KinesisRecords, got {type(given).__name__}: kpl_codec.adapters.kinesis_records "
+        "makes them from events, responses and captures; kpl_codec.aws_lambda.user_records reads an event"
     )
 
 

@@ -44,10 +44,10 @@ class DecompressionError(DecodeError):
     def describe(self) -> str:
         """The text without the place."""
         if self.code == "decompressed-too-large":
-            return f"{self.compression} data of more than {self.max_size} bytes"
+            return f"{self.compression} data becomes more than {self.max_size} bytes"
         if self.code == "no-zstd":
-            return "zstd data: install kpl-codec with its extra zstd"
-        return f"data that starts like {self.compression} and is none, or damaged"
+            return "zstd data needs Python 3.14, or kpl-codec with its extra zstd"
+        return f"data starts like {self.compression}, but is damaged or something else"
 
 
 def zstd_module() -> Any:

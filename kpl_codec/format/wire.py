@@ -349,10 +349,10 @@ class Message:
         return first
 
 
-def unused_hash_key(data: bytes, start: int, end: int, index: int) -> UnusedHashKey:
-    """The warning for that entry of the explicit hash key table of a sound message (KEY-8)."""
+def hash_key_offset(data: bytes, start: int, end: int, index: int) -> int:
+    """Where, in bytes, the text of that entry of the explicit hash key table of a sound message begins."""
     entries = (field for field in fields(data, start, end) if field.number == 2)
-    return UnusedHashKey(index=index, offset=next(islice(entries, index, None)).start)
+    return next(islice(entries, index, None)).start
 
 
 def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | DecodeError:
