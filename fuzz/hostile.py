@@ -21,6 +21,7 @@ from kpl_codec.compat.aws_kinesis_agg.aggregator import RecordAggregator
 from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation.deaggregated_record import Counts
 from kpl_codec.deaggregation.policies import RecordDeaggregator
+from kpl_codec.deaggregation.policy_rules import rules_of
 from kpl_codec.format.message import AggregatedRecord
 
 THREADS = 4
@@ -337,7 +338,7 @@ def garbage_that_goes_on_with_the_same_records() -> None:
     records = [kpl.KinesisRecord("a", data, str(n)) for n in range(4)]
     for policy in ("strict", "kcl", "report"):
         # Not `deaggregate`: CPython's own `itertools.chain` does not stand it.
-        runs = RecordDeaggregator(policy, None, Counts()).open(records)
+        runs = RecordDeaggregator(rules_of(policy), None, Counts()).open(records)
         read: list[Any] = []
 
         def go_on(runs: Iterator[Any] = runs, read: list[Any] = read) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import lazy
 from .deaggregation.deaggregated_record import Counts, DeaggregatedRecord, Drop
-from .deaggregation.policies import Deaggregation, Policy, deaggregate
+from .deaggregation.policies import Deaggregation, deaggregate
+from .deaggregation.policy_rules import Policy
 from .errors import AggregateFull as AggregateFull
 from .errors import CaptureError, DecodeError, EncodeError, KplError, ShardMapError
 from .errors import ChecksumMismatch as ChecksumMismatch

@@ -34,14 +34,17 @@ class build_ext(_build_ext):  # type: ignore[misc]  # setuptools has Cython's wh
                 raise
             ext.optional = True  # an editable install then does not look for it either
             reason = str(error).strip().splitlines() or [type(error).__name__]
-            sys.stderr.write(f"kpl_codec: built without _speedups: the same, slower ({reason[-1]})\n")
+            sys.stderr.write(
+                "kpl_codec: installed without the compiled extension: the same results, only slower. "
+                f"With a C compiler, install again ({reason[-1]})\n"
+            )
 
 
 class sdist(_sdist):  # type: ignore[misc]
     """`sdist` with the tests and what they need: README's commands work from it as from a checkout."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        more = {"requirements.lock", ".gitignore", *glob("*.md")}
+        more = {"requirements.lock", "Makefile", ".gitignore", ".pre-commit-config.yaml", *glob("*.md")}
         for folder in ("tests", "fuzz", "spec", ".ci", ".github"):
             more |= {str(path) for path in Path(folder).rglob("*")}
         wanted = {path for path in more if os.path.isfile(path) and "__pycache__" not in path}

@@ -25,7 +25,7 @@ ErrorKind = Literal[
 ]  # fmt: skip
 
 
-class Rule(NamedTuple):
+class ErrorRule(NamedTuple):
     """What is done about a code. ``kind``: by readers, watch and shard maps. ``producer``: by the producer,
     an outcome of a PutRecords call that failed with it (spec/05, 5.5)."""
 
@@ -37,19 +37,19 @@ class Rule(NamedTuple):
 
 #: Each code of AWS and each exception of botocore, by its rule. To change what is done about one code,
 #: move it to the line with the rule it should have, or give it a line of its own.
-_TABLE: Final[tuple[tuple[Rule, str], ...]] = (
+_TABLE: Final[tuple[tuple[ErrorRule, str], ...]] = (
     (
-        Rule("throttled", "throttled"),
+        ErrorRule("throttled", "throttled"),
         """ProvisionedThroughputExceededException KMSThrottlingException LimitExceededException
         ThrottlingException Throttling RequestLimitExceeded TooManyRequestsException SlowDown 429""",
     ),
     (
-        Rule("invalid", "invalid"),
+        ErrorRule("invalid", "invalid"),
         """ValidationException InvalidArgumentException SerializationException RequestEntityTooLarge
         InvalidInputException ParamValidationError""",
     ),
     (
-        Rule("refused", "refused"),
+        ErrorRule("refused", "refused"),
         """ResourceNotFoundException EntityNotFoundException AccessDeniedException AccessDenied
         KMSAccessDeniedException KMSDisabledException KMSInvalidStateException KMSNotFoundException
         KMSOptInRequired OptInRequired UnknownOperationException IncompleteSignature
@@ -57,13 +57,13 @@ _TABLE: Final[tuple[tuple[Rule, str], ...]] = (
         MissingAuthenticationToken MissingAuthenticationTokenException DryRunOperationException""",
     ),
     # A new role or key is not known everywhere at once. Who reads is told at once that it may be wrong.
-    (Rule("refused", "unauthenticated"), "UnrecognizedClientException InvalidClientTokenId"),
+    (ErrorRule("refused", "unauthenticated"), "UnrecognizedClientException InvalidClientTokenId"),
     (
-        Rule("unauthenticated", "unauthenticated"),
+        ErrorRule("unauthenticated", "unauthenticated"),
         "ExpiredTokenException ExpiredToken RequestExpired RequestTimeTooSkewed",
     ),
     (
-        Rule("unconfigured", "not-sent"),
+        ErrorRule("unconfigured", "not-sent"),
         """NoCredentialsError PartialCredentialsError NoRegionError ProfileNotFound SSOTokenLoadError
         UnauthorizedSSOTokenError LoginTokenLoadError LoginRefreshRequired LoginInsufficientPermissions
         LoginAuthorizationCodeError NoAuthTokenError RefreshWithMFAUnsupportedError UnknownCredentialError
@@ -80,7 +80,7 @@ _TABLE: Final[tuple[tuple[Rule, str], ...]] = (
         UnknownServiceError UnknownServiceStyle UnknownClientMethodError""",
     ),
     (
-        Rule("not-sent", "not-sent"),
+        ErrorRule("not-sent", "not-sent"),
         """ConnectTimeoutError EndpointConnectionError ProxyConnectionError SSLCertVerificationError
         CapacityNotAvailableError
         CredentialRetrievalError MetadataRetrievalError TokenRetrievalError SSOError LoginError
@@ -93,21 +93,21 @@ _TABLE: Final[tuple[tuple[Rule, str], ...]] = (
         UnsupportedS3ControlArnError UnsupportedS3ControlConfigurationError WaiterConfigError""",
     ),
     (
-        Rule("other", "internal"),
+        ErrorRule("other", "internal"),
         """InternalFailure InternalFailureException InternalServerError ServiceUnavailable
         ExpiredIteratorException ExpiredNextTokenException ResourceInUseException
         EventStreamError""",
     ),
     # Something may have been sent.
     (
-        Rule("other", "no-answer"),
+        ErrorRule("other", "no-answer"),
         """HTTPClientError ReadTimeoutError ConnectionClosedError ConnectionError ResponseStreamingError
         IncompleteReadError SSLError ChecksumError FlexibleChecksumError AwsChunkedWrapperError
         UnseekableStreamError PaginationError WaiterError ResponseParserError""",
     ),
 )
 _RULES: Final = {code: rule for rule, codes in _TABLE for code in codes.split()}
-_NOT_LISTED: Final = Rule("other", "internal")
+_NOT_LISTED: Final = ErrorRule("other", "internal")
 #: The texts by which the service says that a request was signed too long ago, or in its future.
 _CLOCK: Final = re.compile("signature (expired|not yet current)", re.IGNORECASE)
 
@@ -143,19 +143,19 @@ _CHECK: Final[dict[str, str]] = {
 }
 
 
-def rule_of(code: str, reason: str = "") -> Rule:
+def rule_of(code: str, reason: str = "") -> ErrorRule:
     """The rule for an error code of AWS, the name of a botocore exception, or an HTTP status. ``reason``: its
     text. "AssumeRole.ExpiredToken" is the code of a call that was made to get credentials."""
     # MAP-23: "An error answer that is not AWS's JSON MUST be judged by its HTTP status, which a retry cannot
     # help from 400 to 499, but for 408 and 429."
     if code.isascii() and code.isdigit() and code not in ("408", "429"):
-        return Rule("refused", "refused") if 400 <= int(code) < 500 else _NOT_LISTED
+        return ErrorRule("refused", "refused") if 400 <= int(code) < 500 else _NOT_LISTED
     call, _, its_code = code.rpartition(".")
     rule = _RULES.get(its_code, _NOT_LISTED)
     if rule.kind == "refused" and _CLOCK.match(reason):
         rule = _RULES["RequestExpired"]
     if call:
-        return Rule("unconfigured" if rule.kind in _PERMANENT else "not-sent", "not-sent")
+        return ErrorRule("unconfigured" if rule.kind in _PERMANENT else "not-sent", "not-sent")
     return rule
 
 

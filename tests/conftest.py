@@ -44,7 +44,6 @@ TOGETHER = {
         # address of the local server. They come before the session of the others, in the same process.
         "tests/guides/test_guides.py::test_a_guide_works[spark.md]",
         "tests/guides/test_guides.py::test_a_guide_works[kpl_codec.spark.md]",
-        "tests/guides/test_readme.py::test_the_code_on_spark_runs",
         "tests/spark/connect/",  # likewise
         "tests/spark/source/test_datasource.py",
         "tests/spark/test_functions.py",
@@ -55,7 +54,7 @@ TOGETHER = {
     ),
     "bare": ("tests/aws_lambda/test_runtime.py",),
     "site": ("tests/site/",),
-    "browser": ("tests/watch/test_page.py", "tests/validate/report/test_page_browser.py"),
+    "browser": ("tests/watch/test_status_page.py", "tests/validate/report/test_page_browser.py"),
 }
 
 

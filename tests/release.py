@@ -25,6 +25,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from . import packaging
+from .guides.blocks import blocks
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,10 +35,11 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Print no requests."""
 
 
-def commands() -> list[str]:
-    """README's two commands."""
-    lines = (ROOT / "README.md").read_text().splitlines()
-    return [line.strip() for line in lines if line.startswith("    python3 -m venv")][:2]
+def commands() -> tuple[str, str]:
+    """README's two commands: its demo, its tests."""
+    texts = [block.text for block in blocks((ROOT / "README.md").read_text()) if block.language == "sh"]
+    demo, tests = (text.replace("\\\n", "").strip() for text in texts if text.startswith("python3 -m venv"))
+    return demo, tests
 
 
 def main() -> int:
@@ -73,7 +75,6 @@ def main() -> int:
             with tarfile.open(sdist) as packed:
                 packed.extractall(scratch, filter="data")
             unpacked = scratch / sdist.name.removesuffix(".tar.gz")
-            shutil.copy(unpacked / "requirements.lock", empty)
             named = demo.replace('".[demo]"', f'--no-cache-dir --extra-index-url {address} "kpl-codec[demo]"')
             printed = packaging.run("bash", "-ec", named, cwd=empty)
             say(f"{named.replace(address, 'INDEX')}\n\n{printed}")

@@ -94,7 +94,7 @@ EDGES = {
     )),
     "testing/faults.py", "testing/local_kinesis.py", "validate/local.py", "validate/validate_command.py",
     *(f"watch/{name}.py" for name in (
-        "metric_exporters", "status_page", "stream_watcher", "terminal_exporter", "watch_command",
+        "exporters", "status_page", "stream_watcher", "terminal_exporter", "watch_command",
     )),
 }  # fmt: skip
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
@@ -304,6 +304,6 @@ def test_the_top_of_the_repository_holds_nothing_else() -> None:
     listing = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     kept = {name.split("/")[0] for name in listing.stdout.splitlines() if not name.startswith(".")}
     assert kept == {
-        *("pyproject.toml", "requirements.lock", "kpl_codec", "tests", "fuzz", "spec"),
+        *("pyproject.toml", "requirements.lock", "Makefile", "kpl_codec", "tests", "fuzz", "spec"),
         *("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
     }

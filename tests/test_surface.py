@@ -46,6 +46,16 @@ def names_of(package: str) -> dict[str, Any]:
     return {name: getattr(module, name) for name in named}
 
 
+def test_versions_md_lists_where_to_import_from() -> None:
+    page = (ROOT / "spec/guides/versions.md").read_text()
+    table = page.partition("\n## Where to import from\n")[2].partition("\n## ")[0]
+    listed = [
+        path for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for path in row.split("`")[1::2]
+    ]
+    # A package of the same names as another library's: its names are not ours to choose.
+    assert sorted(listed) == sorted(f"kpl_codec{path}" for path in (*PUBLIC, ".compat.aws_kinesis_agg"))
+
+
 #: Public objects by module and name.
 OBJECTS = {f"kpl_codec{p}:{name}": thing for p in PUBLIC for name, thing in names_of(p).items()}
 

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.payload import PayloadDecoder
-from ..deaggregation.policies import Policy, RecordDeaggregator, check_policy
+from ..deaggregation.policies import RecordDeaggregator
+from ..deaggregation.policy_rules import Policy, rules_of
 from ..format.hash_keys import HashKeyRange
 from ..lazy import needing_extras
 from ..schema_registry import Unframe
@@ -79,11 +80,11 @@ def output_schema(
     input's other columns, with a shard map the placement columns, and under the ``report`` policy the columns
     of the KCL's outcome, of errors and for counting. ``columns``: only those of them, in that order. Raises
     TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for a name in
-    ``columns`` that is none of them, or is there twice.
+    ``columns`` that is none of them, or is there twice, and for an unknown policy.
     """
     return Layout(
         plain_schema(schema),
-        policy,
+        rules_of(policy),
         placement,
         tags,
         columns,
@@ -144,20 +145,19 @@ class Deaggregator:
         streams: Streams | None = None,
         _counts: Counts | None = None,
     ) -> None:
-        check_policy(policy)
-        self.policy = policy
+        self._rules = rules = rules_of(policy)
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: What is done to batches of user records if compiled code does not do it.
-        self._undo = PayloadDecoder(max_decompressed_size, unframe, policy, self.counts.defects)
+        self._undo = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts.defects)
         # It does not see frames in compressed data, and knows no versions.
         self._peels = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
         self._layout = Layout(
             plain_schema(schema),
-            policy,
+            rules,
             shard_map is not None,
             tags,
             columns,
@@ -173,8 +173,8 @@ class Deaggregator:
         self._objects = [self._objects_by(judge) for judge in self._judges]
 
     def _objects_by(self, judge: PlacementChecker | None) -> ObjectColumns:
-        opener = RecordDeaggregator(self.policy, judge, self.counts, self._on_drop)
-        return ObjectColumns(self._layout, self.policy, opener, judge, self.counts)
+        opener = RecordDeaggregator(self._rules, judge, self.counts, self._on_drop)
+        return ObjectColumns(self._layout, self._rules, opener, judge, self.counts)
 
     @property
     def schema(self) -> pa.Schema:
@@ -206,7 +206,7 @@ class Deaggregator:
         compiled = [
             columns
             for judge in self._judges[: 1 if others is None else 2]
-            if (columns := compiled_columns(source, self._layout, judge, self.policy, self._peels))
+            if (columns := compiled_columns(source, self._layout, judge, self._rules, self._peels))
             is not None
         ]
         ways = np.full(source.rows, _OBJECTS, np.int8)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ..compiled import compiled
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
-from ..deaggregation.policies import Policy
+from ..deaggregation.policy_rules import PolicyRules
 from ..errors import UnusedHashKey
 from ..format import nested
 from ..schema_registry import version_id_text
@@ -59,9 +59,14 @@ class CompiledColumns:
     without the Schema Registry's frames; ``packed``: whether there are more, with a payload in zlib."""
 
     def __init__(
-        self, source: Source, layout: Layout, judge: PlacementChecker | None, policy: Policy, unframe: bool
+        self,
+        source: Source,
+        layout: Layout,
+        judge: PlacementChecker | None,
+        rules: PolicyRules,
+        unframe: bool,
     ) -> None:
-        self._source, self._layout, self._policy = source, layout, policy
+        self._source, self._layout, self._rules = source, layout, rules
         opened = source.opened
         self._frames = _FrameColumns(
             _column(source.data),
@@ -71,7 +76,7 @@ class CompiledColumns:
             hash_keys=judge is not None,
             closed=None if opened is None else opened.astype(np.uint8),
             unframe=unframe,
-            warned=policy == "report",
+            warned=rules.shows_defects,
         )
         frames = self._frames
         makers = partial(frames.texts, False), partial(frames.texts, True), frames.user_data
@@ -93,7 +98,7 @@ class CompiledColumns:
             self._facts = _Facts(frames, source, judge, layout)
             self._kinds = np.frombuffer(frames.kinds(), np.uint8).astype(np.int32)
             dropped = _DROPPED[self._kinds]
-            if policy == "kcl" and dropped.any():
+            if rules.as_kcl and dropped.any():
                 places = source.columns["sequenceNumber"], source.columns["shardId"]
                 user_records = np.diff(self._starts).tolist()
                 for row in np.flatnonzero(dropped).tolist():
@@ -160,7 +165,7 @@ class CompiledColumns:
             for name in filter(wants, KEYS_AND_DATA):
                 put(name, TYPES[name], self._makers[name])
         # The KCL discards tags (KCL-7).
-        if wants("tags") and self._policy != "kcl":
+        if wants("tags") and not self._rules.as_kcl:
             buffers = frames.tags(start, stop)
             if buffers is not None:
                 columns["tags"] = _tags(count, *buffers)

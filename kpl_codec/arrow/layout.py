@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..deaggregation.policies import Policy
+from ..deaggregation.policy_rules import PolicyRules
 from ..errors import CaptureError
 
 Numbers = np.ndarray[Any, Any]
@@ -86,7 +86,7 @@ class Layout:
     def __init__(
         self,
         schema: pa.Schema,
-        policy: Policy,
+        rules: PolicyRules,
         placement: bool,
         tags: bool,
         columns: Iterable[str] | None = None,
@@ -98,7 +98,7 @@ class Layout:
     ) -> None:
         _check_input(schema, (*FIELDS, SCHEMA_FIELD) if unframe else FIELDS)
         self.input = schema
-        first, last = _own_fields(schema, policy, placement, tags, unframe)
+        first, last = _own_fields(schema, rules, placement, tags, unframe)
         own = {field.name for field in (*first, *last)}
         carried = [field.with_nullable(True) for field in schema if field.name not in own]
         every = [*first, *carried, *last]
@@ -117,7 +117,7 @@ class Layout:
         self._own = own.intersection(self.made.names)
         #: Whether a column tells the placement, and whether anything depends on it.
         self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), "inRange")
-        self.judged = (placement or ranged) and (policy == "kcl" or self.placement or self.wants("kcl"))
+        self.judged = (placement or ranged) and (rules.as_kcl or self.placement or self.wants("kcl"))
         self.shared = [name for name in shared if name in self.made.names]
 
     def wants(self, *names: str) -> bool:
@@ -155,7 +155,7 @@ def _check_input(schema: pa.Schema, own: Iterable[pa.Field]) -> None:
 
 
 def _own_fields(
-    schema: pa.Schema, policy: Policy, placement: bool, tags: bool, unframe: bool
+    schema: pa.Schema, rules: PolicyRules, placement: bool, tags: bool, unframe: bool
 ) -> tuple[list[pa.Field], list[pa.Field]]:
     """The fields of a user record, and those of what is told of it."""
     arrival = FIELDS[-1]
@@ -163,7 +163,7 @@ def _own_fields(
         arrival = arrival.with_type(schema.field(arrival.name).type)
     first = [*FIELDS[:-1], arrival, *([TAGS_FIELD] if tags else ()), *([SCHEMA_FIELD] if unframe else ())]
     last = [*PLACEMENT_FIELDS] if placement else []
-    if policy == "report":
+    if rules.shows_defects:
         last += [*ERROR_FIELDS, *COUNTING_FIELDS[: 1 + placement]]
     return first, last
 

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.payload import PayloadDecoder
-from ..deaggregation.policies import Policy, RecordDeaggregator
+from ..deaggregation.policies import RecordDeaggregator
+from ..deaggregation.policy_rules import PolicyRules
 from ..deaggregation.user_record_rows import hash_key_or_none
 from ..errors import CaptureError, DecodeError
 from ..format.frame import looks_aggregated
@@ -86,12 +87,12 @@ class ObjectColumns:
     def __init__(
         self,
         layout: Layout,
-        policy: Policy,
+        rules: PolicyRules,
         opener: RecordDeaggregator,
         judge: PlacementChecker | None,
         counts: Counts,
     ) -> None:
-        self._layout, self._policy, self._opener, self._counts = layout, policy, opener, counts
+        self._layout, self._rules, self._opener, self._counts = layout, rules, opener, counts
         self._judge = judge if layout.placement else None
         #: Shard id, sequence number and sub-sequence number of the last row.
         self._last: tuple[str | None, str | None, int] | None = None
@@ -130,7 +131,7 @@ class ObjectColumns:
         self, pk: str | None, number: str | None, shard_id: str | None, ehk: str | None
     ) -> DeaggregatedRecord:
         # SPK-1: "A row whose data is null MUST be reported as no-data, and refused under the strict policy."
-        if self._policy == "strict":
+        if self._rules.raises:
             raise CaptureError(code="no-data", field="data")
         self._counts.kinesis_records += 1
         self._counts.user_records += 1

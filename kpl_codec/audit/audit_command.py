@@ -19,30 +19,43 @@ if TYPE_CHECKING:
 #: Missing user records that are told at once.
 _EXAMPLES = 3
 EPILOG = """\
---produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON lines) with columns
-named shard, sequence_number and user_records.
---handled: ledgers of consumers, or tables with columns named shard, sequence_number and sub_sequence_number:
-the output of a job, the result of a query. With last_sub_sequence_number, too, each row is a run.
+--produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON
+lines) with columns named shard, sequence_number and user_records.
 
-Of each shard, what comes before the last handled user record is judged; the rest is "too early". Where a
-consumer handles several batches of a shard at a time, say with --until what must be handled by now.
+--handled: ledgers of consumers, or tables with columns named shard, sequence_number and
+sub_sequence_number: the output of a job, the result of a query. With a column
+last_sub_sequence_number each row stands for several user records.
 
-With --stream what is missing is fetched while retention lasts, and the cause is told. With --output, too,
-kpl-codec repair DIR plans to put it again; after the repair: audit with --repaired DIR.
+On each shard, what comes before the last handled user record is due; the rest is "too
+early". Where a consumer handles several batches of a shard at a time, --until says what
+is due.
 
-Exit status: 0 everything was handled, 1 something was not or nobody can say (see --fail-on), 2 failure.
+With --stream, missing records are fetched while retention lasts, and their cause is
+reported. With --output, too, kpl-codec repair DIR plans to put them again; after the
+repair: audit with --repaired DIR.
+
+Exit status: 0 all was handled, 1 something was not or is unknown (see --fail-on), 2
+failure.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     many: dict[str, Any] = {"action": "extend", "nargs": "+"}
-    add(parser, "--produced PATH", "what was put: files, folders or URIs", required=True, **many)
-    add(parser, "--handled PATH", "what was handled: files, folders or URIs", required=True, **many)
-    add(parser, "--repaired PATH", "folders that kpl-codec repair has worked in", default=[], **many)
-    text = "what was put before it must be handled: a time, or 15m for fifteen minutes ago"
+    add(parser, "--produced PATH", "what producers put: files, folders or URIs", required=True, **many)
+    add(parser, "--handled PATH", "what consumers handled: files, folders or URIs", required=True, **many)
+    add(
+        parser,
+        "--repaired PATH",
+        "folders of results from which kpl-codec repair put records again",
+        default=[],
+        **many,
+    )
+    text = "treat records produced before WHEN as due: a time, or 15m for fifteen minutes ago"
     add(parser, "--until WHEN", text)
-    add(parser, "--output DIR", "an empty or new folder for the results")
-    add_shared(parser, "--stream", "--fail-on", "--json", "--quiet", use="look there why")
+    add(parser, "--output DIR", "a new or empty folder for the results")
+    add_shared(
+        parser, "--stream", "--fail-on", "--json", "--quiet", use="fetch missing records from this stream"
+    )
     add_aws(parser)
 
 
@@ -74,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
         show(*told(audited))
         if audited.tally.bad:
             note(f"{audited.tally.bad:,} rows of --handled name no user record")
-        for name in audited.passed_over:
-            note(f"ledgers of another stream were passed over: {name}")
+        for text in audited.notes:
+            note(text)
         if args.output is not None:
             pictures = "   (pictures: report.html there)"
             show(line(""), line(f"Every finding: kpl-codec findings {args.output}{pictures}"))

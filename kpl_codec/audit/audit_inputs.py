@@ -49,6 +49,7 @@ _SPELLINGS: Final = {
 }
 _TABLES: Final = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _SHARD_ID: Final = re.compile(r"shardId-[0-9]{12}", re.ASCII)
+_STRAY: Final = "rows with a sequence number of another shard than they say"
 _BATCH_ROWS: Final = 1 << 18
 _HEAD: Final = 1 << 16
 
@@ -87,8 +88,6 @@ def read_produced(
     for file in files_of(paths):
         for origin, some in _rows(book, file, (SHARD, NUMBER, COUNT), progress or ReadProgress()):
             rows[origin] += some if isinstance(some, list) else _put_rows(book, file, *some)
-    for origin, some in book.rest():
-        rows[origin] += some
     return book, rows
 
 
@@ -103,24 +102,23 @@ def read_handled(
     InputError."""
     book, queue = LedgerReader(), _Queue(tally)
 
-    def add(origin: Origin, rows: list[Row]) -> None:
+    def add(file: InputFile, origin: Origin, rows: list[Row]) -> None:
         # AUD-20: "Ledgers of another stream MUST be passed over, and told."
         if origin.side != "produced" and origin.is_of(stream, arn):
             rows = [queue.named(row) if row.record_id else row for row in rows]
             for kind in ("handled", "before"):
-                _add_rows(tally, [row for row in rows if row.kind == kind], before=kind == "before")
+                some = [row for row in rows if row.kind == kind]
+                _add_rows(tally, book, file, some, before=kind == "before")
             for row in rows:
-                if row.kind == "aside":
-                    tally.put_aside(row)
+                if row.kind == "aside" and tally.put_aside(row):
+                    book.tell(file.name, _STRAY)
 
     for file in files_of(paths):
         for origin, some in _rows(book, file, (SHARD, NUMBER, SUB), progress or ReadProgress()):
             if isinstance(some, list):
-                add(origin, some)
+                add(file, origin, some)
             else:
                 _add_table(tally, book, file, *some)
-    for origin, rows in book.rest():
-        add(origin, rows)
     return book
 
 
@@ -358,8 +356,9 @@ def _add_table(
     batch = HandledRows(
         [shards[one] for one, _ in places], [numbers[one].encode() for _, one in places], record, first, last
     )
-    refused, vague = tally.add(batch)
+    refused, vague, stray = tally.add(batch)
     for wrong, why in (
+        (stray, _STRAY),
         (refused, "rows that name no user record: the sub-sequence number is none, or the run has no end"),
         (vague, "rows without a sub-sequence number, which name Kinesis records of several user records"),
     ):
@@ -367,7 +366,9 @@ def _add_table(
             book.tell(file.name, why, len(wrong), before + int(rows[wrong[0]]) + 1)
 
 
-def _add_rows(tally: HandledCounts, rows: list[Row], *, before: bool) -> None:
+def _add_rows(
+    tally: HandledCounts, book: LedgerReader, file: InputFile, rows: list[Row], *, before: bool
+) -> None:
     if rows:
         places = [(row.shard_id, row.sequence_number) for row in rows]
         which = {place: at for at, place in enumerate(dict.fromkeys(places))}
@@ -375,4 +376,6 @@ def _add_rows(tally: HandledCounts, rows: list[Row], *, before: bool) -> None:
         first = np.array([row.first for row in rows], np.int64)
         last = np.array([row.first + row.user_records - 1 for row in rows], np.int64)
         names = [shard for shard, _ in which], [number.encode() for _, number in which]
-        tally.add(HandledRows(*names, record, first, last, before))
+        _, _, stray = tally.add(HandledRows(*names, record, first, last, before))
+        if len(stray):
+            book.tell(file.name, _STRAY, len(stray))

@@ -85,7 +85,7 @@ def findings_of(
     audit: Audit,
     names: UserRecordIndex,
     missing: Iterable[Finding],
-    unreadable: Iterable[UnreadableInput] = (),
+    unreadable: Sequence[UnreadableInput] = (),
 ) -> Iterator[Finding]:
     """All findings; ``missing``: those on missing user records, see `why`."""
     yield from missing
@@ -96,6 +96,11 @@ def findings_of(
         where = "" if row is None else f"row {row}: "
         many = "" if often == 1 else f" ({often:,} times)"
         yield Finding(kind="audit-unreadable", file=file, line=row, detail=f"{where}{problem}{many}")
+    # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be told even where nothing is
+    # missing; of a last member that only lacks its end, as a killed consumer leaves it, a note is enough."
+    for hole in audit.handled_holes:
+        if not hole.is_cut and hole.why not in {one.why for one in unreadable}:
+            yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
     for run in runs_of(names, audit.aside):
         yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled oftener than once MUST be told apart by who doubled them: a
@@ -157,6 +162,16 @@ class Audited:
         return f"Of {plural(audit.total('delivered'), 'delivered user record')}: {'; '.join(parts)}."
 
     @property
+    def notes(self) -> list[str]:
+        """What is told, and is no finding."""
+        cut = [hole for hole in self.audit.handled_holes if hole.is_cut]
+        end = "at its end: its consumer was killed, or a copy of it was broken off"
+        return [
+            *(f"{hole.why.partition(' ')[0]} is cut off {end}" for hole in cut),
+            *(f"ledgers of another stream were passed over: {name}" for name in self.passed_over),
+        ]
+
+    @property
     def facts(self) -> dict[str, Any]:
         """The sums, as in summary.json."""
         audit, tally, kinds = self.audit, self.tally, Counter[str]()
@@ -180,6 +195,7 @@ class Audited:
             "unclaimedRows": tally.unclaimed_rows,
             "unreadableRows": tally.bad,
             "unreadable": [camel_keys(one._asdict()) for one in self.unreadable],
+            "notes": self.notes,
             "otherStreams": self.passed_over,
             "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
             "incomplete": [f"{hole.writer}: {hole.why}" for hole in audit.holes],

@@ -1,4 +1,4 @@
-"""The ledgers of one side, read: their rows, and where rows may be lacking.
+"""Reads ledgers of one side: their rows, and where rows may be lacking.
 
 A writer's members are numbered from 0. One that was read twice counts once. Where the count skips one, its
 rows are lost, and so may be those behind the last one of a file that is damaged at its end.
@@ -7,21 +7,25 @@ Specification: spec/15-audit.md, AUD-3 to AUD-7.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from ..ledger.ledger import LINE, SUFFIX, VERSION
+from ..ledger.ledger import MEMBER_ROWS, SUFFIX, VERSION, WRITER
 from ..ledger.ledger_rows import SEQUENCE_NUMBER, Ranges, Row, row_of
 
 _NAME: Final = re.compile(r"(?:Copy of )?(.{1,200}?)-(\d{1,12})" + re.escape(SUFFIX) + r".*")
-#: What a line of a ledger begins with.
-MARK: Final = b'{"%s":' % LINE.encode()
-_GZIP: Final = b"\x1f\x8b\x08\x00"
-#: Text of a member at most. What is larger was not written by a ledger, and its CRC comes too late.
+#: How a member begins: its header comes first.
+MARK: Final = b'{"%s":' % WRITER.encode()
+#: How each member begins in a file, after compression: no flags, and no time.
+_GZIP: Final = b"\x1f\x8b\x08" + bytes(5)
+#: Bytes of a member's text at most: what is larger was not written by a ledger, and its CRC comes too late.
 _MOST_TEXT: Final = 16 << 20
 #: Damaged places of a file after which the rest of it is left alone.
 _MOST_DAMAGE: Final = 100
@@ -30,11 +34,13 @@ _MOST_NUMBER: Final = 1 << 53
 
 class Hole(NamedTuple):
     """Rows that a ledger may lack; ``why`` in words. ``ranges``: between which Kinesis records they lie, None
-    if that is not known."""
+    if that is not known. ``is_cut``: all of it is a member without its end, as a writer leaves it that is
+    killed: its rows did not count yet."""
 
     writer: str
     why: str
     ranges: Ranges | None = None
+    is_cut: bool = False
 
 
 class UnreadableInput(NamedTuple):
@@ -55,12 +61,10 @@ class Origin(NamedTuple):
 
     def is_of(self, stream: str | None, arn: str | None) -> bool:
         """Whether they may be of that stream. (A queue's ARN names no stream.)"""
-        other = self.stream_arn
-        if other is not None and ":stream/" not in other:
+        if self.stream_arn is not None and ":stream/" not in self.stream_arn:
             return True
-        if None not in (stream, self.stream) and stream != self.stream:
-            return False
-        return None in (arn, other) or arn == other
+        pairs = (stream, self.stream), (arn, self.stream_arn)
+        return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 class _Writer:
@@ -69,44 +73,49 @@ class _Writer:
     def __init__(self) -> None:
         self.origin = Origin()
         self.members: set[int] = set()
-        self.last = self.last_part = -1
+        self.last = -1
         self.follows = -1  # a member that is there, or was
         self.end: int | None = None
-        self.early: list[Row] = []  # of a log, before a header was read
         #: Between which sequence numbers the rows of members lie: from one, to before another.
         self.named: list[tuple[int, int, Ranges]] = []
-        self.bad: list[str] = []
 
-    @property
-    def is_whole(self) -> bool:
-        return self.end == self.last == len(self.members) - 1
+    def takes(self, member: int, facts: dict[str, Any]) -> bool:
+        """Whether this line of a member is no row, but about the writer."""
+        self.members.add(member)
+        self.last, kind = max(self.last, member), facts.get("kind")
+        self.named += _named(facts.get("named"), member)
+        if kind == "end":
+            self.end = member
+        elif kind == "part_end":
+            self.follows = max(self.follows, member + 1)
+        return kind in ("header", "end", "part_end")
 
     def ranges(self, start: int, stop: int) -> Ranges | None:
         """Between which Kinesis records the rows of some members lie; None if that is not known."""
         found: dict[str, tuple[str, str]] = {}
         for first, last, ranges in sorted(self.named, key=lambda named: named[:2]):
             if first <= start < last:
-                for shard_id, (low, high) in ranges.items():
-                    known = found.get(shard_id, (low, high))
-                    found[shard_id] = min(low, known[0], key=int), max(high, known[1], key=int)
+                for shard_id, known in ranges.items():
+                    ends = *known, *found.get(shard_id, known)
+                    found[shard_id] = min(ends, key=int), max(ends, key=int)
                 start = last
         return found if start >= stop else None
 
 
 class LedgerReader:
-    """All ledgers of one side. ``unreadable``: what could not be read, `told` of all files."""
+    """All ledgers of one side. ``marked``: headers that were met, readable or not."""
 
     def __init__(self) -> None:
         self._writers = defaultdict[str, _Writer](_Writer)
-        #: Files that are damaged: which, their writer, part, and the member before that; -1: there is none.
-        self._torn: dict[tuple[str, str | None, int, int], None] = {}
-        #: Log lines that are a ledger's, readable or not.
+        #: Damaged places: file, writer, the member before it (-1: none), and whether only an end is lacking.
+        self._damage: dict[tuple[str, str, int, bool], None] = {}
+        self._before = "", -1  # the writer and the number of the member that was read last
         self.marked = 0
         self._unreadable: dict[tuple[str, str], UnreadableInput] = {}
-        self._dark: list[Hole] = []
+        self._lost: list[Hole] = []
 
     def __bool__(self) -> bool:
-        return bool(self._writers or self._torn)
+        return bool(self._writers or self._damage)
 
     @property
     def unreadable(self) -> list[UnreadableInput]:
@@ -121,159 +130,107 @@ class LedgerReader:
         known = self._unreadable.get((file, why), UnreadableInput(file, why, 0, row))
         self._unreadable[file, why] = known._replace(times=known.times + times)
 
-    def lose(self, file: str, why: str, ranges: Ranges | None = None, row: int | None = None) -> None:
-        """A file could not be read, so that what it says is lost."""
+    def lose(self, file: str, why: str, row: int | None = None) -> None:
+        """Something in a file could not be read, so that what it says is lost."""
         if (file, why) not in self._unreadable:
-            self._dark.append(Hole(file, why, ranges))
+            self._lost.append(Hole(file, why))
         self.tell(file, why, row=row)
 
     # -- reading ------------------------------------------------------------------------------
 
-    def add_gzip(self, name: str, data: bytes) -> Iterator[tuple[Origin, list[Row]]]:
+    def add_gzip(self, file: str, data: bytes) -> Iterator[tuple[Origin, list[Row]]]:
         """The rows of a ledger's file, member by member, and whose they are."""
-        match = _NAME.fullmatch(name)
-        writer, part, member = (match[1], int(match[2]), -1) if match else (None, 0, -1)
-        for text in _members(data) if data else (None,):
-            lines = [] if text is None else text.rstrip(b"\n").split(b"\n")
-            header = _facts(lines[0]) if lines else None
-            whole = header and header.get("kind") == "header" and header.get("lines") == len(lines)
-            if header is None or not whole or not _is_ours(header, header):
-                self._torn[name, writer, part, member] = None
-                if header and header.get("version", VERSION) != VERSION:
-                    self.lose(name, "another version of the format: a newer kpl_codec may read it")
+        match = _NAME.fullmatch(file)
+        self._before = (match[1], int(match[2]) - 1) if match else ("", -1)
+        for text, is_cut in _members(data) if data else [(b"", True)]:
+            if text.startswith(MARK):
+                yield from self.add_lines(file, io.BytesIO(text))
             else:
-                writer, part, member = header[LINE], header["part"], header["member"]
-                if member not in self._writers[writer].members:
-                    rows = self._rows(name, header, map(_facts, lines))
-                    yield self._writers[writer].origin, rows
+                self._damage[(file, *self._before, is_cut)] = None
 
-    def add_lines(self, name: str, lines: Iterable[bytes]) -> Iterator[tuple[Origin, list[Row]]]:
-        """The rows of those log lines that are a ledger's."""
-        for number, line in enumerate(lines, 1):
-            at = line.find(MARK)
-            if at < 0:
+    def add_lines(self, file: str, lines: Iterable[bytes]) -> Iterator[tuple[Origin, list[Row]]]:
+        """The rows of each member in a text. Lines that belong to none are passed over."""
+        numbered = enumerate(lines, 1)
+        for number, line in numbered:
+            if (at := line.find(MARK)) < 0:
                 continue
             self.marked += 1
-            facts = _facts(line[at:]) or {}
-            which = {key: facts.pop(key, None) for key in _WHICH}
-            if which["crc32"] != _crc(facts) or not _is_ours(which, facts):
+            header = _facts(line[at:])
+            if not _is_header(header):
                 why = "a line of a ledger that cannot be read: it is cut or changed, or of another version"
-                self.lose(name, why, row=number)
+                self.lose(file, why, number)
                 continue
-            writer = self._writers[which[LINE]]
-            if which["member"] not in writer.members:
-                writer.early += self._rows(name, which, [facts], number)
-                if writer.origin.side is not None:
-                    rows, writer.early = writer.early, []
-                    yield writer.origin, rows
-
-    def rest(self) -> Iterator[tuple[Origin, list[Row]]]:
-        """The rows of writers of which no header was read. To be asked for when all files were read."""
-        for writer in self._writers.values():
-            yield writer.origin, writer.early
-
-    def _rows(
-        self,
-        name: str,
-        which: Mapping[str, Any],
-        lines: Iterable[Mapping[str, Any] | None],
-        number: int | None = None,
-    ) -> list[Row]:
-        """The rows of a member, and what else its lines say."""
-        writer, member, found, bad = self._writers[which[LINE]], which["member"], list[Row](), 0
-        writer.members.add(member)
-        writer.last, writer.last_part = max(writer.last, member), max(writer.last_part, which["part"])
-        for line in lines:
-            facts = line or {}
-            kind, row = facts.get("kind"), row_of(facts)
-            writer.named += _named(facts.get("named"), member)
-            if row is not None:
-                found.append(row)
-            elif kind == "header" and _is_ours(which, facts):
-                writer.origin = Origin(facts["stream"], facts.get("stream_arn"), facts["side"])
-            elif kind == "end":
-                writer.end = member
-            elif kind == "part_end":
-                writer.follows = max(writer.follows, member + 1)
-            else:
-                bad += 1
-        if bad:
-            writer.bad.append(f"a line of member {member} that is no row of a ledger")
-            self.tell(name, writer.bad[-1], bad, number)
-        return found
+            facts = [header, *(_facts(row) for _, row in islice(numbered, header["lines"] - 1))]
+            if len(facts) < header["lines"] or any(WRITER in row for row in facts[1:]):
+                self.lose(file, "a member that lacks lines: the text is cut, or mixed with others", number)
+                continue
+            name, member = self._before = header[WRITER], header["member"]
+            if member not in self._writers[name].members:
+                writer, rows = self._writers[name], [row_of(row) for row in facts]
+                for row, one in zip(rows, facts, strict=True):
+                    if not writer.takes(member, one) and row is None:
+                        self.lose(file, "a line that is no row of a ledger", number)
+                writer.origin = Origin(header["stream"], header["stream_arn"], header["side"])
+                yield writer.origin, [row for row in rows if row is not None]
 
     # -- what may be lacking ------------------------------------------------------------------
 
     def holes(self, side: str, stream: str | None = None, arn: str | None = None) -> list[Hole]:
         """Where rows of that stream may be lacking. To be asked for when all rows were read."""
-        found = list(self._dark)
-        for name, writer in sorted(self._writers.items()):
-            if writer.origin.side in (None, side) and writer.origin.is_of(stream, arn):
-                found += self._holes_of(name, writer, side)
-        for file, owner, part, member in self._torn:
-            writer = self._writers.get(owner or "", _Writer())
-            # What comes behind the damage is missed by the count. And a write that failed was tried again.
-            later = part < writer.last_part or -1 < member < writer.last
-            ours = writer.origin.side in (None, side) and writer.origin.is_of(stream, arn)
-            if ours and not later and not writer.is_whole:
-                found.append(Hole(owner or file, f"{file} is damaged, or cut off"))
+        found = list(self._lost)
+        ours = {
+            name: writer
+            for name, writer in sorted(self._writers.items())
+            if writer.origin.side == side and writer.origin.is_of(stream, arn)
+        }
+        for name, writer in ours.items():
+            before = -1
+            for member in [*sorted(writer.members), writer.follows + 1]:
+                if member > before + 1:
+                    which = f"member {before + 1}" + f" to {member - 1}" * (member > before + 2)
+                    ranges = writer.ranges(before + 1, member)
+                    found.append(Hole(name, f"{which}: not there, or not whole", ranges))
+                before = max(before, member)
+            # AUD-5: "A producer's ledger without its end, and one whose count of members skips one, MUST make
+            # the audit incomplete."
+            # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer
+            # without an end has named all that will not come again.
+            if side == "produced" and writer.end != writer.last:
+                found.append(Hole(name, "it was not closed, or its end is not there"))
+        for file, name, member, is_cut in self._damage:
+            # What is lacking before a later member is missed by the count; and behind the end nothing is.
+            writer = ours.get(name, _Writer())
+            if (name in ours or name not in self._writers) and writer.last <= member != writer.end:
+                found.append(Hole(name or file, f"{file} is damaged, or cut off", is_cut=is_cut))
         return found
 
-    def _holes_of(self, name: str, writer: _Writer, side: str) -> Iterator[Hole]:
-        for why in writer.bad:
-            yield Hole(name, why)
-        before = -1
-        for member in [*sorted(writer.members), writer.follows + 1]:
-            if member > before + 1:
-                which = f"member {before + 1}" + f" to {member - 1}" * (member > before + 2)
-                yield Hole(name, f"{which}: not there, or not whole", writer.ranges(before + 1, member))
-            before = max(before, member)
-        # AUD-5: "A producer's ledger without its end, and one whose count of members skips one, MUST make the
-        # audit incomplete."
-        # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer without an
-        # end has named all that will not come again.
-        if side == "produced" and writer.end != writer.last:
-            yield Hole(name, "it was not closed, or its end is not there")
 
-
-#: What a line of a log says before its own members.
-_WHICH: Final = (LINE, "part", "member", "crc32")
-
-
-def _facts(line: bytes) -> dict[str, Any] | None:
-    """The JSON object that a line begins with, or is; None for one with text that is no Unicode."""
+def _facts(line: bytes) -> dict[str, Any]:
+    """The JSON object that a line begins with; {} for what is none, or has text that is no Unicode."""
     try:
         facts, _ = json.JSONDecoder().raw_decode(line.decode())
         if b"\\u" in line:  # half of a surrogate pair, which nothing can print or write
             json.dumps(facts, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        return None
-    return facts if isinstance(facts, dict) else None
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
-def _crc(facts: Mapping[str, Any]) -> int:
-    """The CRC of a log line without what comes before it. (Its text is that of `json.dumps`.)"""
-    try:
-        return zlib.crc32(json.dumps(facts, separators=(",", ":")).encode())
-    except RecursionError:
-        return -1
+def _is_header(facts: dict[str, Any]) -> bool:
+    numbers = facts.get("member"), facts.get("lines", 0)
+    texts = facts.get(WRITER), facts.get("stream"), facts.get("stream_arn", 0) or ""
+    return (
+        all(type(one) is int and 0 <= one < _MOST_NUMBER for one in numbers)
+        and all(type(text) is str for text in texts)
+        and facts.get("side") in ("produced", "handled")
+        and facts.get("version") == VERSION
+        and 0 < facts["lines"] <= MEMBER_ROWS + 2
+    )
 
 
-def _is_ours(which: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether ``which`` says which member it is, and ``facts``, if they are a header, what that must say."""
-    numbers = which.get("member"), which.get("part")
-    if type(which.get(LINE)) is not str or not all(
-        type(one) is int and 0 <= one < _MOST_NUMBER for one in numbers
-    ):
-        return False
-    texts = facts.get("stream"), facts.get("side"), facts.get("stream_arn", 0) or ""
-    known = facts.get("version") == VERSION and texts[1] in ("produced", "handled")
-    return facts.get("kind") != "header" or (known and all(type(text) is str for text in texts))
-
-
-def _named(said: Any, member: int) -> list[tuple[int, int, Ranges]]:
+def _named(value: Any, member: int) -> list[tuple[int, int, Ranges]]:
     """What a header or an end says of the members before it; nothing where that cannot be read."""
-    first, by_shard = said if isinstance(said, list) and len(said) == 2 else (None, None)
+    first, by_shard = value if isinstance(value, list) and len(value) == 2 else (None, None)
     if type(first) is not int or first < 0 or not isinstance(by_shard, dict):
         return []
     for ends in by_shard.values():
@@ -283,28 +240,19 @@ def _named(said: Any, member: int) -> list[tuple[int, int, Ranges]]:
     return [(first, member, {shard_id: (low, high) for shard_id, (low, high) in by_shard.items()})]
 
 
-def _members(data: bytes) -> Iterator[bytes | None]:
-    """The text of each whole member of a gzip file; None for a stretch that is none."""
+def _members(data: bytes) -> Iterator[tuple[bytes, bool]]:
+    """The text of each member of a gzip file, b"" for a damaged one; and whether that lacks only its end."""
     at = damage = 0
-    while at < len(data):
-        text, end = _member(data, at)
-        if text is None:
+    while at < len(data) and damage < _MOST_DAMAGE:
+        end = data.find(_GZIP, at + 1)
+        piece = data[at : end if end > 0 else len(data)]
+        unpack, text, is_cut = zlib.decompressobj(31), b"", False
+        with suppress(zlib.error):
+            text = unpack.decompress(piece, _MOST_TEXT)
+            is_cut = not unpack.unconsumed_tail
+        if unpack.eof:
+            yield text, False
+        if noise := unpack.unused_data if unpack.eof else piece:
+            yield b"", end < 0 and (_GZIP.startswith(noise) if unpack.eof else is_cut)
             damage += 1
-            end = data.find(_GZIP, at + 1)
-            end = len(data) if end < 0 or damage >= _MOST_DAMAGE else end
-        yield text
-        at = end
-
-
-def _member(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """The text of the member at byte ``at``, None for one that is not whole, and where it ends."""
-    unpack, parts, size, step = zlib.decompressobj(31), [], 0, 1 << 10
-    try:
-        while at < len(data) and not unpack.eof and size <= _MOST_TEXT:
-            parts.append(unpack.decompress(data[at : at + step], _MOST_TEXT + 1 - size))
-            size += len(parts[-1])
-            at, step = min(at + step, len(data)), min(2 * step, 1 << 16)
-    except zlib.error:
-        return None, at
-    whole = unpack.eof and 0 < size <= _MOST_TEXT
-    return (b"".join(parts) if whole else None), at - len(unpack.unused_data)
+        at += len(piece)

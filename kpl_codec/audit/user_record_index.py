@@ -59,6 +59,7 @@ class UserRecordIndex:
         self.bounds = np.searchsorted(self.shard, np.arange(len(self.shards) + 1))
         keys = _keys(self.shard, [row.sequence_number.encode() for row in self.rows])
         self._keys = np.append(keys, b"~")  # behind all others
+        self._by_hash: tuple[Any, Any] | None = None
 
     def find(self, shards: Sequence[str], numbers: Sequence[bytes]) -> tuple[Any, Any, Any]:
         """For each Kinesis record its place, -1 where no ledger has it; the place of the first known one of
@@ -68,6 +69,19 @@ class UserRecordIndex:
         keys = _keys(shard, numbers)
         behind = np.searchsorted(self._keys, keys)
         return np.where(self._keys[behind] == keys, behind, -1), behind, shard
+
+    def in_any_shard(self, numbers: Iterable[bytes]) -> list[int]:
+        """For each sequence number a Kinesis record of any shard that has it; -1 where none has."""
+        if self._by_hash is None:
+            hashes = np.array([hash(row.sequence_number.encode()) for row in self.rows], np.int64)
+            self._by_hash = np.argsort(hashes), np.sort(hashes)
+        order, hashes = self._by_hash
+        places = []
+        for number in numbers:
+            at = int(np.searchsorted(hashes, hash(number)))
+            place = int(order[at]) if at < len(order) else -1
+            places.append(place if self.rows and self.rows[place].sequence_number.encode() == number else -1)
+        return places
 
     def user_record(self, name: Name) -> int | None:
         """The user record of that name; None if no ledger has it."""
@@ -224,24 +238,38 @@ class HandledCounts:
         codes = [code for code, shard in enumerate(self.names.shards) if shard in shards or None in shards]
         self.dark |= np.isin(self.names.shard, codes)
 
-    def put_aside(self, row: Row) -> None:
-        """A poison hook took a Kinesis record, or some of its user records."""
-        place, passed, code = (
-            int(found[0]) for found in self.names.find([row.shard_id], [row.sequence_number.encode()])
-        )
-        self.handled_shards.add(row.shard_id)
-        if code >= 0:
-            self.passed[code] = max(self.passed[code], passed + (place >= 0))
-        if place >= 0:
+    def put_aside(self, row: Row) -> bool:
+        """A poison hook took a Kinesis record, or some of its user records. Gives whether its sequence number
+        is of another shard."""
+        places, strays = self._find([row.shard_id], [row.sequence_number.encode()])
+        if (place := int(places[0])) >= 0:
+            code = self.names.shard[place]
+            self.passed[code] = max(self.passed[code], place + 1)
             start, count = int(self.names.starts[place]), int(self.names.counts[place])
             last = min(row.first + (row.user_records or count), count)
             self.aside.append((start + min(row.first, count), start + last))
+        return bool(strays[0])
 
-    def add(self, batch: HandledRows) -> tuple[Any, Any]:
-        """Gives the indices of the rows that name no user record, and of those of which it is not told."""
-        places, passed, codes = self.names.find(batch.shards, batch.numbers)
-        self.handled_shards.update(batch.shards)
+    def _find(self, shards: Sequence[str], numbers: Sequence[bytes]) -> tuple[Any, Any]:
+        """The places of Kinesis records, -1 where no ledger has them; and those that are of another shard."""
+        places, passed, codes = self.names.find(shards, numbers)
+        strays, unknown = np.zeros(len(places), bool), np.flatnonzero(places < 0)
+        if len(unknown):
+            others = np.array(self.names.in_any_shard(numbers[at] for at in unknown.tolist()))
+            # AUD-28: "A row whose sequence number is of another shard than it says MUST be told, MUST NOT
+            # count for the shard that it says, and MUST make unknown what it may name."
+            strays[unknown] = others >= 0
+            self.dark[others[others >= 0]] = True
+            codes[strays] = -1
+        self.handled_shards.update(shard for shard, stray in zip(shards, strays, strict=True) if not stray)
         np.maximum.at(self.passed, codes[codes >= 0], passed[codes >= 0])
+        return places, strays
+
+    def add(self, batch: HandledRows) -> tuple[Any, Any, Any]:
+        """Gives the indices of the rows that name no user record, of those of which it is not told, and of
+        those with a sequence number of another shard."""
+        places, strays = self._find(batch.shards, batch.numbers)
+        stray = strays[batch.record]
         counts = np.where(places >= 0, np.append(self.names.counts, 0)[places], 0)[batch.record]
         given = batch.first if batch.last is None else batch.last
         untold = (batch.first == NOT_TOLD) | (given == NOT_TOLD)
@@ -250,8 +278,9 @@ class HandledCounts:
         good = (first >= 0) & (last < MOST_USER_RECORDS) & (last >= first)
         dark = places[batch.record[vague | ~good]]
         self.dark[dark[dark >= 0]] = True
-        self.bad += int(np.count_nonzero(vague | ~good))
-        if not (use := good & ~vague).all():
+        use = good & ~vague & ~stray
+        self.bad += int(np.count_nonzero(~use))
+        if not use.all():
             counts, first, last = counts[use], first[use], last[use]
         record = batch.record[use]
         self.rows += int((last - first + 1).sum())
@@ -262,7 +291,7 @@ class HandledCounts:
         there = lengths > 0
         starts = self.names.starts[np.maximum(places[record[there]], 0)] + first[there]
         self._count(starts, lengths[there], batch.before)
-        return np.flatnonzero(~good), np.flatnonzero(vague & good)
+        return np.flatnonzero(~good), np.flatnonzero(vague & good), np.flatnonzero(stray)
 
     def _count(self, starts: Any, lengths: Any, before: bool) -> None:
         """Count user records from each of ``starts`` on."""

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
-from ..deaggregation.policies import Deaggregation, Policy, deaggregate
+from ..deaggregation.policies import Deaggregation, deaggregate
+from ..deaggregation.policy_rules import Policy, check_drops_are_heard
 from ..errors import CaptureError
 from .batch import (
     AfterFailure,
@@ -121,8 +122,7 @@ def units(
     if watch is not None:
         watch.see(event)
     # LMB-12: "Under the kcl policy what the KCL drops MUST be told to the caller."
-    if policy == "kcl" and on_drop is None:
-        raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
+    check_drops_are_heard(policy, on_drop)
     known: Any = shard_map
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
         known = _judging(event, shard_map)

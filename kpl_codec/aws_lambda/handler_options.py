@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..deaggregation.deaggregated_record import Drop
-from ..deaggregation.policies import Policy
+from ..deaggregation.policy_rules import Policy
 from ..ledger.ledger_rows import LedgerLike
 from ..shards.shard_map import ShardMap
 from .batch import Poison

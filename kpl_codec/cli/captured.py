@@ -1,4 +1,4 @@
-"""Captured Kinesis records one by one, for the commands that show them."""
+"""Captured Kinesis records one by one, for the commands that print them."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from .progress import waiting
 
 @contextmanager
 def with_standard_input(paths: Sequence[str]) -> Iterator[list[str]]:
-    """``paths`` with a file of what standard input holds in place of ``-``."""
+    """``paths``, with a copy of standard input in place of ``-``."""
     with tempfile.TemporaryDirectory() as folder:
-        given = Path(folder) / "standard-input"
+        copy = Path(folder) / "standard-input"
         if "-" in paths:
-            with waiting("reading standard input"), given.open("wb") as out:
+            with waiting("reading standard input"), copy.open("wb") as out:
                 shutil.copyfileobj(sys.stdin.buffer, out)
-        yield [str(given) if path == "-" else path for path in paths]
+        yield [str(copy) if path == "-" else path for path in paths]
 
 
 def captured(paths: Sequence[str]) -> Iterator[Captured | Unreadable]:
-    """What the files under ``paths`` hold, in order; ``-`` is standard input. Raises InputError."""
+    """The records in the files under ``paths``, in order; ``-`` is standard input. Raises InputError."""
     with with_standard_input(paths) as names:
-        told = {name: "standard input" for name, path in zip(names, paths, strict=True) if path == "-"}
+        labels = {name: "standard input" for name, path in zip(names, paths, strict=True) if path == "-"}
         for piece in plan(names):
-            for found in read_piece(piece, _Plain(piece.path)):
-                for row in found.to_pylist() if isinstance(found, pa.RecordBatch) else found:
-                    yield _item({**row, "file": told.get(row["file"], row["file"])} if told else row)
+            for batch in read_piece(piece, _Plain(piece.path)):
+                for row in batch.to_pylist() if isinstance(batch, pa.RecordBatch) else batch:
+                    yield _item({**row, "file": labels.get(row["file"], row["file"])} if labels else row)
 
 
 class _Plain(CaptureRows):
-    """Rows as they are: what shows them one by one needs no Arrow in between."""
+    """Rows as dicts, without Arrow in between: they are printed one by one."""
 
     def take(self) -> Iterator[Any]:
         rows, self._rows, self._bytes = self._rows, [], 0

@@ -1,4 +1,4 @@
-"""``kpl-codec cat``: user records, one JSON object a line or their bare data."""
+"""``kpl-codec cat``: prints user records, one JSON object a line, or only their data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..format.records import KinesisRecord
 from ..rendering.labels import safe_json, safe_lines, utc
 from ..rendering.terminal import drop_output, json_line, note, write_on
 from ..shards.stream_name import stream_of
-from .exit_status import CLEAN, FINDINGS
+from .exit_status import CLEAN, FINDINGS, INTERRUPTED
 from .inputs import Captured, Unreadable, UsageError, client_of, other_client, paths_or_stream
 from .options import add, add_aws, add_shared
 from .progress import waiting
@@ -33,19 +33,20 @@ NESTED: Final = "nested-aggregate"
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
 EPILOG = """\
-Captures are what validate reads: GetRecords answers, Lambda and Firehose events, JSON Lines, Parquet of the
-Spark connectors, raw frames; compressed or not.
+Captures are what validate reads: GetRecords responses, Lambda and Firehose events, JSON
+Lines, Parquet of the Spark connectors, raw frames; compressed or not.
 
-Prints a JSON object for each user record: streamName, shardId, sequenceNumber (of a queue recordId alone),
-subSequenceNumber, partitionKey, explicitHashKey, approximateArrivalTimestamp, aggregated; data if it is
-UTF-8, else dataBase64; defects if it has any; schemaVersionId with --unframe; with --decode payload instead
-of data. What is not known is left out; what has no time passes --since and --until. What cannot be read is
-named on standard error.
+Prints a JSON object for each user record: streamName, shardId, sequenceNumber (from a
+queue: recordId), subSequenceNumber, partitionKey, explicitHashKey,
+approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; defects
+if it has any; schemaVersionId with --unframe; with --decode payload instead of data.
+What is not known is left out. Records without a time pass --since and --until. What
+cannot be read is reported on standard error.
 
---decode asks Glue (glue:GetSchemaVersion) for each schema version once; AWS_ENDPOINT_URL_GLUE is another
-Glue. Avro needs kpl-codec's extra avro.
+--decode calls Glue (glue:GetSchemaVersion) once for each schema version;
+AWS_ENDPOINT_URL_GLUE sets another Glue. Avro needs kpl-codec's extra avro.
 
-Exit status: 0 all sound, 1 something defective or unreadable, 2 failure.
+Exit status: 0 all valid, 1 something defective or unreadable, 2 failure, 130 Ctrl-C.
 """
 
 
@@ -53,32 +54,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "paths", "--stream", "--until", "--only", use="read this stream instead")
     add_shared(parser, "--since", begin="beginning; with --follow: latest")
     add_shared(parser, "--limit", what="user records (default: all)")
-    add(parser, "--follow", "go on with new records of the stream, until interrupted")
-    text = "look into this queue, a name or ARN: everything counts as delivered once more"
+    add(parser, "--follow", "continue with new records of the stream until Ctrl-C")
+    text = "read this queue, a name or ARN; increases the delivery count of each record"
     add(parser, "--queue NAME", text)
-    add(parser, "--dead-letters", "with --queue: its dead letters")
-    add(parser, "--restore", "with --dead-letters: give them to the queue's consumers again")
+    add(parser, "--dead-letters", "with --queue: read its dead letters")
+    add(parser, "--restore", "with --dead-letters: return them to the queue's consumers")
     add(parser, "--key KEY", "only user records with this partition key; repeatable", action="append")
     add(parser, "--shard-id ID", "only records of this shard; repeatable", action="append")
-    add(parser, "--data-only", "the data alone, a newline after each")
-    add(parser, "--decompress", "undo gzip, zlib and zstd, up to 64 MiB each")
-    add(parser, "--unframe", "take off the frames of Glue Schema Registry")
-    add(parser, "--decode", "as --unframe, and show payloads by their schemas: Avro, JSON")
+    add(parser, "--data-only", "print only the data, with a newline after each")
+    add(parser, "--decompress", "decompress gzip, zlib and zstd, up to 64 MiB each")
+    add(parser, "--unframe", "remove the frames of Glue Schema Registry")
+    add(parser, "--decode", "as --unframe, and decode payloads by their schemas: Avro, JSON")
     add_aws(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    """0: all records are valid; 1: some are not; 130: Ctrl-C."""
     if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
         raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
     # QUE-1, as everywhere
     if args.queue and args.shard_id:
-        raise UsageError(reason="--shard-id: a record from a queue does not say its shard")
+        raise UsageError(reason="--shard-id: records of a queue do not say their shard")
     paths_or_stream(args)
     items = _items(args)
     decode = _decoder(args) if args.decode else None
     counts: Counter[str] = Counter()
     defects: Counter[str] = Counter()
-    opened_before = False
+    opened_before = interrupted = False
 
     def rows() -> Iterator[tuple[dict[str, Any], bytes]]:
         for item in items:
@@ -91,22 +93,21 @@ def run(args: argparse.Namespace) -> int:
 
     read = args.stream or args.queue or ", ".join("standard input" if p == "-" else p for p in args.paths)
     what = f"following {read}" if args.follow else f"reading {read}"
-    with waiting(f"{what}, nothing to show yet") as something:
+    with waiting(f"{what}, nothing to show yet") as output_begins:
         try:
-            for told, data in islice(rows(), args.limit):
-                something()
-                codes = told.get("defects", ())
+            for row, data in islice(rows(), args.limit):
+                output_begins()
+                codes = row.get("defects", ())
                 counts["user records"] += 1
                 counts["defective"] += bool(codes)
                 defects.update(set(codes))
-                opened_before |= NESTED in codes and not told["aggregated"] and "subSequenceNumber" in told
-                _write(args, told, data)
+                opened_before |= NESTED in codes and not row["aggregated"] and "subSequenceNumber" in row
+                _write(args, row, data)
         except KeyboardInterrupt:
-            if not args.follow:
-                raise
+            interrupted = True
         except BrokenPipeError:  # the reader closed our output; what was found counts
             drop_output()
-    if args.paths and not counts["records"] and not counts["unreadable"]:
+    if args.paths and not (interrupted or counts["records"] or counts["unreadable"]):
         counts["unreadable"] = 1
         note(f"there is no Kinesis record in {read}")
     if defects:
@@ -118,6 +119,8 @@ def run(args: argparse.Namespace) -> int:
             f"{NESTED}: records with a sub-sequence number were opened before, by the KCL or its "
             "MultiLangDaemon, and are not opened again"
         )
+    if interrupted:
+        return INTERRUPTED
     return FINDINGS if counts["defective"] or counts["unreadable"] else CLEAN
 
 
@@ -131,16 +134,16 @@ def _user_records(
         if _wanted(args, record):
             codes, data = _codes(record), record.data
             payload = decode(record, codes) if decode is not None else None
-            told = facts(item, record, codes)
+            row = facts(item, record, codes)
             if payload is not None:
-                told = {name: told[name] for name in told if name not in ("data", "dataBase64")}
-                told["payload"] = payload
+                row = {name: row[name] for name in row if name not in ("data", "dataBase64")}
+                row["payload"] = payload
                 data = safe_json(json.dumps(payload, ensure_ascii=False)).encode()
-            yield told, data
+            yield row, data
 
 
 def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
-    """What is read. Sees that a stream is there before it returns."""
+    """The records that the arguments name, read lazily; that a stream exists is checked at once."""
     if args.queue:
         return (Captured(None, record) for record in _of_queue(args))
     if not args.stream:
@@ -152,7 +155,7 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
 
     client = client_of(args)
     if args.only:
-        return (_asked_for(args.stream, item) for item in read_only(client, args.stream, args.only))
+        return (_fetched(args.stream, item) for item in read_only(client, args.stream, args.only))
     records = read_stream(
         client,
         args.stream,
@@ -164,7 +167,7 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
     return (Captured(args.stream, record) for record in records)
 
 
-def _asked_for(stream: str, item: KinesisRecord | GoneRecord | NotRead) -> Captured | Unreadable:
+def _fetched(stream: str, item: KinesisRecord | GoneRecord | NotRead) -> Captured | Unreadable:
     if isinstance(item, KinesisRecord):
         return Captured(stream, item)
     line = getattr(item, "line", None)
@@ -174,8 +177,8 @@ def _asked_for(stream: str, item: KinesisRecord | GoneRecord | NotRead) -> Captu
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
-    """What is in --queue now; with --restore given to its consumers again, as it is shown. Raises
-    QueueUnavailable, QueuesUnsupported, UsageError."""
+    """The records in --queue now; with --restore each is returned to the queue's consumers after it was
+    printed. Raises QueueUnavailable, QueuesUnsupported, UsageError."""
     from ..queues.queue_calls import DEAD_LETTERS, RECORDS, find_queue, look_into, restore
 
     region = next(iter(args.queue.split(":")[3:4]), None)  # of an ARN
@@ -192,14 +195,15 @@ def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
 
 
 def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
-    """Gives the payload of a user record as JSON has it; None, and a code more, where it cannot be had."""
+    """A function that decodes a user record's payload to JSON values; where it cannot, it returns None and
+    adds a code to the record's codes."""
     from ..aws.glue_schema_registry import SchemaRegistry, SchemaUnavailable
     from ..schema_registry import PayloadError
 
     region = stream_of(args.stream).region if args.stream else None
     glue = other_client(args, "Glue", region, service="glue", connect_timeout=4.0, read_timeout=8.0)
     registry = SchemaRegistry(glue, patience=4.0)
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def decode(record: DeaggregatedRecord, codes: list[str]) -> Any:
         if record.schema_version_id is None:
@@ -210,9 +214,9 @@ def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str
             if error.code == "schema-unreachable":  # the next schema cannot be reached either
                 raise
             codes.append(error.code)
-            if str(error) not in told:
+            if str(error) not in reported:
                 note(str(error))
-            told.add(str(error))
+            reported.add(str(error))
             return None
         return None if isinstance(value, bytes) else json.loads(json.dumps(value, default=_plain))
 
@@ -220,11 +224,11 @@ def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str
 
 
 def _plain(value: Any) -> str:
-    """What JSON has no form for: base64 of bytes, the text of times and decimals."""
+    """Values that JSON lacks: bytes in base64, times and decimals as text."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-# -- what is shown --------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------
 
 
 def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
@@ -240,15 +244,15 @@ def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
 
 
 def _codes(record: DeaggregatedRecord) -> list[str]:
-    found: list[str] = [defect.code for defect in record.defects]
+    codes: list[str] = [defect.code for defect in record.defects]
     if not record.aggregated and disguise_of(record.data) is not None:
-        found.append("encoded-frame")
-    elif not found and layers_around(record.data) is not None:
-        found.append(NESTED)
-    return found
+        codes.append("encoded-frame")
+    elif not codes and layers_around(record.data) is not None:
+        codes.append(NESTED)
+    return codes
 
 
-def _write(args: argparse.Namespace, told: dict[str, Any], data: bytes) -> None:
+def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
     if args.data_only:
         sys.stdout.flush()
         out = getattr(sys.stdout, "buffer", None)
@@ -258,7 +262,7 @@ def _write(args: argparse.Namespace, told: dict[str, Any], data: bytes) -> None:
             out.write(data + b"\n")
             out.flush()
         return
-    write_on(json_line(told))
+    write_on(json_line(row))
 
 
 def facts(source: Captured, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:

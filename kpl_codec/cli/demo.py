@@ -1,4 +1,4 @@
-"""`kpl-codec demo`: a small real stream, and what is lost on it; with nothing to configure.
+"""`kpl-codec demo`: a stream on a local Kinesis emulator, and what is lost on it; with nothing to configure.
 
 Four writers put the same kind of user records, each with its own encoder and its name in the data, half of
 them after a split:
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime, timezone
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         note(f"[{time.monotonic() - started:5.1f} s] {text}")
 
     folder.make_folder()
-    say("starting a local Kinesis server (kinesis-local; from npm the first time)")
+    say("starting a local Kinesis emulator (kinesis-local; from npm the first time)")
     with local_kinesis() as server:
         say(f"stream {_STREAM} with {_SHARDS} shards")
         _fill(server, args.user_records, Ledger((folder / "ledger").path), say)
@@ -77,9 +77,9 @@ def run(args: argparse.Namespace) -> int:
     results = folder / "results"
     with waiting("checking", engine.progress):
         result = validate([str(folder / "capture")], shard_map, str(results), engine=engine)
-    told = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
+    parts = [*summary(result.report), *_by_writer(results, args.user_records), *_audit(folder, results)]
     say("done")
-    show(*told, *_where_to_look(folder))
+    show(*parts, *_where_to_look(folder))
     return CLEAN
 
 
@@ -122,35 +122,46 @@ def _where_to_look(folder: Location) -> list[RenderableType]:
     ]
 
 
-def _folder(wanted: str | None) -> Location:
-    """The folder asked for, or the first free one of kpl-codec-demo, kpl-codec-demo-2 ..."""
+def _folder(output: str | None) -> Location:
+    """The folder of --output, else the first free one of kpl-codec-demo, kpl-codec-demo-2 ..."""
     from ..captures import Location
 
-    if wanted is not None:
-        return location_of(wanted)
+    if output is not None:
+        return location_of(output)
     names = ("kpl-codec-demo" + (f"-{number}" if number > 1 else "") for number in count(1))
     return next(folder for folder in map(Location, names) if folder.kind() is None)
 
 
 def _by_writer(results: Location, put: int) -> list[RenderableType]:
     """What each writer has put, what of it is on the stream, and what a KCL consumer gets, each once."""
-    there, got = set(), set()
+    stored, delivered = set(), set()
+    rows: Counter[str] = Counter()
     for batch in (results / "user-records").rows(["data", "kcl"]):
         for row in batch.to_pylist():
             order = json.loads(row["data"])
-            there.add((order["writer"], order["n"]))
+            rows[row["kcl"]] += 1
+            stored.add((order["writer"], order["n"]))
             if row["kcl"] == "delivered":
-                got.add((order["writer"], order["n"]))
-    found = {name: [sum(one == name for one, _ in orders) for orders in (there, got)] for name in _WRITERS}
-    counts = [
-        [name, *(f"{count:,}" for count in (put, stored, gets, put - gets))]
-        for name, (stored, gets) in found.items()
+                delivered.add((order["writer"], order["n"]))
+    counts = {
+        name: [sum(one == name for one, _ in orders) for orders in (stored, delivered)] for name in _WRITERS
+    }
+    table_rows = [
+        [name, *(f"{count:,}" for count in (put, on_stream, gets, put - gets))]
+        for name, (on_stream, gets) in counts.items()
     ]
-    naive, per_shard = (put - found[name][1] for name in (_NAIVE, _PER_SHARD))
+    naive, per_shard = (put - counts[name][1] for name in (_NAIVE, _PER_SHARD))
+    again, lost = rows.total() - len(stored), len(_WRITERS) * put - len(delivered)
     return [
         line(""),
         line(("What a KCL consumer of this stream gets, by writer", "bold")),
-        table(["writer", "put", "on the stream", "KCL delivers", "lost"], counts, (1, 2, 3, 4), indent=2),
+        table(["writer", "put", "on the stream", "KCL delivers", "lost"], table_rows, (1, 2, 3, 4), indent=2),
+        line(""),
+        line(
+            f"The report counts {rows.total():,} user records on the stream, {rows['dropped']:,} of them "
+            f"lost. {again:,} are there twice: the split would have lost them, so the Producer put them "
+            f"again, and their first copies count as lost. {lost:,} user records never arrive."
+        ),
         line(""),
         line(
             f"{_NAIVE} (one RecordAggregator, as its README shows) loses {naive:,} of {put:,} user records "
@@ -179,9 +190,9 @@ def _put_aggregated(
 
     def put(aggregator: Any) -> None:
         key, hash_key, data = aggregator.clear_and_get().get_contents()
-        given = {"ExplicitHashKey": hash_key} if hash_key else {}
-        answer = client.put_record(StreamName=_STREAM, PartitionKey=key, Data=data, **given)
-        notes.put(answer["ShardId"], answer["SequenceNumber"], key, data)
+        explicit = {"ExplicitHashKey": hash_key} if hash_key else {}
+        stored = client.put_record(StreamName=_STREAM, PartitionKey=key, Data=data, **explicit)
+        notes.put(stored["ShardId"], stored["SequenceNumber"], key, data)
 
     aggregators: defaultdict[str, Any] = defaultdict(RecordAggregator)
     for key, data in records:
@@ -239,7 +250,7 @@ def _fill(server: Any, per_writer: int, ledger: Ledger, say: Callable[[str], Non
 
 
 def _capture(client: Any, folder: Location) -> int:
-    """Read the stream to its end into files; gives the number of Kinesis records."""
+    """Read the stream to its end into files; returns the number of Kinesis records."""
     from ..adapters import to_get_records
     from ..aws import fetch_shard_map, read_stream
 

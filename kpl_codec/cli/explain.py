@@ -1,4 +1,4 @@
-"""``kpl-codec explain``: what an error code, a kind of finding or a requirement means, and what to do."""
+"""``kpl-codec explain``: what a code, a requirement or a symptom means, and what to do."""
 
 from __future__ import annotations
 
@@ -14,40 +14,24 @@ from typing import NamedTuple, get_args
 from ..errors import KplError
 from ..findings import KINDS, FindingType
 from ..rendering.terminal import line, note, show, show_json, table, width, wrapped
+from .exit_status import CLEAN
 from .inputs import UsageError
 from .options import add, add_shared
 
 #: The modules with classes of errors; and those that need an extra, and a second more.
 _MODULES = (
-    *(
-        "errors",
-        "aws_lambda.batch",
-        "cli.inputs",
-        "validate.validate_command",
-        "conformance.subject",
-        "format.compression",
-    ),
-    *("producer.config", "producer.outcomes", "producer.pending", "schema_registry", "serving"),
-    *(
-        "shards.refresh",
-        "shards.sequence_numbers",
-        "shards.stream_name",
-        "testing.local_kinesis",
-        "watch.checkpoint",
-    ),
-)
+    "errors", "aws_lambda.batch", "cli.inputs", "validate.validate_command", "conformance.subject",
+    "format.compression", "producer.config", "producer.outcomes", "producer.pending", "schema_registry",
+    "serving", "shards.refresh", "shards.sequence_numbers", "shards.stream_name", "testing.local_kinesis",
+)  # fmt: skip
 _OF_EXTRAS = (
-    *("producer.lock", "queues.queue_calls", "aws.s3", "aws.glue_schema_registry", "aws.subscription"),
-    *("captures.files", "arrow.object_columns", "audit.audit_run"),
-    *("validate.validate_job", "validate.local", "validate.repair"),
-    *(
-        "spark.session",
-        "spark.source",
-        "spark.source.offsets",
-        "spark.source.positions",
-        "spark.source.write",
-    ),
-)
+    "producer.lock", "queues.queue_calls", "aws.s3", "aws.glue_schema_registry", "aws.subscription",
+    "captures.files", "arrow.object_columns", "audit.audit_run", "validate.validate_job", "validate.local",
+    "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
+    "spark.source.write",
+)  # fmt: skip
+#: Symptoms that are printed whole; of more only their titles.
+_MOST_SYMPTOMS = 3
 
 
 class Requirement(NamedTuple):
@@ -64,103 +48,143 @@ class Error(NamedTuple):
     todo: str
     requirement: str | None
 
-    def answers(self, wanted: str) -> bool:
-        """Whether it is called so, or has such a code, in lower case."""
-        return wanted in (self.name.lower(), *map(str.lower, self.codes))
+    def is_called(self, name: str) -> bool:
+        """Whether ``name``, in lower case, is its name or one of its codes."""
+        return name in (self.name.lower(), *map(str.lower, self.codes))
+
+
+class Symptom(NamedTuple):
+    """A section of spec/guides/by-symptom.md, without its code."""
+
+    title: str
+    text: str
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    text = "such as truncated, gap, naive-aggregator, FRM-3; without it all are listed"
-    add(parser, "code CODE", text, nargs="?")
+    text = (
+        "a code, requirement or error (truncated, FRM-3, ProducerFull), or words of a symptom; none: list all"
+    )
+    add(parser, "code CODE", text, nargs="*")
     add_shared(parser, "--json")
 
 
 def run(args: argparse.Namespace) -> int:
-    kinds, found = list(KINDS.values()), requirements()
-    if args.code is None:
-        _list(kinds, list(error_classes()), found, args.json)
-        return 0
-    wanted = args.code.lower()
-    told = [kind for kind in kinds if wanted in (kind.name, kind.name.removeprefix("capture-"))]
-    required = found.get(args.code.upper())
-    errors = list(error_classes(_MODULES))
-    raised = [error for error in errors if error.answers(wanted)]
-    if required or not (told or raised):
-        errors = list(error_classes())
-        raised = [error for error in errors if error.answers(wanted)]
-    if not told and not raised and required is None:
-        names = [*KINDS, *found, *(code for error in errors for code in error.codes)]
-        near = get_close_matches(args.code, names, 3) or get_close_matches(args.code.upper(), names, 3)
-        what = f"nearest: {', '.join(near)}" if near else "kpl-codec explain lists what there is"
-        raise UsageError(reason=f"nothing here is called {args.code}; {what}")
-    if required is not None:
-        told += [kind for kind in kinds if kind.requirement == required.id]
-        raised += [error for error in errors if error.requirement == required.id]
+    name = " ".join(args.code)
+    kinds, rules = list(KINDS.values()), requirements()
+    if not name:
+        _list(kinds, list(error_classes()), rules, args.json)
+        return CLEAN
+    findings = [kind for kind in kinds if name.lower() in (kind.name, kind.name.removeprefix("capture-"))]
+    rule = rules.get(name.upper())
+    candidates = list(error_classes(_MODULES))
+    errors = [error for error in candidates if error.is_called(name.lower())]
+    symptoms = [] if findings or errors or rule else symptoms_of(name)
+    if rule is not None or not (findings or errors):
+        candidates = list(error_classes(say_missing=not symptoms))
+        errors = [error for error in candidates if error.is_called(name.lower())]
+    if rule is not None:
+        findings += [kind for kind in kinds if kind.requirement == rule.id]
+        errors += [error for error in candidates if error.requirement == rule.id]
+    symptoms = [] if errors else symptoms
+    if not (findings or errors or rule or symptoms):
+        names = {*KINDS, *rules, *(code for error in candidates for code in error.codes)}
+        near = get_close_matches(name, names, 3) or get_close_matches(name.upper(), names, 3)
+        hint = f"did you mean {', '.join(near)}?" if near else "kpl-codec explain lists all codes"
+        raise UsageError(reason=f"unknown code {name!r}; {hint}")
     if args.json:
         show_json(
             {
-                "requirement": required._asdict() if required else None,
-                "findings": [kind._asdict() for kind in told],
-                "errors": [error._asdict() for error in raised],
+                "requirement": rule._asdict() if rule else None,
+                "findings": [kind._asdict() for kind in findings],
+                "errors": [error._asdict() for error in errors],
+                "symptoms": [symptom._asdict() for symptom in symptoms],
             }
         )
-        return 0
-    if required is not None:
-        show(
-            line((required.id, "bold"), f"  spec/{required.chapter}"),
-            *wrapped(line(required.sentence), width(), 2),
-        )
-    for kind in told:
-        _show(kind.name, f"finding, {kind.severity}: {kind.title}", kind.meaning, kind, found)
-    for error in raised:
-        _show(error.name, f"error, code {' | '.join(error.codes)}", error.meaning, error, found)
-    return 0
+        return CLEAN
+    if rule is not None:
+        show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), *wrapped(line(rule.sentence), width(), 2))
+    for kind in findings:
+        _show(kind.name, f"finding, {kind.severity}: {kind.title}", kind.meaning, kind, rules)
+    for error in errors:
+        _show(error.name, f"error, code {' | '.join(error.codes)}", error.meaning, error, rules)
+    for symptom in symptoms:
+        show(line((symptom.title, "bold")))
+        for paragraph in symptom.text.split("\n\n") if len(symptoms) <= _MOST_SYMPTOMS else ():
+            show(*wrapped(line(" ".join(paragraph.split())), width(), 2), line(""))
+    return CLEAN
 
 
 def _show(
-    name: str, what: str, meaning: str, told: FindingType | Error, found: dict[str, Requirement]
+    name: str, what: str, meaning: str, entry: FindingType | Error, rules: dict[str, Requirement]
 ) -> None:
     show(line(""), line((name, "bold"), f"  {what}"))
-    for text in (meaning, f"Whom it concerns: {told.concerns}", f"What to do: {told.todo}"):
+    for text in (meaning, f"Whom it concerns: {entry.concerns}", f"What to do: {entry.todo}"):
         for paragraph in text.split("\n"):
             show(*wrapped(line(paragraph), width(), 2))
-    rule = found.get(told.requirement or "")
+    rule = rules.get(entry.requirement or "")
     if rule is not None:
         show(*wrapped(line((f"{rule.id}: {rule.sentence}", "dim")), width(), 2))
 
 
 def _list(
-    kinds: list[FindingType], errors: list[Error], found: dict[str, Requirement], as_json: bool
+    kinds: list[FindingType], errors: list[Error], rules: dict[str, Requirement], as_json: bool
 ) -> None:
     rows = [(kind.name, f"finding, {kind.severity}", kind.title) for kind in kinds]
     rows += [(code, f"error, {e.name}", e.meaning.split("\n")[0]) for e in errors for code in e.codes]
-    rows += [(rule.id, "requirement", rule.sentence) for rule in found.values()]
+    rows += [(rule.id, "requirement", rule.sentence) for rule in rules.values()]
     if as_json:
         show_json([dict(zip(("code", "what", "text"), row, strict=True)) for row in rows])
     else:
         room = max(20, width() - 60)
-        shown = [[c, w, text if len(text) <= room else text[: room - 1] + "…"] for c, w, text in rows]
-        show(table(["code", "what", "meaning"], shown))
+        cut = [[c, w, text if len(text) <= room else text[: room - 1] + "…"] for c, w, text in rows]
+        show(table(["code", "what", "meaning"], cut))
+
+
+def symptoms_of(words: str) -> list[Symptom]:
+    """The symptoms in whose section all ``words`` stand: also bytes in any notation, such as F3899AC2."""
+    guide = files(__package__).joinpath("spec", "by-symptom.md").read_text(encoding="utf-8")
+    without_code = re.sub(r"^```.*?^```\n", "", guide, flags=re.MULTILINE | re.DOTALL)
+    sections = [section.partition("\n") for section in without_code.split("\n## ")[1:]]
+    symptoms = [Symptom(_plain(title), _plain(text.strip())) for title, _, text in sections]
+    return [symptom for symptom in symptoms if _mentions("\n".join(symptom), words)]
+
+
+def _mentions(text: str, words: str) -> bool:
+    digits = re.sub(r"0x|\\x|[\s:-]", "", words).lower()
+    if re.fullmatch("([0-9a-f]{2}){2,}", digits):
+        return digits in re.sub(r"\\x|\s", "", text).lower()
+    return len(words) > 2 and all(word in text.lower() for word in words.lower().split())
+
+
+def _plain(text: str) -> str:
+    """Markdown without its marks; a link as its text."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "").replace("*", "")
 
 
 def requirements() -> dict[str, Requirement]:
-    found = {}
+    """All requirements of the specification, by id."""
+    rules = {}
     for chapter in sorted(files(__package__).joinpath("spec").iterdir(), key=lambda path: path.name):
         text = chapter.read_text(encoding="utf-8")
         for name, sentence in re.findall(r"^\*\*([A-Z]{3}-\d+)\*\* (.+)$", text, re.MULTILINE):
-            found[name] = Requirement(name, sentence.replace("`", ""), chapter.name)
-    return found
+            rules[name] = Requirement(name, sentence.replace("`", ""), chapter.name)
+    return rules
 
 
-def error_classes(modules: Iterable[str] = (*_MODULES, *_OF_EXTRAS)) -> Iterator[Error]:
+def error_classes(
+    modules: Iterable[str] = (*_MODULES, *_OF_EXTRAS), *, say_missing: bool = True
+) -> Iterator[Error]:
     """Every class of errors, with its codes, of those modules that can be imported here."""
+    missing = set()
     for name in modules:
         try:
             import_module(f"kpl_codec.{name}")
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("kpl_codec"):
                 raise
-            note(f"without {error.name}, the errors of kpl_codec.{name} are left out")
+            missing.add(str(error.name).partition(".")[0])
+    if missing and say_missing:
+        note(f"errors of what needs {', '.join(sorted(missing))} are left out: not installed")
     for kind in sorted(set(_below(KplError)), key=lambda kind: kind.__name__):
         codes = tuple(dict.fromkeys([*_own_codes(kind), *vars(kind).get("codes", ())]))
         if codes and hasattr(kind, "todo") and kind.__module__.startswith("kpl_codec."):

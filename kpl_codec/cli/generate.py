@@ -1,7 +1,7 @@
-"""`kpl-codec generate`: captured data of any size for experiments, always the same for the same recipe.
+"""`kpl-codec generate`: captures of any size for experiments, always the same for the same recipe.
 
-The contents of a record depend only on the seed and its number. An aggregate holds user records of one shard,
-as the KPL's do; ``mixed_every`` and ``broken_every`` add known faults.
+The contents of a record depend only on the seed and its number. An aggregated record has user records of one
+shard, as the KPL's do; ``mixed_every`` and ``broken_every`` add known faults.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
 from ..format.message import field_size
 from ..format.records import UserRecord
 from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
-from ..rendering.terminal import line, show
+from ..rendering.terminal import line, note, show
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
 from .exit_status import CLEAN
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 #: Bytes of data of a file, about.
 _FILE_BYTES = 32 * 1024 * 1024
-_KEYS_PER_SHARD = 64
-#: Bytes of a partition key in the table of keys, at most.
-_KEY_BYTES = 32
+#: Partition keys of each shard, and the most bytes of one in the table of keys.
+_KEYS_PER_SHARD, _KEY_BYTES = 64, 32
 
 
 class Recipe(NamedTuple):
-    """What to generate: exactly ``user_records``. ``data_size`` is in bytes. Of every so many Kinesis records
-    one has user records of two shards (``mixed_every``) or a wrong digest (``broken_every``)."""
+    """What to generate. ``user_records``: exactly so many. ``data_size``: in bytes. One of ``mixed_every``
+    Kinesis records has user records of two shards, one of ``broken_every`` a wrong digest; 0: none."""
 
     user_records: int = 1_000_000
     shard_count: int = 4
@@ -55,8 +54,8 @@ class Recipe(NamedTuple):
     def shard_map(self) -> ShardMap:
         ranges = ALL_HASH_KEYS.split(self.shard_count)
         return ShardMap(
-            Shard(f"shardId-{number:012d}", held, starting_sequence_number=_sequence_number(0))
-            for number, held in enumerate(ranges)
+            Shard(f"shardId-{number:012d}", hash_keys, starting_sequence_number=_sequence_number(0))
+            for number, hash_keys in enumerate(ranges)
         )
 
 
@@ -64,12 +63,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, "--output DIR", "a new or empty folder, also in S3", required=True)
     for name, metavar, least, what in (
         ("user_records", "N", 1, "user records in all"),
-        ("shard_count", "N", 1, "shards that they are on"),
-        ("per_aggregate", "N", 1, "user records in each aggregate"),
-        ("data_size", "BYTES", 0, "data of each user record"),
+        ("shard_count", "N", 1, "shards"),
+        ("per_aggregate", "N", 1, "user records in each aggregated record"),
+        ("data_size", "BYTES", 0, "bytes of data in each user record"),
         ("seed", "N", 0, "another number makes other user records"),
-        ("mixed_every", "N", 0, "every Nth aggregate has user records of several shards; 0: none"),
-        ("broken_every", "N", 0, "every Nth aggregate is broken; 0: none"),
+        ("mixed_every", "N", 0, "every Nth aggregated record has user records of two shards; 0: none"),
+        ("broken_every", "N", 0, "every Nth aggregated record is broken; 0: none"),
     ):
         option, default = f"--{name.replace('_', '-')} {metavar}", Recipe._field_defaults[name]
         add(parser, option, f"{what} (default: {default:,})", type=at_least(least), default=default)
@@ -81,22 +80,42 @@ def run(args: argparse.Namespace) -> int:
 
     recipe = Recipe(*(getattr(args, name) for name in Recipe._fields))
     if recipe.mixed_every and recipe.shard_count < 2:
-        raise UsageError(reason="mixed aggregates need two shards")
+        raise UsageError(reason="--mixed-every needs a --shard-count of 2 or more")
     # A user record is its data and the index of its key; the table of 65 keys and the frame come once.
     room = LARGEST_MAX_RECORD_SIZE - FRAME_OVERHEAD - 65 * _KEY_BYTES
     most = room // field_size(2 + field_size(recipe.data_size))
     if min(recipe.per_aggregate, recipe.user_records) > most:
-        held = f"a Kinesis record holds at most {most:,} user records of {recipe.data_size:,} bytes"
-        raise UsageError(reason=f"{held}: --per-aggregate or --data-size is too large")
+        limit = f"a Kinesis record has room for {most:,} user records of {recipe.data_size:,} bytes"
+        raise UsageError(reason=f"{limit}: lower --per-aggregate or --data-size")
     folder = location_of(args.output)
     check_output(folder)
-    with waiting("generating"):
-        write_capture(recipe, (folder / "capture").make_folder())
-    (folder / "shards.json").write(recipe.shard_map().to_json().encode())
+    try:
+        with waiting("generating"):
+            _generate(recipe, folder)
+    except BaseException:
+        note(f"nothing was generated in {folder}")
+        raise
     counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"
     check = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"
     show(line(f"{counts}: {folder}/capture"), line(f"To check them: {check}"))
     return CLEAN
+
+
+def _generate(recipe: Recipe, folder: Location) -> None:
+    """Write the capture and its shard map to ``folder``. After a failure or Ctrl-C none of it is there; after
+    a kill at most the work folder, which no command reads."""
+    existed = folder.kind() is not None
+    capture, shards = folder / "capture", folder / "shards.json"
+    work = folder / "_work" if folder.is_local else capture  # S3 cannot rename folders
+    try:
+        write_capture(recipe, work.make_folder())
+        shards.write(recipe.shard_map().to_json().encode())
+        if folder.is_local:
+            work.move_to(capture)
+    except BaseException:
+        for part in (work, shards) if existed else (folder,):
+            part.delete()
+        raise
 
 
 def _sequence_number(number: int) -> str:
@@ -110,16 +129,16 @@ def _keys(recipe: Recipe) -> list[list[str]]:
     missing, number = recipe.shard_count, 0
     while missing:
         key = f"customer-{number}"
-        held = keys[shard_map.shard_for(partition_key_hash(key)).shard_id]
-        if len(held) < _KEYS_PER_SHARD:
-            held.append(key)
-            missing -= len(held) == _KEYS_PER_SHARD
+        of_shard = keys[shard_map.shard_for(partition_key_hash(key)).shard_id]
+        if len(of_shard) < _KEYS_PER_SHARD:
+            of_shard.append(key)
+            missing -= len(of_shard) == _KEYS_PER_SHARD
         number += 1
     return list(keys.values())
 
 
 def write_capture(recipe: Recipe, folder: Location) -> None:
-    """Writes files in columns that the Kinesis connectors give to the folder, which exists."""
+    """Write Parquet files, with the columns of the Kinesis connectors of Spark, to an existing folder."""
     import pyarrow as pa
 
     per_file = max(1, _FILE_BYTES // (recipe.per_aggregate * (recipe.data_size + 10)))
@@ -145,7 +164,7 @@ def _kinesis_record(recipe: Recipe, number: int) -> tuple[str, bytes]:
     chance = random.Random(f"{recipe.seed}/{number}")
     count = min(recipe.per_aggregate, recipe.user_records - number * recipe.per_aggregate)
     own = keys[number % recipe.shard_count]
-    # Nothing begins like a frame of the Schema Registry, which `validate` would say.
+    # Nothing begins like a frame of the Schema Registry, which would be a finding.
     noise = chance.randbytes(recipe.data_size + 256).replace(b"\x03", b"\x04")
     records = []
     for index in range(count):

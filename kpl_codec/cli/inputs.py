@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class UsageError(KplError):
-    """The command line asks for what cannot be done; ``reason`` says why."""
+    """The command line asks for something that cannot be done; ``reason`` says why."""
 
     code = "usage"
     reason: str
@@ -38,7 +38,8 @@ class UsageError(KplError):
 
 
 def paths_or_stream(args: argparse.Namespace) -> None:
-    """Raises UsageError for options that do not go together. ``args.only`` becomes the places in it."""
+    """Raises UsageError for options that do not go together. ``args.only`` becomes the record locations that
+    the file lists."""
     if bool(args.paths) + bool(args.stream) + bool(getattr(args, "queue", None)) != 1:
         queue = ", or --queue NAME" if hasattr(args, "queue") else ""
         raise UsageError(reason=f"give either PATH (- for standard input), or --stream NAME{queue}")
@@ -48,27 +49,27 @@ def paths_or_stream(args: argparse.Namespace) -> None:
         raise UsageError(reason="--only goes with --stream, and not with --follow")
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
-    if args.only:  # read before anything is asked for
+    if args.only:  # read before any call
         from ..aws.fetch_by_sequence_number import sequence_numbers
 
-        places = sequence_numbers(read_bytes(args.only))
-        if not places:
-            what = "a JSON member sequenceNumber, or one a line"
-            raise UsageError(reason=f"{args.only} has no sequence number: {what}")
-        args.only = places
+        locations = sequence_numbers(read_bytes(args.only))
+        if not locations:
+            expected = "expected JSON with a member sequenceNumber, or one sequence number a line"
+            raise UsageError(reason=f"{args.only} has no sequence number: {expected}")
+        args.only = locations
 
 
 def connection(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `kpl_codec.aws.client.kinesis_client`; the region of an ARN counts."""
-    given = {name: getattr(args, name) for name in ("region", "endpoint_url", "profile", "role_arn")}
+    settings = {name: getattr(args, name) for name in ("region", "endpoint_url", "profile", "role_arn")}
     region = stream_of(args.stream).region
-    if given["region"] is not None and region not in (None, given["region"]):
-        raise UsageError(reason=f"--region is {given['region']}, but the stream is in {region}")
-    return {**given, "region": region or given["region"]}
+    if settings["region"] is not None and region not in (None, settings["region"]):
+        raise UsageError(reason=f"--region is {settings['region']}, but the stream is in {region}")
+    return {**settings, "region": region or settings["region"]}
 
 
 def client_of(args: argparse.Namespace) -> Any:
-    """The client the arguments ask for, once its server was reached. Raises StreamUnavailable, UsageError."""
+    """A client as the arguments say, after its server was reached. Raises StreamUnavailable, UsageError."""
     from ..aws.calls import call_errors, failure_of
     from ..aws.client import kinesis_client, reach
 
@@ -117,13 +118,13 @@ def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMa
 
 def hashed_keys(args: argparse.Namespace) -> list[tuple[str, int]]:
     """The keys of ``args``, at least one, each with its hash key. Raises UsageError."""
-    hashed = partial(hash_key_of, explicit=args.explicit)
-    found = [(key, hashed(key)) for key in args.keys]
+    to_hash_key = partial(hash_key_of, explicit=args.explicit)
+    pairs = [(key, to_hash_key(key)) for key in args.keys]
     if args.keys_from:
-        found += each_line(args.keys_from, hashed)
-    if not found:
-        raise UsageError(reason="no keys given")
-    return found
+        pairs += each_line(args.keys_from, to_hash_key)
+    if not pairs:
+        raise UsageError(reason="no keys: give KEY, or --keys-from FILE")
+    return pairs
 
 
 def hash_key_of(key: str, *, explicit: bool) -> int:
@@ -135,30 +136,32 @@ def hash_key_of(key: str, *, explicit: bool) -> int:
             raise HashKeyError(reason=f"{key!r} is {error.reason}") from None
     if not 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH:
         raise UsageError(
-            reason=f"no partition key: {len(key)} characters (Kinesis takes 1 to {MAX_PARTITION_KEY_LENGTH})"
+            reason=f"a partition key has 1 to {MAX_PARTITION_KEY_LENGTH} characters, not {len(key)}"
         )
     return partition_key_hash(key)
 
 
-def each_line(path: str, hashed: Callable[[str], int]) -> list[tuple[str, int]]:
-    """The keys in a file, with their hash keys. Raises UsageError, which names the line."""
-    found = []
+def each_line(path: str, to_hash_key: Callable[[str], int]) -> list[tuple[str, int]]:
+    """The keys in a file, one a line, with their hash keys. Raises UsageError, which names the line."""
+    pairs = []
     for number, line in enumerate(read_bytes(path).splitlines(), 1):
         try:
             if line:
                 text = line.decode()
-                found.append((text, hashed(text)))
+                pairs.append((text, to_hash_key(text)))
         except UnicodeDecodeError:
             raise UsageError(reason=f"{path}, line {number}: not UTF-8") from None
         except KplError as error:
             raise UsageError(reason=f"{path}, line {number}: {error}") from None
-    return found
+    return pairs
 
 
 # -- files ----------------------------------------------------------------------------------------
 
 
 class Captured(NamedTuple):
+    """A Kinesis record of a capture, and the name of its stream where that is known."""
+
     stream: str | None
     record: KinesisRecord
 
@@ -175,13 +178,25 @@ class Unreadable(NamedTuple):
 
 
 def location_of(path: str) -> Location:
-    """The file or folder, once what holds it was reached. Raises InputError."""
+    """The file or folder at ``path``, after its file system or S3 was reached. Raises InputError."""
     from ..captures import Location  # pyarrow
 
-    found = Location(path)
+    location = Location(path)
     with waiting(f"asking for {path}"):
-        found.kind()
-    return found
+        location.kind()
+    return location
+
+
+def results_of(path: str, *names: str) -> list[Location]:
+    """What there is of ``names`` in the results at ``path``. Raises UsageError where there is none of them,
+    InputError."""
+    folder = location_of(path)
+    parts = [folder / name for name in names if (folder / name).kind() is not None]
+    if not parts:
+        kinds = {None: "there is no folder {}", "file": "{} is a file, not the folder of results"}
+        text = kinds.get(folder.kind(), "{} holds no results of kpl-codec validate (no " + names[0] + ")")
+        raise UsageError(reason=text.format(path))
+    return parts
 
 
 def read_bytes(path: str) -> bytes:

@@ -22,21 +22,23 @@ from ..format.nested import described, layers_around
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
-from ..rendering.terminal import Part, line, show, show_json
+from ..rendering.terminal import Part, line, show, show_json, width
 from .inputs import Captured, Unreadable, UsageError, client_of, read_bytes
 from .options import add, add_aws, add_shared
 
 #: Fields and user records that are listed where nobody says how many.
 _SHOWN = 400
-#: What `captured` says of data that is no capture: one record's own data.
+#: Columns from which on long lines of the tree are folded: in fewer it could not be read.
+_FOLDED = 80
+#: Codes that `captured` reports of data that is not a capture, but one record's own data.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "one record's data (raw, base64 or hex), or a capture: a file, also in S3; - for standard input"
     add(parser, "data DATA", f"{text}; or the base64 or hex text itself", nargs="?")
-    add(parser, "--raw", "DATA is one record's data as it is, even if it looks like base64, hex or a capture")
-    what = f"fields and user records of the tree (default: {_SHOWN})"
+    add(parser, "--raw", "take DATA as one record's data, even if it looks like base64, hex or a capture")
+    what = f"fields and user records (default: {_SHOWN})"
     add_shared(parser, "--stream", "--limit", "--json", use="read the record from this stream", what=what)
     add(parser, "--shard-id ID", "the record's shard, with --stream")
     add(parser, "--sequence-number NUMBER", "which record of the stream or the capture")
@@ -44,43 +46,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 for a sound or plain record that a KCL consumer gets whole, else 1."""
+    """0 for a valid or plain record that a KCL consumer gets whole, else 1."""
     if (args.data is None) == (args.stream is None):
         raise UsageError(reason="give either DATA or --stream NAME --shard-id ID --sequence-number N")
     record, keys = _from_stream(args) if args.stream else (_given(args), None)
     data = record.data
-    found = explain(data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key)
-    defects = [defect for defect in found.defects if found.kind != "plain"]
-    nested = [] if found.kind == "encoded frame" else _nested(record)
+    explanation = explain(
+        data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key
+    )
+    defects = [defect for defect in explanation.defects if explanation.kind != "plain"]
+    nested = [] if explanation.kind == "encoded frame" else _nested(record)
     if args.json:
-        show_json(_facts(found, defects) | {"nested": nested})
+        show_json(_facts(explanation, defects) | {"nested": nested})
     else:
-        _show(found, defects, data)
+        _show(explanation, defects, data)
         show(*(line((f"nested: {text}", "red")) for text in nested[: args.limit or _SHOWN]))
-        show(line("the KCL: ", _kcl(found.kcl)))
-        show(line(f"its writer: {found.writer}"))
-    dropped = not found.kcl.raw and found.kcl.delivered < found.kcl.total
+        show(line("the KCL: ", _kcl(explanation.kcl)))
+        show(line(f"its writer: {explanation.writer}"))
+    dropped = not explanation.kcl.raw and explanation.kcl.delivered < explanation.kcl.total
     return 1 if defects or dropped or nested else 0
 
 
 def _nested(record: KinesisRecord) -> list[str]:
-    """What is said of its user records that have an aggregated record within."""
-    sound = [row for row in deaggregate([record], "report") if not row.defects]
-    found = ((row, layers_around(row.data)) for row in sound)
+    """A sentence for each of its user records that has an aggregated record within."""
+    valid = [row for row in deaggregate([record], "report") if not row.defects]
+    pairs = ((row, layers_around(row.data)) for row in valid)
     return [
         described(layers, row.sub_sequence_number if row.aggregated else None)
-        for row, layers in found
+        for row, layers in pairs
         if layers is not None
     ]
 
 
 def _given(args: argparse.Namespace) -> KinesisRecord:
-    """The record that the arguments name; only its data where it is no captured one. Raises UsageError."""
-    from .captured import captured
-
+    """The record that the arguments name; without its keys where DATA is not a capture. Raises UsageError."""
     data, number = _data(args), args.sequence_number
     if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
         return KinesisRecord(None, data)
+    from .captured import captured  # pyarrow
+
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
@@ -100,7 +104,7 @@ def _given(args: argparse.Namespace) -> KinesisRecord:
 
 
 def _data(args: argparse.Namespace) -> bytes:
-    """The record's bytes, or a capture's. DATA itself where there is no such file, and it is a frame."""
+    """The bytes of the file DATA; where there is none, those of a frame that DATA is in base64 or hex."""
     try:
         data = read_bytes(args.data)
     except UsageError:
@@ -129,7 +133,7 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
 
     record = read_record(client, args.stream, args.shard_id, args.sequence_number)
     if record is None:
-        raise UsageError(reason=f"{args.shard_id} holds no record with this sequence number")
+        raise UsageError(reason=f"{args.shard_id} has no record with this sequence number")
     shard = fetch_lineage(client, args.stream).get(args.shard_id)
     return record, shard.hash_key_range if shard else None
 
@@ -137,14 +141,14 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
 # -- for people -----------------------------------------------------------------------------------
 
 
-def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
-    records = f", {found.user_records:,} user records" if found.user_records is not None else ""
-    canonical = ", canonical" if found.canonical else ""
-    kind = (found.kind, "bold red" if defects else "bold green")
-    show(line(f"{found.size:,} bytes: ", kind, records + canonical))
+def _show(explanation: Explanation, defects: list[DecodeError], data: bytes) -> None:
+    records = f", {explanation.user_records:,} user records" if explanation.user_records is not None else ""
+    canonical = ", canonical" if explanation.canonical else ""
+    kind = (explanation.kind, "bold red" if defects else "bold green")
+    show(line(f"{explanation.size:,} bytes: ", kind, records + canonical))
     lines = [line((f"{'offset':>8} {'length':>8}  {'bytes':<26} what", "bold"))]
     marked = [defect for defect in defects if defect.offset is not None]
-    for depth, node in found.root.walk():
+    for depth, node in explanation.root.walk():
         here = [d for d in marked if d.offset is not None and _holds(node, depth, d.offset)]
         marked = [d for d in marked if d not in here]
         lines.append(line(*_node(node, depth, data, bool(here))))
@@ -152,10 +156,10 @@ def _show(found: Explanation, defects: list[DecodeError], data: bytes) -> None:
     lines += [
         line((f"defect: {defect}", "red")) for defect in defects if defect.offset is None or defect in marked
     ]
-    lines += [line((f"warning: {warning}", "yellow")) for warning in found.warnings]
-    if found.omitted:
-        lines.append(line((f"... and {found.omitted:,} more, not listed (--limit)", "dim")))
-    show(*lines)
+    lines += [line((f"warning: {warning}", "yellow")) for warning in explanation.warnings]
+    if explanation.omitted:
+        lines.append(line((f"... and {explanation.omitted:,} more, not listed (--limit)", "dim")))
+    show(*lines, fold=width() >= _FOLDED)
 
 
 def _holds(node: Node, depth: int, offset: int) -> bool:
@@ -169,15 +173,15 @@ _STYLES = {"magic": "cyan", "digest": "cyan", "unread": "red", "plain record": "
 
 
 def _node(node: Node, depth: int, data: bytes, defective: bool) -> list[Part]:
-    shown = data[node.start : min(node.end, node.start + 8)].hex(" ")
+    hexadecimal = data[node.start : min(node.end, node.start + 8)].hex(" ")
     if node.end - node.start > 8:
-        shown += " …"
+        hexadecimal += " …"
     if node.children:
-        shown = ""
+        hexadecimal = ""
     style = "bold red" if defective else _STYLES.get(node.name, "bold" if node.children else "")
     return [
         f"{node.start:>8} {node.end - node.start:>8}  ",
-        (f"{shown:<26}", "dim"),
+        (f"{hexadecimal:<26}", "dim"),
         f" {'  ' * depth}",
         (node.name, style),
         f"  {node.value}" if node.value else "",
@@ -186,7 +190,7 @@ def _node(node: Node, depth: int, data: bytes, defective: bool) -> list[Part]:
 
 def _kcl(outcome: KclOutcome) -> Part:
     if outcome.raw:
-        return "hands it on unopened, as a plain record"
+        return "delivers it as one plain record"
     if outcome.delivered == outcome.total and outcome.total:
         return f"delivers all: {plural(outcome.total, 'user record')}", "green"
     where = f" at user record {outcome.record_index}" if outcome.record_index is not None else ""
@@ -200,19 +204,19 @@ def _kcl(outcome: KclOutcome) -> Part:
 # -- for machines ---------------------------------------------------------------------------------
 
 
-def _facts(found: Explanation, defects: list[DecodeError]) -> dict[str, Any]:
+def _facts(explanation: Explanation, defects: list[DecodeError]) -> dict[str, Any]:
     return {
-        "size": found.size,
-        "kind": found.kind,
+        "size": explanation.size,
+        "kind": explanation.kind,
         "sound": not defects,
-        "canonical": found.canonical,
-        "userRecords": found.user_records,
+        "canonical": explanation.canonical,
+        "userRecords": explanation.user_records,
         "defects": list(map(_defect, defects)),
-        "warnings": list(map(_defect, found.warnings)),
-        "kcl": camel_keys(asdict(found.kcl)),
-        "writer": found.writer,
-        "omitted": found.omitted,
-        "tree": _tree(found.root),
+        "warnings": list(map(_defect, explanation.warnings)),
+        "kcl": camel_keys(asdict(explanation.kcl)),
+        "writer": explanation.writer,
+        "omitted": explanation.omitted,
+        "tree": _tree(explanation.root),
     }
 
 

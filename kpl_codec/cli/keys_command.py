@@ -1,4 +1,4 @@
-"""``kpl-codec keys``: hash partition keys, count them per shard, allocate hash keys, split the space."""
+"""``kpl-codec keys``: hashes partition keys, counts them per shard, allocates hash keys, splits the space."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..rendering.diagrams import skew_bars
 from ..rendering.labels import percent, plural, share, short_id
 from ..rendering.terminal import line, show, show_json, table, width, write
 from ..shards.skew import balanced_keys, skew_of
-from .inputs import UsageError, each_line, hashed_keys, load_shard_map, location_of
+from .inputs import each_line, hashed_keys, load_shard_map, results_of
 from .options import add, add_action, add_aws, add_shards, add_shared
 from .progress import waiting
 
-#: Hot keys that are shown where nobody says how many.
+#: Hot keys that are printed without --limit.
 _SHOWN = 10
-#: Into how many parts the hash key space is cut, and in how many of them, the fullest, each key is counted.
-#: Other keys are not held in memory.
-_PARTS, _LOOKED_AT = 1 << 16, 1 << 12
+#: Parts of the hash key space, and in how many of them, the fullest, each key is counted: other keys take no
+#: memory.
+_PARTS, _COUNTED_PARTS = 1 << 16, 1 << 12
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     hashing.set_defaults(explicit=False)
     add_aws(hashing, kinesis=False)
 
-    skew = add_action(commands, "skew", "how unevenly keys fall on shards", _skew)
+    skew = add_action(commands, "skew", "how many keys each shard gets", _skew)
     add_shared(skew, "keys", "--keys-from", "--explicit")
     add_shards(skew, "--shard-count")
 
@@ -61,14 +61,14 @@ def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]]:
 
 
 def _hash(args: argparse.Namespace) -> int:
-    found = hashed_keys(args)
+    pairs = hashed_keys(args)
     if args.json:
-        show_json([{"key": key, "hashKey": str(n), "hex": f"{n:032x}"} for key, n in found])
+        show_json([{"key": key, "hashKey": str(n), "hex": f"{n:032x}"} for key, n in pairs])
     else:
         heads = ["key", "hash key", "of the space", "hex"]
-        rows = [[key, str(n), f"{100 * n / 2**128:.2f}%", f"{n:032x}"] for key, n in found]
-        shown = 4 if width() >= 100 else 3  # the hexadecimal form where there is room
-        show(table(heads[:shown], [row[:shown] for row in rows], (1, 2)))
+        rows = [[key, str(n), f"{100 * n / 2**128:.2f}%", f"{n:032x}"] for key, n in pairs]
+        columns = 4 if width() >= 100 else 3  # the hexadecimal form where there is room
+        show(table(heads[:columns], [row[:columns] for row in rows], (1, 2)))
     return 0
 
 
@@ -81,7 +81,7 @@ def _skew(args: argparse.Namespace) -> int:
         show_json({"total": skew.total, "ratio": skew.ratio, "shards": shards})
     else:
         write(skew_bars(skew, names, width()) + "\n")
-        show(line(f"fullest / mean = {skew.ratio:.2f}, {skew.total:,} keys on {len(names)} shards"))
+        show(line(f"busiest shard / mean = {skew.ratio:.2f}, {skew.total:,} keys on {len(names)} shards"))
     return 0
 
 
@@ -111,15 +111,13 @@ def _split(args: argparse.Namespace) -> int:
 
 def _hot(args: argparse.Namespace) -> int:
     with waiting(f"counting the keys of {args.results}"):
-        found, total = _hot_keys(args.results, args.limit or _SHOWN)
+        hot, total = _hot_keys(args.results, args.limit or _SHOWN)
     if args.json:
-        rows = [
-            {"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in found
-        ]
+        rows = [{"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in hot]
         show_json({"userRecords": total, "keys": rows})
     else:
-        shown = [[key, f"{count:,}", percent(count, total), str(hash_key)] for key, hash_key, count in found]
-        show(table(["key", "user records", "share", "hash key"], shown, (1, 2, 3)))
+        texts = [[key, f"{count:,}", percent(count, total), str(hash_key)] for key, hash_key, count in hot]
+        show(table(["key", "user records", "share", "hash key"], texts, (1, 2, 3)))
         show(line(f"of {plural(total, 'user record')} with a partition key"))
     return 0
 
@@ -139,17 +137,15 @@ def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
         data = b"".join(hash_keys.cast(pa.binary(16)).to_pylist())
         return np.frombuffer(data, ">u2")[::8].astype(np.int64)
 
-    folder = location_of(results) / "user-records"
-    if folder.kind() is None:
-        raise UsageError(reason=f"{results} holds no results of kpl-codec validate (no user-records/)")
-    known = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
+    (folder,) = results_of(results, "user-records")
+    with_key = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
     parts = np.zeros(_PARTS, np.int64)
-    for batch in folder.rows(["hashKey"], known):
+    for batch in folder.rows(["hashKey"], with_key):
         parts += np.bincount(part_of(batch["hashKey"]), minlength=_PARTS)
     fullest = np.zeros(_PARTS, bool)
-    fullest[np.argsort(parts, kind="stable")[-_LOOKED_AT:]] = True
+    fullest[np.argsort(parts, kind="stable")[-_COUNTED_PARTS:]] = True
     counts: Counter[str] = Counter()
-    for batch in folder.rows(["hashKey", "partitionKey"], known):
+    for batch in folder.rows(["hashKey", "partitionKey"], with_key):
         hot = pa.array(fullest[part_of(batch["hashKey"])])
         wanted = batch["partitionKey"].cast(pa.string()).filter(hot)
         for pair in pc.value_counts(wanted).to_pylist():

@@ -1,18 +1,22 @@
 """`kpl-codec COMMAND ...`: finds the command's module and runs it.
 
 A command module has ``configure(parser) -> None``, ``run(args) -> int`` (or one for each action), and an
-EPILOG if its help ends with more. Exit status: 0 clean, 1 findings, 2 failure (bad input or usage, something
-missing on the machine), 130 interrupted.
+EPILOG if its help says more. Exit status: 0 nothing found, 1 findings, 2 failure (bad input or usage,
+something missing on the machine), 130 interrupted by Ctrl-C, whatever was found.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -22,21 +26,45 @@ from ..lazy import EXTRAS, extra_for
 from ..without_pandas import hide_pandas
 from .exit_status import CLEAN, FAILURE, INTERRUPTED
 
-#: Command -> what it does.
+#: Command -> what it does, and two examples.
 COMMANDS = {
-    "demo": "Fill a local stream from several writers, split a shard, and find what is lost.",
+    "demo": "Fill a local stream from several writers, split a shard, and report what is lost.",
     "validate": "Check captures or a stream: what is broken, on the wrong shard, or lost at the KCL.",
-    "watch": "Read a small part of a live stream, and tell what is being lost.",
-    "audit": "Compare what was put with what was handled, and name what is missing.",
-    "repair": "Put user records again that validate found lost at the KCL, aggregated per shard.",
+    "watch": "Sample a live stream and report records that are being lost.",
+    "audit": "Compare what was put with what was handled, and list what is missing.",
+    "repair": "Put again the user records that validate found lost, aggregated per shard.",
     "findings": "Print what validate found, worst first.",
-    "cat": "Print the user records of captures or of a stream.",
-    "inspect": "Show one record byte by byte, its defects, and what the KCL makes of it.",
-    "explain": "Say what an error code, a kind of finding or a requirement means, and what to do.",
+    "cat": "Print the user records of captures, of a stream, or of a queue.",
+    "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
+    "explain": "Look up a code, a requirement or a symptom: what it means and what to do.",
     "shards": "List a stream's shards, predict where keys go, show the shards' history.",
     "keys": "Hash partition keys, count them per shard, make balanced hash keys.",
     "generate": "Make a capture of any size, with its shard map, the same every time.",
-    "conformance": "Ask any implementation the vectors of the specification.",
+    "conformance": "Run the test vectors of the specification against any implementation.",
+}
+EXAMPLES = {
+    "demo": ("", "--output trial --user-records 5000"),
+    "validate": (
+        "--stream orders --output checked",
+        "captured --shards shards.json --output checked --fail-on critical",
+    ),
+    "watch": ("--stream orders", "--stream orders --all --since 5m --once --fail-on critical"),
+    "audit": (
+        "--produced put/ --handled handled/",
+        "--produced put/ --handled handled/ --stream orders --output missing",
+    ),
+    "repair": ("checked", "checked --apply --stream orders"),
+    "findings": ("checked --severity critical", "checked --kind mixed-aggregate --json"),
+    "cat": ("captured --limit 10", "--stream orders --follow"),
+    "inspect": (
+        "record.bin",
+        "captured/shardId-000000000000.json --sequence-number 4959...",
+    ),
+    "explain": ("mixed-aggregate", "UnicodeDecodeError"),
+    "shards": ("list --stream orders", "predict --stream orders customer-1"),
+    "keys": ("hash customer-1", "hot checked"),
+    "generate": ("--output made", "--output made --user-records 2000 --mixed-every 3"),
+    "conformance": ("", "-- ./my-codec --json-lines"),
 }
 #: Command -> its module: with its feature, or in this folder under its own name.
 MODULES = {
@@ -49,18 +77,24 @@ MODULES = {
     "keys": "cli.keys_command",
     "conformance": "conformance.conformance_command",
 }
+#: What `--version` names, where it is installed.
+_PACKAGES = ("boto3", "pyarrow", "pyspark")
+_WIDEST_HELP = 88
+#: What the system says where a folder or a file in it cannot be made.
+_CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR}
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser with the error prefix of all commands, without the usage."""
+    """argparse's parser. An error is one line, which names the command and what may have been meant."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self.suggest_on_error = True  # "maybe you meant": argparse has it from Python 3.14
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, formatter_class=_HelpFormatter)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Paths may also stand behind options; an unknown option is the error of its command."""
-        known, unknown = super().parse_known_args(args, namespace)
+        words = list(sys.argv[1:] if args is None else args)
+        self._check_words(words)
+        known, unknown = super().parse_known_args(words, namespace)
         many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
         if many and not any(word.startswith("-") for word in unknown if word != "-"):
             getattr(known, many).extend(unknown)
@@ -69,8 +103,59 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return known, unknown
 
+    def _check_words(self, words: Sequence[str]) -> None:
+        """Refuse options and commands that there are not, before argparse says that another is missing."""
+        commands: Any = self._subparsers._group_actions[0] if self._subparsers is not None else None
+        for word in words:
+            name = word.partition("=")[0]
+            if word == "--":
+                return
+            if word.startswith("--") and not any(o.startswith(name) for o in self._option_string_actions):
+                self._unknown("option", name, [*self._option_string_actions])
+            if commands is not None and not word.startswith("-"):
+                if word not in commands.choices:
+                    self._unknown(commands.metavar.lower(), word, [*commands.choices])
+                return
+
+    def _unknown(self, what: str, word: str, names: list[str]) -> NoReturn:
+        stripped = {name.lstrip("-"): name for name in names}
+        near = get_close_matches(word.lstrip("-"), stripped, 1)
+        self.error(f"unknown {what} {word}" + (f"; did you mean {stripped[near[0]]}?" if near else ""))
+
     def error(self, message: str) -> NoReturn:
         sys.exit(_failed(f"{message} (see {self.prog} --help)"))
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of descriptions and examples; no line is wider than pages of the site."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=min(shutil.get_terminal_size().columns - 2, _WIDEST_HELP))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text if "\n" in text else argparse.HelpFormatter._fill_text.__get__(self)
+        return str(fill(text, width, indent))
+
+
+class _Version(argparse.Action):
+    """``--version``: what a bug report needs."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        import platform
+        from importlib.metadata import PackageNotFoundError, version
+
+        from ..compiled import speedups
+
+        kind = "pure Python" if speedups is None else "compiled"
+        sys.stdout.write(f"kpl-codec {__version__} ({kind})\n")
+        sys.stdout.write(f"Python {platform.python_version()}, {platform.platform(terse=True)}\n")
+        for package in _PACKAGES:
+            try:
+                installed = version(package)
+            except PackageNotFoundError:
+                installed = "not installed"
+            sys.stdout.write(f"{package} {installed}\n")
+        sys.exit(CLEAN)
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -78,20 +163,20 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = Parser(
         prog="kpl-codec",
         description="Aggregated Kinesis records: read, check, repair, explain.",
-        epilog="Exit status: 0 nothing found, 1 findings, 2 failure.\n"
+        epilog="Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C).\n"
         'Completion in bash and zsh: eval "$(register-python-argcomplete kpl-codec)"',
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"kpl-codec {__version__}")
+    text = "versions, and whether the compiled extension is used: for a bug report"
+    parser.add_argument("--version", action=_Version, nargs=0, help=text)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
     for name, what in COMMANDS.items():
-        command = commands.add_parser(
-            name, help=what, description=what, formatter_class=parser.formatter_class
-        )
+        command = commands.add_parser(name, help=what, description=what)
         if name == wanted:
             module = import_module(f"kpl_codec.{MODULES.get(name, f'cli.{name}')}")
-            command.epilog = getattr(module, "EPILOG", None)
+            lines = [f"  kpl-codec {name} {example}".rstrip() for example in EXAMPLES[name]]
+            examples = "\n".join(["Examples:", *lines])
+            command.epilog = "\n\n".join(filter(None, [getattr(module, "EPILOG", "").strip(), examples]))
             command.set_defaults(run=getattr(module, "run", None))
             module.configure(command)
     return parser
@@ -102,6 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     if "_ARGCOMPLETE" in os.environ:
         _complete()
+    args = argparse.Namespace()
     try:
         args = _parser(arguments).parse_args(arguments)
         from ..rendering.terminal import write_whatever_the_encoding
@@ -114,32 +200,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KplError as error:
         return _failed(str(error))
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in EXTRAS:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
             raise
-        extra = extra_for(missing, *arguments[:1], "cli")  # demo and watch have extras of their own
-        return _failed(
-            f'{missing} is not installed. Install the extra {extra}: pip install "kpl-codec[{extra}]", '
-            f'or in a checkout: pip install ".[{extra}]"'
-        )
+        extra = extra_for(package, *arguments[:1], "cli")  # demo and watch have extras of their own
+        needs = f"{args.command} needs {package}, which is not installed."
+        return _failed(f'{needs} Run: pip install "kpl-codec[{extra}]"')
     except BrokenPipeError:  # the reader closed our output: `| head`
         from ..rendering.terminal import drop_output
 
         drop_output()
         return CLEAN
-    except OSError as error:  # no space, no permission, not a folder
-        return _failed(str(error))
+    except OSError as error:
+        return _failed(_reason(error, getattr(args, "output", None) or getattr(args, "results", None)))
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
+def _reason(error: OSError, folder: str | None) -> str:
+    """What the system refused, and the path: of ``error``, or the folder that the command writes to."""
+    if error.errno is None:
+        return str(error)
+    reason = os.strerror(error.errno)
+    if error.filename is not None:
+        return f"{error.filename}: {reason}"
+    if folder and error.errno in _CANNOT_WRITE:  # pyarrow names no path, and gives the reason twice
+        return f"cannot write to {folder}: {reason}"
+    return str(error.strerror or reason)
+
+
 @contextmanager
 def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
-    """All that this process and those that it starts ask AWS for, they ask as ``profile`` and as the role,
-    whatever else is in the environment.
+    """Makes all calls to AWS, of this process and of those that it starts, as ``profile`` and ``role_arn``.
 
-    Set in the environment, which the processes of Spark and of the local engine get: as an argument the role
-    would go through every path of a capture into each of their tasks."""
+    They are set in the environment, which the processes of Spark and of the local engine inherit: as an
+    argument the role would go through every path of a capture into each of their tasks."""
     before = dict(os.environ)
     if profile is not None:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
@@ -155,11 +250,19 @@ def _identity(profile: str | None, role_arn: str | None) -> Iterator[None]:
             os.environ.update(before)
 
 
+class _ClosedOutput(io.TextIOWrapper):
+    """Standard output that was closed before (``>&-``): whoever writes to it fails."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "closed", "standard output")
+
+
 def _open_closed_streams() -> None:
-    """Null devices for streams that were closed before (``>&-``): no file must get their numbers."""
+    """Null devices for streams that were closed before: no file must get their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays open
+            stream: Any = open(os.devnull, mode)  # noqa: SIM115 - it stays open
+            setattr(sys, name, _ClosedOutput(stream.detach()) if name == "stdout" else stream)
 
 
 def _complete() -> None:

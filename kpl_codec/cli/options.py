@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from math import inf
+from pathlib import Path
 from typing import Any, Literal
 
 from ..findings import SEVERITIES
@@ -30,7 +31,7 @@ def at_least(least: int) -> Callable[[str], int]:
         except ValueError:
             value = least - 1
         if value < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of {least} or more")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
         return value
 
     return number
@@ -42,7 +43,7 @@ def above_zero(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
 
 
@@ -50,15 +51,20 @@ def duration(text: str) -> float:
     """A time span: the seconds of 90, 90s, 5m, 2h or 1d."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90s, 5m or 2h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 5m or 2h")
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
 def size(text: str) -> int:
-    found = re.fullmatch(r"([1-9][0-9]*)([kmgt])b?", text.lower())
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 800m or 2g")
-    return int(found[1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
+    match = re.fullmatch(r"([1-9][0-9]*)([kmgt])b?", text.lower())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 800m or 2g")
+    return int(match[1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
+
+
+def path(text: str) -> str:
+    """A path, with the home folder for ``~``: bash leaves it as it is in ``--output=~/results``."""
+    return str(Path(text).expanduser()) if text == "~" or text.startswith("~/") else text
 
 
 def moment(text: str) -> datetime:
@@ -68,7 +74,7 @@ def moment(text: str) -> datetime:
     try:
         return utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
     except ValueError:
-        reason = f"{text!r} is no time such as 2026-01-31T12:00:00Z, or 5m for five minutes ago"
+        reason = f"{text!r} is not a time such as 2026-01-31T12:00:00Z, or 5m for five minutes ago"
         raise argparse.ArgumentTypeError(reason) from None
 
 
@@ -88,7 +94,9 @@ def since(text: str) -> Since:
 
 def role_arn(text: str) -> str:
     if not re.fullmatch(r"arn:[^:]+:iam::\d{12}:role/\S+", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no role such as arn:aws:iam::123456789012:role/NAME")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a role such as arn:aws:iam::123456789012:role/NAME"
+        )
     return text
 
 
@@ -108,30 +116,30 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
     "DURATION": duration,
     "SIZE": size,
     "WHEN": moment,
+    **dict.fromkeys(("DATA", "DIR", "FILE", "PATH"), path),
 }
-#: What several commands have, as it is typed, and its help; with {words} that the command says.
+#: Options and arguments of several commands, as they are typed, and their help with {fields}.
 _SHARED = {
     "paths PATH": "captures: files or folders, also in S3; - for standard input",
-    "results DIR": "the folder that validate wrote",
+    "results DIR": "the folder that kpl-codec validate wrote",
     "keys KEY": "partition keys",
     "--keys-from FILE": "more keys, one a line; - for standard input",
     "--explicit": "the keys are explicit hash keys",
     "--stream NAME": "{use}; its name or ARN",
-    "--shards FILE": "what `aws kinesis list-shards` or `kpl-codec shards list --json` printed; - for "
-    "standard input",
-    "--shard-count N": "N even shards, as CreateStream makes them",
+    "--shards FILE": "output of `aws kinesis list-shards` or `kpl-codec shards list --json`; - for standard "
+    "input",
+    "--shard-count N": "N shards of equal size, as CreateStream makes them",
     "--since WHEN": f"where reading begins: beginning, latest, {_WHEN}; default: {{begin}}",
-    "--until WHEN": f"only what arrived before: {_WHEN}",
-    "--only FILE": "of the stream just the records whose sequence numbers FILE has (JSON, such as dead "
-    "letters)",
+    "--until WHEN": f"only records that arrived before: {_WHEN}",
+    "--only FILE": "only read records whose sequence numbers are listed in FILE (JSON, such as dead letters)",
     "--limit N": "at most N {what}",
     "--json": "print one JSON value",
     "--quiet": "no progress on standard error",
     "--fail-on": "exit with 1 for findings of this severity or worse (default: %(default)s)",
     "--region REGION": "region of the stream (default: as for the AWS CLI)",
     "--endpoint-url URL": "another Kinesis server, such as a local one",
-    "--profile NAME": "profile of the AWS configuration",
-    "--role-arn ARN": "role to assume for all calls to AWS",
+    "--profile NAME": "profile of the AWS configuration{use}",
+    "--role-arn ARN": "role to assume{use}",
 }
 _MORE: Mapping[str, Mapping[str, Any]] = {
     "paths": {"nargs": "*"},
@@ -144,8 +152,8 @@ _MORE: Mapping[str, Mapping[str, Any]] = {
 
 
 def add(parser: argparse._ActionsContainer, option: str, text: str, **more: Any) -> None:
-    """An option or argument as it is typed, such as "--output DIR", and its help. Without a metavar it is a
-    flag, unless it has choices. ``more``: as for argparse."""
+    """Add an option or argument as it is typed, such as "--output DIR", with its help. Without a metavar it
+    is a flag, unless it has choices. ``more``: as for argparse."""
     name, _, metavar = option.partition(" ")
     if metavar:
         more = {"metavar": metavar, "type": _TYPES.get(metavar, str), **more}
@@ -154,31 +162,33 @@ def add(parser: argparse._ActionsContainer, option: str, text: str, **more: Any)
     parser.add_argument(name, help=text, **more)
 
 
-def add_shared(parser: argparse._ActionsContainer, *names: str, **words: str) -> None:
-    """Options and arguments of `_SHARED` by name."""
-    known = {option.partition(" ")[0]: (option, text) for option, text in _SHARED.items()}
+def add_shared(parser: argparse._ActionsContainer, *names: str, **fields: str) -> None:
+    """Add options and arguments of `_SHARED` by name."""
+    shared = {option.partition(" ")[0]: (option, text) for option, text in _SHARED.items()}
     for name in names:
-        option, text = known[name]
-        add(parser, option, text.format(**words), **_MORE.get(name, {}))
+        option, text = shared[name]
+        add(parser, option, text.format(**fields), **_MORE.get(name, {}))
 
 
 def add_shards(parser: argparse.ArgumentParser, *others: str, required: bool = True) -> None:
-    """--stream, --shards or one of the ``others``: where the shards come from."""
+    """Add --stream, --shards or one of the ``others``, which say where the shards come from."""
     group = parser.add_mutually_exclusive_group(required=required)
     add_shared(group, "--stream", "--shards", *others, use="the stream")
     add_aws(parser)
 
 
 def add_aws(parser: argparse.ArgumentParser, *, kinesis: bool = True) -> None:
-    """--profile and --role-arn; with ``kinesis`` also --region and --endpoint-url."""
+    """Add --profile and --role-arn; with ``kinesis`` also --region and --endpoint-url. Without it the command
+    calls AWS for paths in S3 only."""
     names = ("--region", "--endpoint-url") if kinesis else ()
-    add_shared(parser.add_argument_group("AWS"), *names, "--profile", "--role-arn")
+    use = "" if kinesis else ", for paths in S3"
+    add_shared(parser.add_argument_group("AWS"), *names, "--profile", "--role-arn", use=use)
 
 
 def add_action(
     commands: Any, name: str, what: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
-    """The action ``name`` of a command, ``what`` it is for, and its function. It has --json."""
+    """Add the action ``name`` of a command, ``what`` it is for, and its function. It has --json."""
     added: argparse.ArgumentParser = commands.add_parser(
         name, help=what, description=f"{what[0].upper()}{what[1:]}."
     )

@@ -1,4 +1,4 @@
-"""Says on standard error what a command does where it takes long: a sentence before two seconds are over."""
+"""Says on standard error what a command waits for, before two seconds are over."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def waiting(
     quiet: bool = False,
     unit: str = "task",
 ) -> Iterator[Callable[[], None]]:
-    """Says ``what`` if the block takes long, unless what it gives was called before: there is something to
-    show. Again and again with ``tasks``, which gives how many of ``unit`` are done, and known."""
+    """Says ``what`` if the block takes long. The block gets a function to call when output begins: then it is
+    not said. With ``tasks`` it is said again every ten seconds: a function that returns how many of ``unit``
+    are done, and how many there are."""
     end = threading.Event()
 
     def say() -> None:

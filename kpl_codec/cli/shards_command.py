@@ -1,4 +1,4 @@
-"""``kpl-codec shards``: the shards, where keys go, and their history."""
+"""``kpl-codec shards``: lists shards, predicts where keys go, and shows the history of shards."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..shards.stream_name import described
 from .inputs import client_of, hash_key_of, hashed_keys, load_shard_map
 from .options import add, add_action, add_shards, add_shared
 
-#: Columns that a table with whole hash keys needs.
-_WHOLE_KEYS = 130
+#: Columns that a table with whole hash keys needs, and one with whole ids of shards.
+_WHOLE_KEYS, _WHOLE_IDS = 130, 80
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,15 +31,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(predict, "keys", "--keys-from", "--explicit")
     add_shards(predict)
 
-    what = "how shards were split and merged; which shard held a key, and when"
+    what = "how shards were split and merged; which shard had a key, and when"
     history = add_action(commands, "history", what, _history)
-    add(history, "key KEY", "only the shards that held this partition key", nargs="?")
+    add(history, "key KEY", "only the shards that had this partition key", nargs="?")
     add(history, "--explicit", "the key is an explicit hash key")
     add_shards(history)
 
 
 def _facts(shard: Shard) -> dict[str, Any]:
-    """As ListShards gives it, in camelCase; ``--shards`` reads it, too."""
+    """A shard as ListShards describes it, in camelCase; ``--shards`` reads that, too."""
     return {**_uncapitalized(shard.to_aws()), "open": shard.open}
 
 
@@ -51,23 +51,23 @@ def _uncapitalized(value: Any) -> Any:
 
 def _list(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=args.closed)
-    hanging = _subscribers(args)
+    subscribers = _subscribers(args)
     shards = sorted(
         (s for s in shard_map.values() if s.open or args.closed), key=lambda s: (not s.open, s.hash_key_range)
     )
     if args.json:
         about = {**_stream(shard_map), "distribution": shard_map.distribution}
-        show_json({**about, "shards": list(map(_facts, shards)), **hanging})
+        show_json({**about, "shards": list(map(_facts, shards)), **subscribers})
         return 0
     _show_shards(shards)
     write("\n" + key_space(shards, width()) + "\n")
     if shard_map.distribution == "AUTO":
         show(line(("The stream distributes records AUTO: keys do not decide the shard.", "yellow")))
-    for channel in hanging.get("channels", ()):
+    for channel in subscribers.get("channels", ()):
         show(line(f"channel {channel['name']}: {channel['destination']}, {channel['recordFormat']}"))
     for name in ("channelCount", "queueCount"):
-        if hanging.get(name):
-            show(line(f"{name.removesuffix('Count')}s that read this stream: {hanging[name]}"))
+        if subscribers.get(name):
+            show(line(f"{name.removesuffix('Count')}s that read this stream: {subscribers[name]}"))
     return 0
 
 
@@ -77,40 +77,45 @@ def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
     from ..aws.channels import subscribers_of
 
     # CHN-2: "Where a stream is listed, its channels and queues MUST be told."
-    found = subscribers_of(client_of(args), args.stream)
+    subscribers = subscribers_of(client_of(args), args.stream)
     channels = [
         {"name": channel.name, "destination": channel.destination, "recordFormat": channel.record_format}
-        for channel in found.channels
+        for channel in subscribers.channels
     ]
-    told = {
-        "channelCount": len(channels) + found.unnamed, "channels": channels, "queueCount": found.queue_count
-    }  # fmt: skip
-    return {name: value for name, value in told.items() if value}
+    count = len(channels) + subscribers.unnamed
+    facts = {"channelCount": count, "channels": channels, "queueCount": subscribers.queue_count}
+    return {name: value for name, value in facts.items() if value}
 
 
 def _show_shards(shards: list[Shard]) -> None:
-    """With whole hash keys if they fit, else their first eight hexadecimal digits."""
+    """With whole hash keys if they fit, else their first eight hexadecimal digits; on a narrow terminal with
+    numbers of shards, and where each range starts."""
     heads = ["shard", "state", "starting hash key", "ending hash key", "share", "parents"]
     rows = []
     for shard in shards:
         keys = shard.hash_key_range
-        shown = map(str, keys) if width() >= _WHOLE_KEYS else (f"{key:032x}"[:8] + "…" for key in keys)
+        texts = map(str, keys) if width() >= _WHOLE_KEYS else (f"{key:032x}"[:8] + "…" for key in keys)
         parents = " + ".join(map(short_id, shard.parent_shard_ids))
-        rows.append([shard.shard_id, "open" if shard.open else "closed", *shown, share(keys), parents])
-    show(table(heads, rows, (2, 3, 4)))
+        rows.append([shard.shard_id, "open" if shard.open else "closed", *texts, share(keys), parents])
+    if width() < _WHOLE_IDS:
+        heads = ["shard", "state", "from", "share", "parents"]
+        rows = [[short_id(row[0]), row[1], row[2], *row[4:]] for row in rows]
+        show(table(heads, rows, (0, 2, 3)))
+    else:
+        show(table(heads, rows, (2, 3, 4)))
 
 
 def _predict(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args)
-    found = []
+    predicted = []
     for key, hash_key in hashed_keys(args):
         auto = shard_map.distribution == "AUTO"
-        found.append((key, str(hash_key), None if auto else shard_map.shard_for(hash_key).shard_id))
+        predicted.append((key, str(hash_key), None if auto else shard_map.shard_for(hash_key).shard_id))
     if args.json:
         names = ("key", "hashKey", "shardId")
-        show_json([dict(zip(names, row, strict=True)) for row in found])
+        show_json([dict(zip(names, row, strict=True)) for row in predicted])
     else:
-        rows = [[key, shard_id or "any (AUTO)", hash_key] for key, hash_key, shard_id in found]
+        rows = [[key, shard_id or "any (AUTO)", hash_key] for key, hash_key, shard_id in predicted]
         if args.explicit:
             show(table(["hash key", "shard"], [row[:2] for row in rows], (0,)))
         else:
@@ -143,8 +148,8 @@ def _history(args: argparse.Namespace) -> int:
 
 
 def _stream(shard_map: ShardMap) -> dict[str, Any]:
-    known = {} if shard_map.stream is None else described(shard_map.stream)
-    return {name[:1].lower() + name[1:]: value for name, value in known.items()}
+    stream = {} if shard_map.stream is None else described(shard_map.stream)
+    return {name[:1].lower() + name[1:]: value for name, value in stream.items()}
 
 
 def _whole(shard_map: ShardMap) -> dict[str, Any]:

@@ -17,21 +17,17 @@ from .grading import THIS_LIBRARY, Result, badge, table, vectors
 from .grading import run as ask_all
 
 EPILOG = """\
-kpl-codec conformance                                 this library
-kpl-codec conformance -- ./my-codec --json-lines      any command that speaks spec/09-conformance.md
-kpl-codec conformance --failures --lines -- ./my-codec ... in lines, without JSON; with what it got wrong
-kpl-codec conformance --publish DIR -- ./my-codec     conformance.json and a badge, conformance.svg
-kpl-codec conformance --export DIR                    the vectors as an archive that needs no Python
+COMMAND is any program that speaks the protocol of spec/09-conformance.md.
 
 Exit status: 0 all conform, 1 some do not, 2 failure.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    text = "a program that answers, with its arguments, after -- (default: this library)"
+    text = "the program to test, with its arguments, after -- (default: this library)"
     add(parser, "command COMMAND", text, nargs="*")
-    add(parser, "--lines", "COMMAND speaks lines of hex instead of JSON")
-    add(parser, "--timeout DURATION", "how long to wait for an answer (default: 20s)", default=20.0)
+    add(parser, "--lines", "COMMAND reads and writes lines of hex instead of JSON")
+    add(parser, "--timeout DURATION", "how long to wait for a response (default: 20s)", default=20.0)
     add(parser, "--kind NAME", "only vectors of this kind; repeatable", action="append")
     add(parser, "--failures", "list every vector that did not pass")
     add_shared(parser, "--json")

@@ -71,6 +71,7 @@ class Subject:
                 text=True, encoding="utf-8", errors="replace", start_new_session=True,
             )  # fmt: skip
         except OSError as error:
+            self._errors.close()
             raise ProgramError(code="start", detail=f"{self.command[0]}: {error}") from error
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,6 +82,7 @@ class Subject:
         if asked is None:
             return {"unsupported": True}
         if self._process is None or self._process.poll() is not None:
+            self.close()
             self._process = self._start()
         process = self._process
         assert process.stdin is not None
@@ -100,11 +102,10 @@ class Subject:
         late = patience.finished.is_set()
         patience.cancel()
         if late or not complete:
-            self.close()
+            errors = self._stop()
             if late:
                 return {"failure": "hang", "detail": f"no answer in {self.timeout} s"}
-            self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 500))
-            return {"failure": "crash", "detail": self._errors.read().decode(errors="replace")}
+            return {"failure": "crash", "detail": errors}
         try:
             # CNF-6: "An answer in lines MUST be graded as the same answer in JSON."
             if self._in_lines:
@@ -118,10 +119,15 @@ class Subject:
         return {"failure": "nonsense", "detail": answered[:200]}
 
     def close(self) -> None:
+        if self._process is not None:
+            self._stop()
+
+    def _stop(self) -> str:
+        """End the program; the last 500 bytes of its standard error."""
         process, self._process = self._process, None
-        if process is None:
-            return
+        assert process is not None
         assert process.stdin is not None
+        assert process.stdout is not None
         with contextlib.suppress(OSError):  # it is gone already
             process.stdin.close()
         try:
@@ -129,6 +135,10 @@ class Subject:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        process.stdout.close()
+        with self._errors as errors:
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - 500))
+            return errors.read().decode(errors="replace")
 
 
 # -- lines ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from ..errors import DecodeError
 from ..format import compression
 from ..schema_registry import PLAIN, ZLIB, Unframe, is_framed, unframe
 from .deaggregated_record import DeaggregatedRecord
+from .policy_rules import PolicyRules
 
 
 class PayloadDecoder:
@@ -19,8 +20,10 @@ class PayloadDecoder:
     ``defects``: counts what could not be undone, by code. Raises ValueError for a size below 1, and for what
     is no id of a schema version."""
 
-    def __init__(self, max_size: int | None, unframes: Unframe, policy: str, defects: Counter[str]) -> None:
-        self._policy, self._defects = policy, defects
+    def __init__(
+        self, max_size: int | None, unframes: Unframe, rules: PolicyRules, defects: Counter[str]
+    ) -> None:
+        self._rules, self._defects = rules, defects
         decompresses = max_size is not None
         largest = compression.DEFAULT_MAX_DECOMPRESSED_SIZE if max_size is None else max_size
         self._max_size = compression.check_max_size(largest)
@@ -44,11 +47,11 @@ class PayloadDecoder:
                 # the others the error is raised."
                 # GSR-4: "A broken frame MUST be raised under the strict policy, delivered as it is with the
                 # defect under the report policy, and delivered as it is, and counted, under the kcl policy."
-                if self._policy == "strict" or (self._policy == "kcl" and step == self._decompressed):
+                if self._rules.raises or (not self._rules.shows_defects and step == self._decompressed):
                     raise defect from None
                 if not record.defects:
                     self._defects[defect.code] += 1
-                if self._policy == "report":
+                if self._rules.shows_defects:
                     record = record.replace(defects=(*record.defects, defect))
         return record
 
@@ -61,7 +64,7 @@ class PayloadDecoder:
         # GSR-5: "A user record that has a schema version id already MUST stay as it is."
         if not is_framed(record.data, self._versions) or record.schema_version_id is not None:
             return record
-        as_kcl = self._policy == "kcl"
+        as_kcl = self._rules.as_kcl
         version_id, data = unframe(record.data, self._max_size, as_kcl=as_kcl, versions=self._versions)
         return record.replace(data=data, schema_version_id=version_id)
 

@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from ..compiled import compiled
 from ..errors import DecodeError, MalformedMessage, UnusedHashKey
@@ -38,13 +38,10 @@ from ..shards.shard_map import ShardMap
 from . import kcl, user_record_rows
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .kcl import DropReason, KclFate
+from .policy_rules import Policy, PolicyRules, rules_of
 
 if TYPE_CHECKING:
     from ..schema_registry import Unframe
-
-Policy = Literal["strict", "kcl", "report"]
-"""Of a defective aggregate: raise, give what the KCL gives, or give every user record with its defects."""
-POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 #: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
 _AT_ONCE, _AT_FIRST = 1024, 32
@@ -56,34 +53,28 @@ _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
 _FrameRows = compiled("FrameRows", lambda *_, **__: None)
 
 
-def check_policy(policy: str) -> None:
-    """Raises ValueError for an unknown policy; its text lists the policies."""
-    if policy not in POLICIES:
-        raise ValueError(f"unknown policy {policy!r}: choose {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
-
-
 class RecordDeaggregator:
     """Opens Kinesis records under one policy, in order, and counts them. ``judge``: None where nothing is
     known to judge by."""
 
     def __init__(
         self,
-        policy: Policy,
+        rules: PolicyRules,
         judge: PlacementChecker | None,
         counts: Counts,
         on_drop: Callable[[Drop], None] | None = None,
     ) -> None:
-        self._open = {"strict": self._strict, "kcl": self._kcl, "report": self._report}[policy]
+        self._open = self._strict if rules.raises else self._kcl if rules.as_kcl else self._report
         self._judge = judge
         # DAG-9: "A placement MUST be on every user record where a shard map was given, and on none where only
         # a hash key range was."
         self._placed = judge is not None and judge.shard_map is not None
         self._counts = counts
         self._on_drop = on_drop
-        self._policy = policy
+        self._rules = rules
         #: By the number of the kind of aggregate.
         self._fates: tuple[KclFate | None, ...] = tuple(
-            kcl.fate_of_sound(kind) if policy == "report" else None for kind in AGGREGATE_KINDS
+            kcl.fate_of_sound(kind) if rules.shows_defects else None for kind in AGGREGATE_KINDS
         )
 
     def open(
@@ -159,8 +150,9 @@ class RecordDeaggregator:
         """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
         is not bytes. None: without compiled code."""
         judge = self._judge
-        told = {"kcl": self._policy == "kcl", "judged": judge is not None, "warned": self._policy == "report"}
-        frames = _FrameRows(records, _TYPES, self._fates, **told)
+        rules = self._rules
+        options = {"kcl": rules.as_kcl, "judged": judge is not None, "warned": rules.shows_defects}
+        frames = _FrameRows(records, _TYPES, self._fates, **options)
         if frames is not None and judge is not None:
             shard_ids = [record.shard_id for record in records[: frames.count]]
             numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
@@ -254,14 +246,14 @@ class RecordDeaggregator:
         self._counts.aggregated_records += 1
         if self._judge is not None:
             kind, judged = user_record_rows.place_sound(parsed, self._judge.on(record.shard_id))
-            if self._policy == "kcl" and kcl.fate_of_sound(kind) == "dropped":
+            if self._rules.as_kcl and kcl.fate_of_sound(kind) == "dropped":
                 outside = next(i for i, placement in enumerate(judged) if not placement.in_range)
                 self._drop(record, len(parsed), "out-of-range", outside)
                 return ()
             placements = judged if self._placed else None
         self._counts.user_records += len(parsed)
-        fate = kcl.fate_of_sound(kind) if self._policy == "report" else None
-        return user_record_rows.sound_rows(record, parsed, placements, fate, tags=self._policy != "kcl")
+        fate = kcl.fate_of_sound(kind) if self._rules.shows_defects else None
+        return user_record_rows.sound_rows(record, parsed, placements, fate, tags=not self._rules.as_kcl)
 
     def _raw(
         self, record: KinesisRecord, error: DecodeError, fate: KclFate | None, sub: int = 0
@@ -414,7 +406,7 @@ def deaggregate(
     Raises DecodeError (policy ``strict`` only) while iterating; ValueError for an unknown policy, or a size
     below 1; TypeError for anything but KinesisRecords; its text names the function that reads it.
     """
-    check_policy(policy)
+    rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
         raise no_kinesis_record(kinesis_records)
     judge = (
@@ -422,10 +414,10 @@ def deaggregate(
     )
     counts = Counts()
     opened: Iterable[Iterable[DeaggregatedRecord]]
-    opened = RecordDeaggregator(policy, judge, counts, on_drop).open(kinesis_records, read_ahead)
+    opened = RecordDeaggregator(rules, judge, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None or unframe is not False:
         from .payload import PayloadDecoder  # few need it: the import of a Lambda function stays short
 
-        undo = PayloadDecoder(max_decompressed_size, unframe, policy, counts.defects)
+        undo = PayloadDecoder(max_decompressed_size, unframe, rules, counts.defects)
         opened = map(partial(map, undo), opened)
     return Deaggregation(chain.from_iterable(opened), counts)

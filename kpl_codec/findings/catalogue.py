@@ -359,7 +359,7 @@ _AUDIT = f"""
 audit-unknown: warning, AUD-12: Not handled, or its note is lost
 No note says that these user records were handled, but notes of the consumer are lost.
 Whom: {_ONLY_THE_CHECK}
-Do: Find the missing segments of the consumer's ledger, and audit again.
+Do: Find the missing files of the consumer's ledger, and audit again.
 
 audit-unreadable: warning, AUD-21: Of a ledger or a table, and cannot be read
 The file, or these of its rows, were passed over. What they may have named is called unknown, not missing.
@@ -384,6 +384,11 @@ audit-refused: warning, AUD-10: Not delivered, and its producer was told so
 Their futures failed: expired, refused, or given up when the producer was closed.
 Whom: The application that put them, if it did not look at the result.
 Do: See the code in the detail. Put them again if they matter.
+
+audit-damaged: info, AUD-27: A consumer's ledger is damaged, or not all there
+If nothing is missing or unknown, no harm was done; but a ledger that loses rows will make something unknown.
+Whom: {_ONLY_THE_CHECK}
+Do: Look at how files come from the consumer to the audit: full disks, broken copies, cut log lines.
 
 audit-aside: info, AUD-22: Put aside
 The consumer could not handle them, and its poison hook took them. They count as handled.

@@ -6,22 +6,17 @@
     def lambda_handler(event, context):
         return process_user_records(event, handle, ledger=HANDLED)
 
-Each producer and each consumer process is a writer of its own, so any number may share a ledger. A row has
-neither keys nor data. `kpl-codec audit` compares the two sides.
+Each producer and each consumer process is a writer of its own, so any number may share a ledger. A writer
+writes numbered members, a header and rows (`ledger_rows`):
 
-A writer writes numbered members: lines of JSON, a header and its rows.
-
-    {"kpl_ledger":"20261125T...","part":0,"member":3,"kind":"header","version":1,"lines":121,"side":"handled",
-     "stream":"orders","stream_arn":"arn:aws:..."}
+    {"kpl_ledger":"20261125T...","member":3,"lines":121,"version":1,"side":"handled","stream":"orders",
+     "stream_arn":"arn:aws:...","kind":"header"}
     {"kind":"handled","shard":"shardId-000000000000","sequence_number":"4957...",...}
-    `kpl_codec.ledger.ledger_rows`
 
-    files    WRITER-PART.ledger.jsonl.gz; a member, each time it writes, is a member of gzip
-    S3       the same, an object a member
-    logs     each line is a member; it says its writer, part, number, and the CRC of what follows
+    files    WRITER-PART.ledger.jsonl.gz; each member is one of gzip; PART is the number of the first one
+    S3       the same, one member an object
+    logs     one line a member: header and row in one object
 
-The first header of a part says in "named" between which sequence numbers the rows of the part before lie. A
-writer that is closed ends with "end", a part that another one follows with "part_end".
 Specification: spec/15-audit.md, AUD-1 to AUD-8.
 """
 
@@ -33,11 +28,9 @@ import logging
 import os
 import threading
 import time
-import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
@@ -46,87 +39,66 @@ from ..format.records import KinesisRecord
 from ..shards.stream_name import Stream, StreamNameError, stream_of
 from .ledger_rows import Ranges, Row, digest_of, line_of, ranges_of, runs
 
-#: How the name of a file of a ledger ends; before it its writer, a dash and its part.
+#: How the name of a ledger's file ends; before it its writer, a dash and its part.
 SUFFIX: Final = ".ledger.jsonl.gz"
-#: The member of a line's JSON that says its writer: it comes first.
-LINE: Final = "kpl_ledger"
+#: The first key of a header: its value is the writer.
+WRITER: Final = "kpl_ledger"
 VERSION: Final = 1
 #: Rows of a member at most; about 1 MB of text.
-_MEMBER_ROWS: Final = 5000
+MEMBER_ROWS: Final = 5000
 #: Lines that wait for a place that cannot be written to, at most.
 _MOST_WAITING: Final = 200_000
-#: Characters of "named" in a log at most.
-_LONGEST: Final = 10_000
 _LOG = logging.getLogger("kpl_codec.audit")
 
 
-class Sink(ABC):
-    """Takes the members of one writer, in order. ``write`` raises OSError, or what S3 raises, and gets the
-    member again, then."""
+class Sink(NamedTuple):
+    """Where the members of one writer go. ``write`` appends the lines of a member to a file, and gives its
+    size in bytes when it is stored for good. It raises OSError, or what S3 raises, and gets the member again.
 
-    #: Seconds between two writes, and seconds and bytes after which another part is begun.
-    seconds = 5.0
-    part_seconds = 3600.0
-    part_bytes = 64 << 20
-    #: Whether each line is a member, and no line may be long.
-    by_line = False
+    ``seconds`` between two writes; after ``part_seconds`` or ``part_bytes`` another file is begun; with 0
+    each member is a part. ``by_line``: each line is a member, and none may be long.
+    """
 
-    @abstractmethod
-    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
-        """With ``sync`` it returns when the member is stored for good. Gives its size in bytes."""
-
-
-def packed(writer: str, part: int, member: int, lines: Sequence[str]) -> bytes:
-    """A member as files have it: one member of gzip, whose first line says which it is."""
-    header = f'{{"{LINE}":"{writer}","part":{part},"member":{member},{lines[0][1:]}'
-    # AUD-3: "Each member of a ledger MUST say its number, and carry a checksum: what is damaged or not there
-    # shows."
-    return gzip.compress("\n".join((header, *lines[1:], "")).encode(), 6, mtime=0)
+    write: Callable[[str, Sequence[str]], int]
+    seconds: float = 5.0
+    part_seconds: float = 3600.0
+    part_bytes: int = 64 << 20
+    by_line: bool = False
 
 
-class FolderSink(Sink):
-    """A file a part, to which members are appended."""
+def packed(lines: Sequence[str]) -> bytes:
+    """The bytes of a member in a file: one member of gzip, whose CRC shows what is damaged."""
+    return gzip.compress("\n".join((*lines, "")).encode(), 6, mtime=0)
 
-    def __init__(self, folder: Path, writer: str) -> None:
-        self._folder, self._writer = folder, writer
 
-    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        data = packed(self._writer, part, member, lines)
-        with open(self._folder / f"{self._writer}-{part:06d}{SUFFIX}", "ab") as file:
-            file.write(data)
+def _folder_sink(folder: Path) -> Sink:
+    def write(name: str, lines: Sequence[str]) -> int:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / name, "ab") as file:
+            size = file.write(packed(lines))
             file.flush()
-            if sync:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
+        return size
+
+    return Sink(write)
+
+
+def _s3_sink(uri: str) -> Sink:
+    from ..aws.client import put_object
+
+    def write(name: str, lines: Sequence[str]) -> int:
+        put_object(f"{uri.rstrip('/')}/{name}", data := packed(lines))
         return len(data)
 
-
-class S3Sink(Sink):
-    """An object a member: each is a part."""
-
-    seconds, part_seconds = 60.0, 0.0
-
-    def __init__(self, uri: str, writer: str, put: Callable[[str, bytes], None]) -> None:
-        self._prefix, self._writer, self._put = uri.rstrip("/"), writer, put
-
-    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
-        data = packed(self._writer, part, member, lines)
-        self._put(f"{self._prefix}/{self._writer}-{part:06d}{SUFFIX}", data)
-        return len(data)
+    return Sink(write, seconds=60.0, part_seconds=0.0)
 
 
-class LineSink(Sink):
-    """The lines, given to ``write_line`` (print, a logger's method)."""
-
-    by_line = True
-
-    def __init__(self, write_line: Callable[[str], object], writer: str) -> None:
-        self._write_line, self._writer = write_line, writer
-
-    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
-        which = f'"{LINE}":"{self._writer}","part":{part},"member":{member}'
-        self._write_line(f'{{{which},"crc32":{zlib.crc32(lines[0].encode())},{lines[0][1:]}')
+def _log_sink(write_line: Callable[[str], object]) -> Sink:
+    def write(_: str, lines: Sequence[str]) -> int:
+        write_line(lines[0])
         return len(lines[0])
+
+    return Sink(write, by_line=True)
 
 
 class Ledger:
@@ -147,16 +119,11 @@ class Ledger:
 
     def writer(self, stream: str, side: str = "produced") -> Writer:
         """A writer for a producer ("produced") or consumer ("handled") of ``stream``, its name or ARN."""
-        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid4().hex[:12]}"
-        sink: Sink
         if callable(self.place):
-            sink = LineSink(self.place, name)
-        elif self._in_s3:
-            from ..aws.client import put_object
-
-            sink = S3Sink(str(self.place), name, put_object)
+            sink = _log_sink(self.place)
         else:
-            sink = FolderSink(Path(self.place), name)
+            sink = _s3_sink(str(self.place)) if self._in_s3 else _folder_sink(Path(self.place))
+        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid4().hex[:12]}"
         return Writer(sink, name, stream, side, wait=self.wait or side == "handled")
 
     def note(self, stream: str, rows: Sequence[Row]) -> None:
@@ -190,7 +157,7 @@ def _json(facts: object) -> str:
 
 
 def _stream(text: str) -> Stream:
-    """The stream; of a queue or of Firehose, which have no such ARN, what comes last in theirs."""
+    """The stream; of a queue or of Firehose, whose ARNs name none, the last part of theirs."""
     try:
         return stream_of(text)
     except StreamNameError:
@@ -205,22 +172,21 @@ class Writer:
     """
 
     def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool) -> None:
-        found = _stream(stream)
-        self.name, self.stream = name, found.name
-        self._facts = {"side": side, "stream": found.name, "stream_arn": found.arn}
+        named = _stream(stream)
+        self.name, self.stream = name, named.name
+        self._facts = {"version": VERSION, "side": side, "stream": named.name, "stream_arn": named.arn}
         self._sink, self._raises, self._wait = sink, side == "handled", wait
         self._lock = threading.Lock()  # of the rows that are kept: never held while something is written
         self._io = threading.RLock()
         self._rows: list[Row] = []
-        self._part = self._member = self._part_member = self._bytes = 0
+        self._member = self._part = self._bytes = 0  # the next member; the first one of this part; its bytes
         self._ranges: Ranges = {}  # what this part names
-        self._before: dict[str, Any] = {}  # what the part before named
-        self._waiting: list[tuple[int, int, list[str]]] = []  # part, member and lines, not stored yet
+        self._waiting: list[tuple[str, list[str]]] = []  # file and lines of members that are not stored yet
         self._begun_at = time.monotonic()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._add([])
-        self._write(sync=wait)
+        self._write()
 
     # -- rows ---------------------------------------------------------------------------------
 
@@ -247,14 +213,14 @@ class Writer:
     def flush(self) -> None:
         """Write what is kept. S3 gets its object now."""
         with self._io:
-            self._flush(sync=True)
+            self._flush()
 
     def close(self) -> None:
         """Write what is kept, and that this is the end. Closing twice is allowed."""
         with self._io:
             if not self._closed.is_set():
                 self._closed.set()
-                self._flush(sync=True, end=True)
+                self._flush(end=True)
 
     # -- members ------------------------------------------------------------------------------
 
@@ -262,59 +228,57 @@ class Writer:
         while not self._closed.wait(self._sink.seconds):
             with self._io:
                 if not self._closed.is_set():
-                    self._flush(sync=False)
+                    self._flush()
 
-    def _flush(self, *, sync: bool, end: bool = False) -> None:
+    def _flush(self, *, end: bool = False) -> None:
         with self._lock:
             rows, self._rows = self._rows, []
         rows.sort(key=lambda row: (row.shard_id, len(row.sequence_number), row.sequence_number))
-        for start in range(0, len(rows), _MEMBER_ROWS):
-            some = rows[start : start + _MEMBER_ROWS]
-            self._roll()
-            self._ranges = ranges_of(some, self._ranges)
-            self._add([line_of(row) for row in some])
+        for start in range(0, len(rows), MEMBER_ROWS):
+            self._add(rows[start : start + MEMBER_ROWS])
         if end:
-            self._roll()
-            self._add([_json({"kind": "end", **self._named()})])
-        self._write(sync=sync)
+            self._add([], end=True)
+        self._write()
 
-    def _roll(self) -> None:
-        """Begin another part, if it is time."""
+    def _add(self, rows: Sequence[Row], *, end: bool = False) -> None:
+        """One more member, to be written; the first one of another part, if it is time."""
+        before = dict[str, Any]()
         old = time.monotonic() - self._begun_at >= self._sink.part_seconds
-        if not (old or self._bytes >= self._sink.part_bytes):
-            return
-        if self._sink.part_seconds:  # else each member is a part
-            self._add([_json({"kind": "part_end"})])
-        # AUD-4: "The first header of a part MUST say what the part before names, the end of a ledger what its
-        # last part names: so what was lost is known to lie there."
-        self._before, self._ranges = self._named(), {}
-        self._part, self._part_member = self._part + 1, self._member
-        self._bytes, self._begun_at = 0, time.monotonic()
+        if self._member and (old or self._bytes >= self._sink.part_bytes):
+            if self._sink.part_seconds:
+                self._queue([_json({"kind": "header"}), _json({"kind": "part_end"})])
+            # AUD-4: "The first header of a part MUST say what the part before names, the end of a ledger what
+            # its last part names: so what was lost is known to lie there."
+            before, self._ranges, self._part = self._named(), {}, self._member
+            self._bytes, self._begun_at = 0, time.monotonic()
+        self._ranges = ranges_of(rows, self._ranges)
+        ends = [_json({"kind": "end", **self._named()})] if end else []
+        self._queue([_json({"kind": "header", **before}), *map(line_of, rows), *ends])
 
     def _named(self) -> dict[str, Any]:
         """Between which sequence numbers the rows of this part lie; nothing, where that is too long."""
+        named = {"named": [self._part, self._ranges]}
         # AUD-23: "No line of a ledger in a log MUST be longer than 12,000 bytes."
-        named = {"named": [self._part_member, self._ranges]}
-        return {} if self._sink.by_line and len(_json(named)) > _LONGEST else named
+        return {} if self._sink.by_line and len(_json(named)) > 10_000 else named
 
-    def _add(self, rows: list[str]) -> None:
-        """One more member, to be written."""
-        facts = {"kind": "header", "version": VERSION, "lines": len(rows) + 1, **self._facts, **self._before}
-        lines, self._before = [_json(facts), *rows], {}
-        for member in [[text] for text in lines] if self._sink.by_line else [lines]:
-            self._waiting.append((self._part, self._member, member))
+    def _queue(self, lines: list[str]) -> None:
+        file = f"{self.name}-{self._part:06d}{SUFFIX}"
+        for some in [[line] for line in lines] if self._sink.by_line else [lines]:
+            # AUD-3: "Each member of a ledger MUST say its number and how many lines it has: what is cut,
+            # damaged or not there shows."
+            head = _json({WRITER: self.name, "member": self._member, "lines": len(some), **self._facts})
+            self._waiting.append((file, [f"{head[:-1]},{some[0][1:]}", *some[1:]]))
             self._member += 1
 
-    def _write(self, *, sync: bool) -> None:
+    def _write(self) -> None:
         # AUD-6: "A ledger that cannot be written MUST NOT cost a user record its delivery or its result; its
         # rows MUST be tried again, and a member that was given up MUST be missing in the count."
         try:
             while self._waiting:
-                part, member, lines = self._waiting[0]
-                self._bytes += self._sink.write(part, member, lines, sync=sync)
+                self._bytes += self._sink.write(*self._waiting[0])
                 del self._waiting[0]
         except Exception as error:
-            while sum(len(lines) for *_, lines in self._waiting) > _MOST_WAITING:
+            while sum(len(lines) for _, lines in self._waiting) > _MOST_WAITING:
                 del self._waiting[0]
             if self._raises:
                 raise  # and the records come again

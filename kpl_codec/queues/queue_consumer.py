@@ -36,7 +36,8 @@ from ..aws_lambda.batch import (
     settle_poison,
 )
 from ..deaggregation.deaggregated_record import Drop
-from ..deaggregation.policies import Policy, check_policy, deaggregate
+from ..deaggregation.policies import deaggregate
+from ..deaggregation.policy_rules import Policy, check_drops_are_heard
 from ..ledger.ledger_rows import LedgerLike, Row, RowKind, digest_of, runs
 from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
 
@@ -128,10 +129,7 @@ class QueueConsumer(ABC):
         ledger: LedgerLike | None = None,
     ) -> None:
         check_client(client)
-        check_policy(policy)
-        # LMB-12, as for Lambda
-        if policy == "kcl" and on_drop is None:
-            raise ValueError("policy 'kcl' drops user records: on_drop must be there to hear of them")
+        check_drops_are_heard(policy, on_drop)  # LMB-12, as for Lambda
         if min(1 if batch is None else batch, visibility, wait, poison_after) < 1:
             raise ValueError("batch, visibility, wait and poison_after: 1 or more")
         self.client, self._queue, self._handle, self._once = client, queue, handle, once

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..aws.calls import run_sync
 from ..aws_lambda.batch import AfterFailure, Once, Poison, done
 from ..deaggregation.deaggregated_record import Drop
-from ..deaggregation.policies import Policy
+from ..deaggregation.policy_rules import Policy
 from .queue_consumer import QUEUE_METRICS, Observe, QueueConsumer, QueueCounts, Received
 
 if TYPE_CHECKING:

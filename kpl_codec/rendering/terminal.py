@@ -1,14 +1,21 @@
-"""All that is written to a terminal goes through here. rich lays it out; it is imported when it is needed."""
+"""All that is written to a terminal goes through here. rich lays it out; it is imported when it is needed.
+
+Without rich (the base install) the same texts come without colours, in lines that are not folded.
+"""
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .labels import safe, safe_json
@@ -20,6 +27,9 @@ if TYPE_CHECKING:
 #: A piece of text, or a piece of text with a rich style ("bold", "red", "bold red", "dim").
 Part = str | tuple[str, str]
 _WIDEST = 100_000
+#: Characters of drawings, and what stands for them in an encoding that has none of them.
+_ASCII: dict[int, str | int] = dict(str.maketrans("█▏▎▍▌▋▊▉─│┊├┼┤▲◀", "########-|||||^<"))
+_ASCII[ord("…")] = "..."
 
 
 def use_color() -> bool:
@@ -34,15 +44,25 @@ def width(default: int = 100) -> int:
     return max(40, min(shutil.get_terminal_size((default, 24)).columns, 160))
 
 
-def line(*parts: Part) -> Text:
+@cache
+def _has_rich() -> bool:
+    return find_spec("rich") is not None
+
+
+def line(*parts: Part) -> Text | str:
     """One line, or one paragraph, of plain and styled pieces."""
+    pieces = [(safe(part), "") if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts]
+    if not _has_rich():
+        return "".join(text for text, _ in pieces)
     from rich.text import Text
 
-    return Text.assemble(*(safe(p) if isinstance(p, str) else (safe(p[0]), p[1]) for p in parts))
+    return Text.assemble(*(piece if piece[1] else piece[0] for piece in pieces))
 
 
-def wrapped(text: Text, width: int, indent: int = 0) -> list[RenderableType]:
+def wrapped(text: Text | str, width: int, indent: int = 0) -> list[RenderableType]:
     """A paragraph in lines of at most ``width``, also where the output has no width of its own."""
+    if isinstance(text, str):
+        return [" " * indent + one for one in textwrap.wrap(text, width - indent)]
     from rich.console import Console
     from rich.padding import Padding
 
@@ -54,6 +74,8 @@ def table(
     heads: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[int] = (), indent: int = 0
 ) -> RenderableType:
     """Columns under their heads. ``right``: the indices of the columns that hold numbers."""
+    if not _has_rich():
+        return _plain_table(heads, rows, right, indent)
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -66,11 +88,28 @@ def table(
     return Padding(made, (0, 0, 0, indent), expand=False) if indent else made
 
 
+def _plain_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[int], indent: int
+) -> str:
+    texts = [[safe(cell) for cell in row] for row in ([heads] if any(heads) else []) + list(rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    lines = []
+    for row in texts:
+        cells = [
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(" " * indent + "  ".join(cells))
+    return "\n".join(lines)
+
+
 def render(*parts: RenderableType, color: bool = False, width: int = 100, fit: bool = True) -> str:
     """The parts as text, one below the other, no line wider than ``width``, ending in a newline.
 
     ``fit=False``: tables and lines are as wide as what they hold, for readers such as grep and awk.
     """
+    if not _has_rich():
+        return "".join(f"{row.rstrip()}\n" for part in parts for row in str(part).split("\n"))
     from rich.console import Console
     from rich.text import Text
 
@@ -84,9 +123,9 @@ def render(*parts: RenderableType, color: bool = False, width: int = 100, fit: b
     return "".join(f"{row.rstrip()}\n" for row in out.getvalue().splitlines())
 
 
-def show(*parts: RenderableType) -> None:
-    """Write to standard output. In a pipe, which has no width, nothing is folded."""
-    fit = sys.stdout.isatty() or "COLUMNS" in os.environ
+def show(*parts: RenderableType, fold: bool = True) -> None:
+    """Write to standard output. In a pipe, which has no width, and without ``fold`` nothing is folded."""
+    fit = fold and (sys.stdout.isatty() or "COLUMNS" in os.environ)
     write(render(*parts, color=use_color(), width=width(), fit=fit))
 
 
@@ -132,7 +171,15 @@ def _ascii_only(stream: TextIO) -> bool:
 
 
 def write_whatever_the_encoding() -> None:
-    """Let standard output and standard error take any text: what is not in their encoding becomes \\u2588."""
+    """Let standard output and standard error take any text: drawings become # and -, other characters that
+    are not in their encoding \\u30ad."""
+
+    def replace(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        text = error.object[error.start : error.end].translate(_ASCII)
+        return text.encode("ascii", "backslashreplace").decode(), error.end
+
+    codecs.register_error("kpl-codec", replace)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="kpl-codec")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from .. import arrow
 from ..adapters.shapes import standard_name
 from ..arrow.layout import FIELDS
-from ..deaggregation.policies import Policy, check_policy
+from ..deaggregation.policy_rules import Policy, rules_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,7 @@ SchemaOf = Callable[..., pa.Schema]
 
 def result_with(policy: Policy, **kinds: Any) -> SchemaOf:
     """``kinds``: placement, tags, unframe. Raises ValueError for an unknown policy."""
-    check_policy(policy)
+    rules_of(policy)
     return partial(arrow.output_schema, policy=policy, dictionaries=False, **kinds)
 
 

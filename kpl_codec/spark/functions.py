@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..arrow.layout import TYPES
 from ..deaggregation.payload import known_versions
-from ..deaggregation.policies import Policy
+from ..deaggregation.policy_rules import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Streams

@@ -39,8 +39,8 @@ __all__ = [
     "Exchange",
     "FaultFunction",
     "FaultProxy",
+    "FaultRule",
     "HttpAnswer",
-    "Rule",
     "cut_answer",
     "cut_before",
     "error",
@@ -110,7 +110,7 @@ class CallResult(Value):
 
 
 @dataclass
-class Rule:
+class FaultRule:
     """A fault with its conditions. ``acted`` counts how often it did."""
 
     operation: str
@@ -145,7 +145,7 @@ class FaultProxy(ServerThread):
     def __init__(self, target: str, *, seed: int = 0) -> None:
         parts = urlsplit(target)
         self._target = (parts.hostname or "127.0.0.1", parts.port or 80)
-        self._rules: list[Rule] = []
+        self._rules: list[FaultRule] = []
         self._calls: list[CallResult] = []
         self._lock = threading.Lock()
         self._random = random.Random(seed)
@@ -160,10 +160,10 @@ class FaultProxy(ServerThread):
         after: int = 0,
         rate: float = 1.0,
         when: Callable[[Mapping[str, Any]], bool] | None = None,
-    ) -> Rule:
+    ) -> FaultRule:
         """Let ``fault`` act on ``operation`` ("*" for any): at most ``times``, skipping the first
         ``after`` that match, on a share ``rate`` of them, and only ``when`` the request is so."""
-        rule = Rule(operation, fault, times, after, rate, when)
+        rule = FaultRule(operation, fault, times, after, rate, when)
         with self._lock:
             self._rules.append(rule)
         return rule

@@ -9,7 +9,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from ..cli.exit_status import CLEAN, FINDINGS
-from ..cli.inputs import UsageError, location_of
+from ..cli.inputs import UsageError, results_of
 from ..cli.options import add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of
@@ -76,11 +76,7 @@ def run(args: argparse.Namespace) -> int:
 def _read(folder: str) -> Iterator[Finding]:
     from .report.scan import FINDINGS_SCHEMA, findings_of
 
-    held = [location_of(folder) / name for name in ("findings", "findings-of-the-whole.parquet")]
-    there = [location for location in held if location.kind() is not None]
-    if not there:
-        raise UsageError(reason=f"{folder} holds no results of kpl-codec validate (no findings/)")
-    for location in there:
+    for location in results_of(folder, "findings", "findings-of-the-whole.parquet"):
         for batch in location.rows(schema=FINDINGS_SCHEMA):
             yield from findings_of(batch)
 

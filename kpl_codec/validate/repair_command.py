@@ -5,27 +5,30 @@ from __future__ import annotations
 import argparse
 
 from ..cli.exit_status import CLEAN, FINDINGS
-from ..cli.inputs import UsageError, client_of, connection, location_of
+from ..cli.inputs import UsageError, client_of, connection, location_of, results_of
 from ..cli.options import add, add_aws, add_shared
 from ..rendering.terminal import line, note, show, table
 
 EPILOG = """\
 1. Without --apply it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
-2. With --apply --stream NAME it puts what the plan says, and writes each delivery to DIR/repair/log.
-After a failure run it again: it puts what is left. If it was killed, validate again first, and repair
-from the new results: they know of all copies in the stream, the log may not.
+2. With --apply --stream NAME it puts what the plan says, and writes each delivery to
+   DIR/repair/log.
 
-Repair only from results of a validate run that began after the last repair ended. Older ones do not know
-of that repair: its user records would be put twice.
+After a failure run it again: it puts what is left. If it was killed, run validate again
+first, and repair from the new results: they have all copies in the stream, the log may
+not.
+
+Repair only from results of a validate run that began after the last repair ended. Older
+ones do not know of that repair: its user records would be put twice.
 
 Exit status: 0 done, 1 some user records cannot be put, 2 failure.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_shared(parser, "results", "--stream", "--quiet", use="with --apply: where to put it")
-    add(parser, "--apply", "put what the plan says")
-    add(parser, "--other-stream", "even if the results are of another stream")
+    add_shared(parser, "results", "--stream", "--quiet", use="with --apply: the stream to put to")
+    add(parser, "--apply", "put the user records of the plan")
+    add(parser, "--other-stream", "put them even if the results are of another stream")
     add_aws(parser)
 
 
@@ -36,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.apply != (args.stream is not None):
         raise UsageError(reason="--apply and --stream go together")
+    results_of(args.results, "user-records")
     folder = location_of(args.results)
     check_results(folder, planned=args.apply)
     if args.apply:

@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 #: `auto` takes Spark for inputs above this size, in bytes. tests/benchmarks/README.md says how it was found.
 LOCAL_BYTES = 4 * 1024**3
 EPILOG = """\
-PATH, which needs --shards: JSON (GetRecords answers, Lambda and Firehose events; also compressed), Parquet
-with a binary column data, and raw frames. A record's shard is the one that it names, else that its file or
-folder is called after (shardId-000000000000), else that of its sequence number. Names that begin with . or
-_ are left out.
+PATH, which needs --shards: JSON (GetRecords responses, Lambda and Firehose events; also
+compressed), Parquet with a binary column data, and raw frames. A record's shard is the
+one that it names, else the one in the name of its file or folder, such as
+shardId-000000000000, else that of its sequence number. Names that begin with . or _ are
+left out.
 
---stream reads to the newest record. --follow goes on with new ones, until interrupted; it needs Spark.
+--stream reads to the newest record. --follow continues with new ones until Ctrl-C; it
+needs Spark.
 
-On a cluster: spark-submit "$(python -m kpl_codec.spark.job)" validate ...   (kpl_codec installed there)
+On a cluster, with kpl_codec installed there:
+  spark-submit "$(python -m kpl_codec.spark.job)" validate ...
 
 Exit status: 0 nothing found, 1 findings (see --fail-on) or nothing was read, 2 failure.
 """
@@ -49,15 +52,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     distributions = ["USER_PARTITION_KEY", "AUTO"]
     add(parser, "--distribution", text, choices=distributions, default=distributions[0])
     add(parser, "--output DIR", "a new or empty folder for the results, also in S3", required=True)
-    text = "write findings and report only: half of the time, no data of yours in the results, no repair"
+    text = "write findings and report only: takes half of the time, keeps no data, allows no repair"
     add(parser, "--no-user-records", text, dest="user_records", action="store_false")
     add_shared(parser, "--fail-on", "--json", "--quiet")
     stream = parser.add_argument_group("a stream")
     use = "check this stream instead of captures"
     add_shared(stream, "--stream", "--since", "--only", use=use, begin="beginning")
-    add(stream, "--follow", "go on with new records; resumes in the folder of an earlier --follow")
-    add(stream, "--once", "with --follow: end when all records of now are read")
-    text = "with --follow: from one batch to the next (default: 30s)"
+    add(stream, "--follow", "continue with new records; resumes in the folder of an earlier --follow")
+    add(stream, "--once", "with --follow: stop after the records present at the start")
+    text = "with --follow: time between two batches (default: 30s)"
     add(stream, "--interval DURATION", text, default=30.0)
     add_aws(parser)
     engine = parser.add_argument_group("this machine, or Spark")

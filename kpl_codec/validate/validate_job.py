@@ -48,10 +48,10 @@ LOG = "spark.log"
 
 
 class OutputError(KplError, ValueError):
-    """The output folder ``path`` cannot be used. ``code``: not-empty, not-writable, or other-state (what
-    `--follow` keeps there was written by another version, or is damaged)."""
+    """The output folder ``path`` cannot be used. ``code``: is-a-file, not-empty, not-writable, or other-state
+    (what `--follow` keeps there was written by another version, or is damaged)."""
 
-    code: Literal["not-empty", "not-writable", "other-state"]
+    code: Literal["is-a-file", "not-empty", "not-writable", "other-state"]
     requirement = "SPK-20"
     path: str
     reason: str = "name another folder, or remove this one"
@@ -95,7 +95,9 @@ def check_output(output: Location) -> None:
     """Raises OutputError if there is something in the folder already."""
     # SPK-20: "An output folder that is not empty MUST be refused: results of two runs must not mix."
     kind = output.kind()
-    if kind == "file" or (kind == "folder" and any(file.name != LOG for file in output.files())):
+    if kind == "file":
+        raise OutputError(code="is-a-file", path=output.path, reason="name a new or empty folder")
+    if kind == "folder" and any(file.name != LOG for file in output.files()):
         raise OutputError(code="not-empty", path=output.path)
 
 

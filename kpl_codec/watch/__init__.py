@@ -1,32 +1,23 @@
-"""Watches a stream: reports what is wrong with it now. The first eight
-modules have no clock and no network.
+"""Watches a stream: reports what is wrong with it now. The modules above the line have no clock and no
+network.
 
-    `watch`      which shards to read, whose call is next, what the answers mean
-    `shard_readers`    how one shard is read, sampled or whole, and what that may cost
-    `sliding_window`   findings with estimates, from the records of each sample
-    `record_checks`    Kinesis records -> faults, kinds of writers    `hot_keys`    hot keys and skewed shards
-    `checkpoint`       what is kept between two runs                  `estimates`   what a sample says of the
-    whole
-    `measures`         the metrics
+    `watch`            which shards to read, which call is next, what the responses mean
+    `shard_readers`    how one shard is read, sampled or whole, and how many calls and bytes that may take
+    `record_checks`    Kinesis records -> faults, kinds of writers
+    `hot_keys`         hot keys and skewed shards
+    `estimates`        what a sample says of the whole
+    `sliding_window`   the last hour: findings with estimates, from the records of each poll
+    `watch_metrics`    the metrics
+    ---
     `stream_watcher`   the calls, the clock and the threads
-    `exporter`         where a watch reports: `terminal_exporter`, `status_page`, `metric_exporters`
+    `exporters`        where a watch reports; also `terminal_exporter`, `status_page`
 
 Specification: spec/10-watch.md.
 """
 
-from .checkpoint import Checkpoint, KeptStateError
 from .record_checks import SampleSlot
 from .shard_readers import Limits, ShardCall
 from .sliding_window import LastHour, WatchFinding
 from .watch import Watch
 
-__all__ = [
-    "Checkpoint",
-    "KeptStateError",
-    "LastHour",
-    "Limits",
-    "SampleSlot",
-    "ShardCall",
-    "Watch",
-    "WatchFinding",
-]
+__all__ = ["LastHour", "Limits", "SampleSlot", "ShardCall", "Watch", "WatchFinding"]

@@ -1,11 +1,11 @@
 """Estimates the total from a sample, with an interval.
 
-A look at one slot of ``1 / share`` that saw ``y`` lost user records stands for ``y / share``. Losses come in
-bursts, so a look is one draw, however much it saw.
+A poll reads one slot of ``n`` in a period; ``y`` lost user records in it stand for ``n * y``. Losses come in
+bursts, so a poll is one draw, however many lost user records it found.
 
-    estimate   sum of y / share
+    estimate   sum of n * y
     interval   of a weighted sum of Poisson counts: a gamma distribution with the mean and the variance of
-               the estimate, its upper end with one more look as bad as the worst one seen
+               the estimate, its upper end with one more poll as bad as the worst one seen
                (Fay and Feuer 1997)
 
 One slot of each period is drawn. That varies less than the independent draws the interval assumes, so it
@@ -26,14 +26,14 @@ _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 class Sample(NamedTuple):
-    """How often one thing was counted in each of the ``looks`` at one shard.
+    """How often one thing was counted in each of the ``polls`` of one shard.
 
-    ``scale``: the time that the looks stand for over the time looked at, 1.0 or more. ``certain``: counted
-    where everything was read, or outside the drawn slots: it is not extrapolated.
+    ``scale``: the time that the polls stand for, divided by the time that was read; 1.0 or more.
+    ``certain``: counted where everything was read, or outside the sampled slots: not extrapolated.
     """
 
     scale: float = 1.0
-    looks: Collection[int] = ()
+    polls: Collection[int] = ()
     certain: int = 0
 
 
@@ -62,13 +62,13 @@ def estimate(samples: Iterable[Sample]) -> Estimate:
     mean = variance = heaviest = 0.0
     seen = certain = 0
     for sample in samples:
-        total = sum(sample.looks)
+        total = sum(sample.polls)
         seen += total + sample.certain
         certain += sample.certain
         if sample.scale > 1.0:
             mean += total * sample.scale
-            variance += sum(count**2 for count in sample.looks) * sample.scale**2
-            heaviest = max([heaviest, *(count * sample.scale for count in sample.looks)])
+            variance += sum(count**2 for count in sample.polls) * sample.scale**2
+            heaviest = max([heaviest, *(count * sample.scale for count in sample.polls)])
         else:
             # WCH-16: "Where all of a shard's time was read, the estimate MUST be what was seen, without an
             # interval."

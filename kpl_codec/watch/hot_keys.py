@@ -1,4 +1,4 @@
-"""Finds uneven load: partition keys and shards that get far more than their share.
+"""Finds uneven load: partition keys and shards that get far more than the others.
 Specification: spec/10-watch.md, WCH-19, WCH-23, WCH-36."""
 
 from __future__ import annotations
@@ -7,19 +7,29 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from heapq import nlargest
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..format.hash_keys import partition_key_hash
 from ..shards.skew import skewed
-from .checkpoint import Load
 
 #: Partition keys that are counted, and for how many seconds.
 _KEYS, _COUNTED_FOR = 256, 3600
 #: A hot key has this part of what the mean shard gets, and this part of all, at least.
 _HOT_OF_SHARD, _HOT_OF_ALL = 0.5, 0.05
 _ENOUGH_FOR_KEYS: Final = 1000
-#: Looks it takes to tell skew and hot keys from a burst.
-_ENOUGH_LOOKS: Final = 10
+#: Polls of each shard that it takes to tell skew and hot keys from a burst.
+_ENOUGH_POLLS: Final = 10
+
+
+class Load(NamedTuple):
+    """What arrives on one shard each second, by what was read of it. ``polls``: how often it was read;
+    ``seen``: the user records that were read."""
+
+    user_records: float
+    bytes: float
+    polls: int
+    seen: int
+    kinesis_records: float
 
 
 class HeavyHitters:
@@ -62,53 +72,51 @@ class HotKeys:
         self._keys = HeavyHitters(_KEYS)
         self._since: float | None = None
         self._counted: Counter[str | None] = Counter()
-        self._looks: Counter[str | None] = Counter()
+        self._polls: Counter[str | None] = Counter()
         self._seen = 0
 
-    def count(
-        self, shard_id: str | None, keys: Mapping[str, int], now: float, *, stands_for: float = 1.0
-    ) -> None:
-        """Count the user records of one look by partition key. Each stands for ``stands_for`` of them: so the
-        time in which a shard was read whole weighs no more than that in which it was sampled."""
+    def count(self, shard_id: str | None, keys: Mapping[str, int], now: float, *, scale: float = 1.0) -> None:
+        """Count the user records of one poll by partition key. Each stands for ``scale`` user records: so
+        the time in which a shard was read whole weighs no more than that in which it was sampled."""
         if self._since is None or now - self._since > _COUNTED_FOR:
             self.clear()
             self._since = now
-        self._looks[shard_id] += bool(keys)
+        self._polls[shard_id] += bool(keys)
         for key, count in keys.items():
-            weight = round(count * stands_for)
+            weight = round(count * scale)
             self._seen += count
             self._counted[shard_id] += weight
             self._keys.add((shard_id, key), weight)
 
     def hot(self, loads: Mapping[str, Load]) -> Iterator[tuple[str, str]]:
-        """Shards with hot keys, and what to say of these. ``loads``: of every open shard."""
+        """Shards with hot keys, and a sentence on these keys. ``loads``: of every open shard."""
         if not loads:
             return
         # WCH-36: "The load of a key MUST be its part of its shard, times the shard's rate: that more of one
         # shard was read makes no key hot."
         rates: Mapping[str | None, float] = {one: load.user_records for one, load in loads.items()}
-        looks: Mapping[str | None, int] = {one: load.looks for one, load in loads.items()}
-        if not any(looks.values()):  # in a consumer, which is given all records of the shards it reads
-            rates, looks = self._counted, self._looks
+        polls: Mapping[str | None, int] = {one: load.polls for one, load in loads.items()}
+        if not any(polls.values()):  # in a consumer, which is given all records of the shards it reads
+            rates, polls = self._counted, self._polls
         total = sum(rates.values())
-        if not total or self._seen < _ENOUGH_FOR_KEYS or min(looks.values()) < _ENOUGH_LOOKS:
+        if not total or self._seen < _ENOUGH_FOR_KEYS or min(polls.values()) < _ENOUGH_POLLS:
             return
         hot = max(_HOT_OF_SHARD / len(rates), _HOT_OF_ALL)
-        said: dict[str, list[str]] = {}
+        sentences: dict[str, list[str]] = {}
         for (shard_id, key), _, at_least in self._keys.top(5):
             part = at_least / self._counted[shard_id] * rates.get(shard_id, 0.0) / total
             if part > hot and shard_id is not None:
                 # WCH-23: "A finding MUST hold no record data and no credentials; a partition key only where
                 # the caller asked for names."
                 name = repr(key) if self._names else f"hash key {partition_key_hash(key)}"
-                said.setdefault(shard_id, []).append(f"{name}: {part:.0%}")
-        for shard_id, parts in said.items():
+                sentences.setdefault(shard_id, []).append(f"{name}: {part:.0%}")
+        for shard_id, parts in sentences.items():
             yield shard_id, f"{'; '.join(parts)} of the user records"
 
 
 def skewed_shards(loads: Mapping[str, Load]) -> Iterator[tuple[str, str]]:
-    """Shards far above the mean, and what to say of each. ``loads``: of every open shard."""
-    if min((load.looks for load in loads.values()), default=0) < _ENOUGH_LOOKS:
+    """Shards far above the mean, and a sentence on each. ``loads``: of every open shard."""
+    if min((load.polls for load in loads.values()), default=0) < _ENOUGH_POLLS:
         return
     rates = {shard_id: load.bytes for shard_id, load in loads.items()}
     for shard_id, times in skewed(rates, sum(load.seen for load in loads.values())):

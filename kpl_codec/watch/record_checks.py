@@ -4,7 +4,7 @@ Specification: spec/10-watch.md, WCH-12, WCH-13."""
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -19,7 +19,35 @@ from ..format.nested import layers_around
 from ..format.records import KinesisRecord
 from ..shards.placement import ACROSS_SHARDS, Cause, Causes, hinted_time
 from ..shards.shard_map import ShardMap
-from .checkpoint import FindingGroup, Minute
+
+
+class FindingGroup(NamedTuple):
+    """Faults of the same kind, kind of writer and cause on a shard are one finding."""
+
+    kind: str
+    writer: str = "unknown"
+    cause: str | None = None
+
+
+@dataclass(slots=True)
+class Minute:
+    """What was read of one shard in one minute.
+
+    ``slot_records``, ``slot_user_records``, ``slot_bytes``: within the slots that were read. ``polls``: how
+    often the shard was read; ``read_ms``: how much of its time. ``sampled_ms``: milliseconds of sampled
+    slots; ``represented_ms``: milliseconds of the periods they were drawn from, skipped ones too. ``losses``:
+    user records that the KCL drops, by `FindingGroup` and number of the poll; None: not extrapolated.
+    """
+
+    slot_records: int = 0
+    slot_user_records: int = 0
+    slot_bytes: int = 0
+    polls: int = 0
+    read_ms: int = 0
+    sampled_ms: int = 0
+    represented_ms: int = 0
+    losses: Counter[tuple[FindingGroup, int | None]] = field(default_factory=Counter)
+
 
 #: The kind of finding about an aggregated record that was turned into text.
 ENCODED: Final = "capture-encoded-frame"
@@ -42,10 +70,11 @@ WRITERS: Final[dict[str, str]] = {
 
 
 class SampleSlot(NamedTuple):
-    """Where some records come from. ``number``: the same for all answers of one look.
+    """The part of a shard's time that was read.
 
-    ``scale``: slots in a period, of which this look reads one; 1 where all of the shard's time is read.
-    ``end_ms``: the end of the slot; what arrived later is past it.
+    ``number``: of the poll; the same for all GetRecords responses of one poll. ``scale``: slots in a period,
+    one of which is read; 1 where everything is read. ``end_ms``: end of the slot, in milliseconds since 1970;
+    records that arrived later are past it.
     """
 
     shard_id: str | None
@@ -55,10 +84,10 @@ class SampleSlot(NamedTuple):
 
 
 class RecordFault(NamedTuple):
-    """A Kinesis record with something wrong. ``inside`` the slot looked at, or past it. ``lost``: user
-    records that the KCL drops."""
+    """Something wrong with one Kinesis record. ``inside``: it arrived within the slot that was read, not past
+    it. ``lost``: user records that the KCL drops."""
 
-    wrong: FindingGroup
+    group: FindingGroup
     sequence_number: str | None
     inside: bool
     lost: int = 0
@@ -67,8 +96,11 @@ class RecordFault(NamedTuple):
 
 @dataclass(slots=True)
 class CheckedRecords:
-    """Some Kinesis records of one shard: their ``faults``, and the user records in the slot by partition
-    key. ``read``: kinesis_records, user_records, bytes, and those reread. ``newest``: arrival in seconds."""
+    """What was found in some Kinesis records of one shard.
+
+    ``keys``: user records within the slot, by partition key. ``read``: counts by name: kinesis_records,
+    user_records, bytes, reread (Kinesis records read a second time). ``writers``: Kinesis records by kind of
+    writer. ``newest``: the latest arrival, in seconds since 1970; 0 if none is known."""
 
     faults: list[RecordFault] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
@@ -78,87 +110,76 @@ class CheckedRecords:
 
 
 class RecordChecker:
-    """Judges records of one stream. State: the shard map, the Kinesis records seen last, and up to which
-    sequence number each shard was read by an earlier run."""
+    """Checks records of one stream. State: the shard map, and which Kinesis records were read last."""
 
     def __init__(self) -> None:
         self.shard_map: ShardMap | None = None
         self._causes: Causes | None = None
         self._seen: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
-        self._read_before: dict[str | None, int] = {}
 
-    def use(self, shard_map: ShardMap, *, forget: bool = False) -> None:
-        """Judge against ``shard_map`` from now on; ``forget`` what was seen (of a deleted stream)."""
+    def set_shard_map(self, shard_map: ShardMap, *, forget: bool = False) -> None:
+        """Check against ``shard_map`` from now on. ``forget``: which records were read (of a deleted
+        stream)."""
         if shard_map is not self.shard_map:
             self.shard_map, self._causes = shard_map, Causes(shard_map)
         if forget:
             self._seen.clear()
-            self._read_before.clear()
 
-    def resume(self, read_to: Mapping[str, str | None]) -> None:
-        """``read_to``: by shard the sequence number up to which an earlier run read."""
-        self._read_before = {shard_id: int(number) for shard_id, number in read_to.items() if number}
-
-    def judge(
-        self, records: Sequence[KinesisRecord], look: SampleSlot, minute: Minute, tally: Tally
+    def check(
+        self, records: Sequence[KinesisRecord], slot: SampleSlot, minute: Minute, tally: Tally
     ) -> CheckedRecords:
-        """Judges what was not judged before, and counts it in ``minute`` and ``tally``."""
-        judged = CheckedRecords()
-        for record in self._fresh(records, judged, look):
+        """Check the records that were not checked before; count them in ``minute`` and ``tally``."""
+        checked = CheckedRecords()
+        for record in self._new_records(records, checked, slot):
             rows = list(deaggregate([record], "report", shard_map=self.shard_map))
-            self._one(record, rows, judged, look, minute)
-            _count(record, rows, tally)
-        return judged
+            self._check_record(record, rows, checked, slot, minute)
+            _count_in_tally(record, rows, tally)
+        return checked
 
-    def _fresh(
-        self, records: Iterable[KinesisRecord], judged: CheckedRecords, look: SampleSlot
+    def _new_records(
+        self, records: Iterable[KinesisRecord], checked: CheckedRecords, slot: SampleSlot
     ) -> Iterator[KinesisRecord]:
         for record in records:
-            # WCH-33: "A Kinesis record that an earlier run read MUST NOT be counted again."
-            earlier = self._read_before.get(record.shard_id, -1)
-            if earlier >= 0 and record.sequence_number and int(record.sequence_number) <= earlier:
-                judged.read["reread"] += 1
-                continue
             key = record.shard_id, record.sequence_number, record.sub_sequence_number or 0
             before = self._seen.get(key) if record.sequence_number is not None else None
             # WCH-13: "A Kinesis record (shard, sequence number, sub-sequence number) among the last 20,000
             # seen MUST NOT be counted again; it is a duplicate unless the watch itself read it twice."
             if before is not None:
                 self._seen.move_to_end(key)
-                if before == look.number:
-                    judged.faults.append(
+                if before == slot.number:
+                    checked.faults.append(
                         RecordFault(FindingGroup("duplicate"), record.sequence_number, inside=True)
                     )
                 else:
-                    judged.read["reread"] += 1
+                    checked.read["reread"] += 1
                 continue
-            self._seen[key] = look.number
+            self._seen[key] = slot.number
             if len(self._seen) > REMEMBERED:
                 self._seen.popitem(last=False)
             yield record
 
-    def _one(
+    def _check_record(
         self,
         record: KinesisRecord,
         rows: Sequence[DeaggregatedRecord],
-        judged: CheckedRecords,
-        look: SampleSlot,
+        checked: CheckedRecords,
+        slot: SampleSlot,
         minute: Minute,
     ) -> None:
         arrival = record.approximate_arrival_timestamp
         seconds = arrival.timestamp() if arrival is not None else 0.0
-        inside = seconds * 1000 < look.end_ms
+        inside = seconds * 1000 < slot.end_ms
         sign = fingerprint(record.data, record.partition_key)
         writer = writer_of(record, rows, sign)
         user_records = sum(row.sub_sequence_number >= 0 for row in rows)
-        judged.newest = max(judged.newest, seconds)
-        judged.read.update(kinesis_records=1, user_records=user_records, bytes=len(record.data))
-        judged.writers[writer] += 1
+        checked.newest = max(checked.newest, seconds)
+        checked.read.update(kinesis_records=1, user_records=user_records, bytes=len(record.data))
+        checked.writers[writer] += 1
         if inside:
             minute.slot_records += 1
             minute.slot_user_records += user_records
             minute.slot_bytes += len(record.data)
-            judged.keys.update(row.partition_key for row in rows if row.partition_key is not None)
+            checked.keys.update(row.partition_key for row in rows if row.partition_key is not None)
         # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
         lost = sum(row.kcl == "dropped" for row in rows)
@@ -167,21 +188,21 @@ class RecordChecker:
             # WCH-38: "A Kinesis record that is an aggregated record turned into text, or has one within, MUST
             # be a finding here, as in a validation."
             name = sign.name if sign is not None else writer
-            judged.faults.append(fault(FindingGroup(ENCODED, name)))
+            checked.faults.append(fault(FindingGroup(ENCODED, name)))
         elif any(layers_around(row.data) is not None for row in rows if not row.defects):
-            judged.faults.append(fault(FindingGroup("nested-aggregate", writer)))
+            checked.faults.append(fault(FindingGroup("nested-aggregate", writer)))
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
         if sign is not None and sign.swaps is not None:
-            judged.faults.append(fault(FindingGroup("swapped-keys", writer)))
+            checked.faults.append(fault(FindingGroup("swapped-keys", writer)))
         defects = [row.defects[0] for row in rows if row.defects]
-        # The warning stands first; what loses user records is told before it.
+        # A warning stands first, but a defect that loses user records is more important.
         defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
         if defect is not None:
-            judged.faults.append(fault(FindingGroup(defect.code, writer), lost=lost))
+            checked.faults.append(fault(FindingGroup(defect.code, writer), lost=lost))
         elif lost:
             kind, cause = self._misplaced(record, rows)
             why, expected = (cause.name, cause.shard_id) if cause is not None else (None, None)
-            judged.faults.append(
+            checked.faults.append(
                 fault(FindingGroup(kind, writer, why), lost=lost, expected_shard_id=expected)
             )
 
@@ -202,7 +223,7 @@ class RecordChecker:
         return f"{placements[0].aggregate}-aggregate", cause
 
 
-def _count(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tally) -> None:
+def _count_in_tally(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tally) -> None:
     # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
     opened = bool(rows) and rows[0].aggregated
     sort = "aggregated" if opened else "broken" if any(row.defects for row in rows) else "plain"

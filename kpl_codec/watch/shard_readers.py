@@ -1,7 +1,7 @@
-"""How one shard is read, and what reading may cost. Specification: spec/10-watch.md, 10.1.
+"""How one shard is read, and how many calls and bytes that may take. Specification: spec/10-watch.md, 10.1.
 
-Sampled    one slot of each period is read by its time, a little after it is over
-Whole      every record is read once: with a share of 1, and for a while after a reshard
+Sampled    one slot of each period is read by its time (AT_TIMESTAMP), two seconds after it is over
+Full       every record is read once: with a sampling rate of 1, and for a while after a reshard
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from ..format.records import KinesisRecord, answered_record
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard import Shard
 from ..shards.starting_position import StartingPosition, after_record, at_time
-from .checkpoint import KeptShard
 
-#: Records that one call asks for; GetRecords calls of one look at most.
+#: Records that one GetRecords call asks for; GetRecords calls of one poll at most.
 _MOST_RECORDS, _FEWEST_RECORDS = 10_000, 100
 _MOST_CALLS: Final = 8
 #: Seconds after the end of a slot before it is read: clocks differ, and records take a moment to be there.
@@ -25,9 +24,9 @@ _SETTLE: Final = 2.0
 NEVER: Final = float("inf")
 #: Seconds between two calls for a shard that is read whole and has nothing more.
 _POLL = 1.0
-#: Calls that one look is planned with: GetShardIterator, and GetRecords until the slot is read.
-CALLS_A_LOOK = 3
-#: The part of all calls that looks are planned to need; the rest is for retries and new shards.
+#: Calls planned for one poll: GetShardIterator, and GetRecords until the slot is read.
+CALLS_PER_POLL = 3
+#: The part of all calls that polls are planned to need; the rest is for retries and new shards.
 _PLANNED = 0.8
 
 
@@ -71,9 +70,9 @@ class Limits(NamedTuple):
     bytes: float = 2_000_000.0
 
     def period(self, wanted: float, shards: int) -> float:
-        """Seconds between two looks at a shard: ``wanted``, or more if ``shards`` need it."""
-        # WCH-6: "A period too short for the calls allowed MUST be lengthened, and the length told."
-        return max(wanted, shards * CALLS_A_LOOK / (self.calls * _PLANNED))
+        """Seconds between two polls of a shard: ``wanted``, or more if ``shards`` shards need it."""
+        # WCH-6: "A period too short for the calls allowed MUST be lengthened, and the length reported."
+        return max(wanted, shards * CALLS_PER_POLL / (self.calls * _PLANNED))
 
 
 class Window(NamedTuple):
@@ -93,9 +92,9 @@ class Sampling(NamedTuple):
 
     def window(self, shard_id: str, number: int) -> Window:
         """The slot of period ``number`` (counted from 1970) of a shard."""
-        # WCH-1: "A period MUST be cut into slots of equal length, of which one is looked at; a hash of
-        # seed, shard and period draws it, so that each slot is as likely as any other and a restart draws
-        # the same."
+        # WCH-1: "A period MUST be cut into slots of equal length, one of which is read; a hash of seed,
+        # shard and period draws it, so that each slot is as likely as any other and a restart draws the
+        # same."
         place = f"{self.seed}\0{shard_id}\0{number}".encode()
         slot = int.from_bytes(blake2b(place, digest_size=8).digest(), "big") % self.slots
         begin = number * self.period_ms
@@ -113,7 +112,7 @@ _NO_SLOT: Final = Window(0, 0, 0)
 
 
 class ShardCall(NamedTuple):
-    """A GetShardIterator or GetRecords to make. Hand it back with the answer."""
+    """A call of GetShardIterator or GetRecords to make. Give it back to `Watch.receive` with the response."""
 
     operation: str
     shard_id: str
@@ -122,8 +121,9 @@ class ShardCall(NamedTuple):
 
 
 class RecordBatch(NamedTuple):
-    """What GetRecords gave. ``size``: bytes of data. ``position``: the arrival of the last record, ``tip``:
-    how far the service has read on (ms since 1970). ``at_tip``: no more is there; ``ended``: nor ever."""
+    """A GetRecords response. ``size``: bytes of data. ``position``: arrival of the last record; ``tip``: up
+    to which arrival the service has read the shard; both in milliseconds since 1970. ``at_tip``: the shard
+    has no more records now; ``ended``: it is closed and never has any."""
 
     records: Sequence[KinesisRecord]
     size: int
@@ -134,17 +134,18 @@ class RecordBatch(NamedTuple):
 
 
 class ReadTime(NamedTuple):
-    """Milliseconds of a shard that were read, and for how many of a sample they stand. (0, n): a miss."""
+    """Milliseconds of a shard's time that were read, and of a sample how many milliseconds they stand for:
+    the period. (0, n): n milliseconds of periods were skipped."""
 
     read_ms: int
-    stands_for_ms: int = 0
+    represented_ms: int = 0
 
 
 @dataclass(slots=True)
 class ShardReader:
-    """``place``: where the next iterator is to start. ``due``: when the next call is. ``under_way``: the
-    number of the call that is. ``records_size``: the usual size of a record. ``read_to``: the highest
-    sequence number read."""
+    """The calls for one shard. ``place``: where the next iterator is to start. ``due``: when the next call
+    is, in seconds since 1970. ``under_way``: the number of the call that was made and not answered.
+    ``records_size``: the usual size of a record, in bytes."""
 
     shard_id: str
     calls: Budget
@@ -155,22 +156,20 @@ class ShardReader:
     under_way: int | None = None
     failures: int = 0
     records_size: float = 1_000.0
-    read_to: str | None = None
 
-    def take(self, answer: Mapping[str, Any], limit: int, now: float) -> RecordBatch:
-        records = [answered_record(record, self.shard_id) for record in answer["Records"]]
+    def take(self, response: Mapping[str, Any], limit: int, now: float) -> RecordBatch:
+        """The batch in a GetRecords response that was asked for ``limit`` records."""
+        records = [answered_record(record, self.shard_id) for record in response["Records"]]
         size = sum(len(record.data) for record in records)
-        self.iterator = answer.get("NextShardIterator")
-        behind_ms = answer.get("MillisBehindLatest") or 0
+        self.iterator = response.get("NextShardIterator")
+        behind_ms = response.get("MillisBehindLatest") or 0
         tip = position = now * 1000 - behind_ms
         if records:
             self.records_size += 0.3 * (size / len(records) - self.records_size)
-            last = str(records[-1].sequence_number)
-            self.place = after_record(last)
-            self.read_to = max(self.read_to or last, last, key=int)
+            self.place = after_record(str(records[-1].sequence_number))
             arrival = records[-1].approximate_arrival_timestamp
             position = arrival.timestamp() * 1000 if arrival else now * 1000
-        # More records may follow a full answer.
+        # More records may follow a full response.
         ended = self.iterator is None
         at_tip = ended or (behind_ms == 0 and len(records) < limit)
         return RecordBatch(records, size, position, tip, at_tip, ended)
@@ -186,42 +185,28 @@ class ShardReader:
 
 @dataclass(slots=True)
 class WatchedShard:
-    """``covered``: until when (milliseconds since 1970) it was looked at or missed; ``looked_at``: when it
-    was last (seconds). ``looks``: slots read, or how often its end was reached. ``closed``: for good.
-    ``until``: when a shard that is read whole is sampled like others; None where it is sampled."""
+    """``covered``: up to which time (milliseconds since 1970) the shard was read or skipped. ``polled_at``:
+    the last poll (seconds since 1970). ``polls``: slots read, or how often its end was reached. ``closed``:
+    the shard is closed."""
 
     reader: ShardReader
     covered: float
-    looked_at: float
-    looks: int = 0
+    polled_at: float
+    polls: int = 0
     closed: bool = False
-    until: float | None = None
 
     @property
     def shard_id(self) -> str:
         return self.reader.shard_id
 
-    def keep(self, shard: Shard) -> KeptShard | None:
-        """How far it was read; None where reading begins with the first record and none was read."""
-        place = self.reader.place
-        if place.kind == "TRIM_HORIZON":
-            return None
-        return KeptShard(
-            shard.starting_sequence_number,
-            self.covered,
-            self.looked_at,
-            place.sequence_number if place.names_record else None,
-            self.until,
-            self.reader.read_to,
-        )
-
 
 @dataclass(slots=True)
 class SampledShardReader(WatchedShard):
-    """``window``: the slot to read. ``look_calls``: for it so far. ``records_rate``: of Kinesis, a second."""
+    """``window``: the slot to read. ``slot_calls``: GetRecords calls for it so far. ``records_rate``: Kinesis
+    records that arrive each second."""
 
     window: Window = _NO_SLOT
-    look_calls: int = 0
+    slot_calls: int = 0
     records_rate: float = 0.0
 
     def limit(self, limits: Limits) -> int:
@@ -230,43 +215,44 @@ class SampledShardReader(WatchedShard):
         return min(max(_FEWEST_RECORDS, wanted), self.reader.room(limits))
 
     def next_slot(self, sampling: Sampling, now: float) -> ReadTime:
-        """Turn to the next slot that can still be read; gives the periods missed before it."""
-        # WCH-2: "Every open shard MUST be looked at once in each period; a period whose slot was not read
-        # before the next period is over MUST be counted as missed, and the other periods stand for it."
+        """Go on to the next slot that can still be read; returns the time of the periods skipped before."""
+        # WCH-2: "Every open shard MUST be polled once in each period; a period whose slot was not read before
+        # the next period is over MUST be counted as skipped, and the other periods stand for it."
         number = sampling.number(self.covered)
         if number * sampling.period_ms < self.covered:
             number += 1  # begun before the shard was sampled
         current = max(number, sampling.number(now * 1000) - 1)
         self.window = sampling.window(self.shard_id, current)
-        self.look_calls = 0
+        self.slot_calls = 0
         self.reader.begin_at(at_time(self.window.start), self.window.end / 1000 + _SETTLE)
         skipped_ms = max(0.0, current * sampling.period_ms - self.covered)
         self.covered += skipped_ms
         return ReadTime(0, round(skipped_ms))
 
     def read(self, batch: RecordBatch, now: float) -> ReadTime | None:
-        """Take an answer; gives what the look was, once it is over."""
+        """Count a batch of the slot; returns the time that was read once the slot is, None before."""
         window = self.window
-        if not (batch.at_tip or batch.position >= window.end or self.look_calls >= _MOST_CALLS):
+        if not (batch.at_tip or batch.position >= window.end or self.slot_calls >= _MOST_CALLS):
             self.reader.due = now
             return None
         until = window.end if batch.at_tip else min(window.end, batch.position)
         time = ReadTime(max(0, round(until - window.start)), round(window.period_end - self.covered))
         self.covered = window.period_end
         if time.read_ms:
-            self.looks += 1
-            self.looked_at = now
+            self.polls += 1
+            self.polled_at = now
         return time
 
     def up_to_date(self, sampling: Sampling, now: float) -> bool:
-        """Whether it was looked at, or has no finished slot left to look at."""
-        return bool(self.looks) or self.covered >= sampling.number(now * 1000) * sampling.period_ms
+        """Whether it was polled, or has no finished slot left to read."""
+        return bool(self.polls) or self.covered >= sampling.number(now * 1000) * sampling.period_ms
 
 
 @dataclass(slots=True)
 class FullShardReader(WatchedShard):
-    """``began``: when the watch took it up (seconds); ``read_up_to_begin``: it was read up to then. ``lag``:
-    in seconds."""
+    """``until``: time from which on it is sampled like the others. ``began``: when the watch began with it;
+    ``read_up_to_begin``: whether it was read up to then. ``lag``: how old the last record read is, in
+    seconds."""
 
     until: float = NEVER
     began: float = 0.0
@@ -277,32 +263,25 @@ class FullShardReader(WatchedShard):
         return self.reader.room(limits)
 
     def read(self, batch: RecordBatch, now: float) -> ReadTime:
-        """Take an answer; gives how much time was read."""
+        """Count a batch; returns the time that was read."""
         until = now * 1000 if batch.at_tip else min(batch.position, batch.tip)
         time = ReadTime(max(0, round(until - self.covered)))
         self.covered = max(self.covered, until)
-        self.looked_at = now
+        self.polled_at = now
         self.lag = now - until / 1000
         self.read_up_to_begin = self.read_up_to_begin or until >= self.began * 1000
         self.reader.due = now
         if batch.at_tip:
-            self.looks += 1
+            self.polls += 1
             self.reader.due = now + _POLL
         return time
 
     def up_to_date(self, sampling: Sampling, now: float) -> bool:
-        """Whether it was read up to its end, or up to the time that the watch took it up."""
-        return bool(self.looks) or self.read_up_to_begin
-
-    def resume(self, kept: KeptShard) -> None:
-        self.covered, self.looked_at, self.reader.read_to = kept.covered, kept.looked_at, kept.read_to
-        self.reader.place = at_time(round(kept.covered))
-        if kept.sequence_number is not None:
-            self.reader.place = after_record(kept.sequence_number)
-        self.until = NEVER if kept.until is None else kept.until
+        """Whether it was read up to its end, or up to the time when the watch began with it."""
+        return bool(self.polls) or self.read_up_to_begin
 
     def sampled(self) -> SampledShardReader:
-        return SampledShardReader(self.reader, self.covered, self.looked_at, self.looks, self.closed)
+        return SampledShardReader(self.reader, self.covered, self.polled_at, self.polls, self.closed)
 
 
 def made_within(shard: Shard, now: float, seconds: float) -> bool:

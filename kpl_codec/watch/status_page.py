@@ -1,5 +1,5 @@
-"""The last hour of a watch as a page that renews itself. It shows the records that were read, a sample; its
-banner also has the estimate of lost user records."""
+"""The last hour of a watch as a page that a browser reloads by itself. It counts the records that were read,
+which may be a sample; its banner also has the estimate of lost user records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..validate.report.build import build_report
 from ..validate.report.model import About, Report
 from ..validate.report.report_page import render_page
 from . import Watch
-from .checkpoint import MINUTE
-from .exporter import Exporter
-from .measures import Measure
+from .exporters import Exporter
+from .sliding_window import MINUTE
+from .watch_metrics import MetricValue
 
 #: Seconds after which a browser reloads.
 RENEW: Final = 10
@@ -38,10 +38,10 @@ def report_of(watch: Watch, now: float) -> Report:
         tally.add_finding(
             replace(finding, user_records=seen, dropped=seen, aggregates=aggregates, detail=finding.text)
         )
-    lost_all = last_hour.lost()
-    what = "counts are of what was read" if lost_all.seen else "no loss was seen"
-    share = watch.share
-    read = f"{share:.0%} of each shard's time" if share < 1 else "everything"
+    lost = last_hour.lost()
+    what = "counts are of what was read" if lost.seen else "no loss was seen"
+    rate = watch.sampling_rate
+    read = f"{rate:.0%} of each shard's time" if rate < 1 else "everything"
     return build_report(
         tally,
         last_hour.shard_map,
@@ -51,35 +51,36 @@ def report_of(watch: Watch, now: float) -> Report:
             title="Watch of the last hour",
             stream_name=last_hour.stream,
             source=f"read: {read}; {what}",
-            share=share,
-            estimated_loss=str(lost_all) if lost_all.seen and share < 1 else None,
+            share=rate,
+            estimated_loss=str(lost) if lost.seen and rate < 1 else None,
         ),
     )
 
 
 class PageServer(ServerThread, Exporter):
-    """A context manager. ``port`` 0 takes a free one; ``port`` then says which."""
+    """Serves the page of ``watch``. A context manager; ``port`` 0 takes a free port, see `port`."""
 
     def __init__(self, watch: Watch, address: str, port: int) -> None:
         self._watch = watch
         self._page = b""
-        self._made_at = float("-inf")
-        #: Set unless somebody waits for a newer page.
-        self._made = threading.Event()
+        self._rendered_at = float("-inf")
+        #: Set unless a request waits for a newer page.
+        self._fresh = threading.Event()
         # WCH-27: "The page MUST be served to this machine alone unless another address is asked for, and MUST
         # load nothing from anywhere."
         super().__init__(type("Handler", (_PageHandler,), {"owner": self}), address, port)
 
-    def measures(self, measured: Sequence[Measure], now: float) -> None:
-        if not self._made.is_set():
+    def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
+        if not self._fresh.is_set():
             self._page = render_page(report_of(self._watch, now)).encode()
-            self._made_at = time.monotonic()
-            self._made.set()
+            self._rendered_at = time.monotonic()
+            self._fresh.set()
 
-    def ask(self) -> bytes:
-        if time.monotonic() - self._made_at >= RENEW / 2:
-            self._made.clear()
-        self._made.wait(RENEW)
+    def page(self) -> bytes:
+        """The page, at most `RENEW` / 2 seconds old. Waits for the thread that owns the watch."""
+        if time.monotonic() - self._rendered_at >= RENEW / 2:
+            self._fresh.clear()
+        self._fresh.wait(RENEW)
         return self._page
 
 
@@ -90,7 +91,7 @@ class _PageHandler(BaseHTTPRequestHandler):
         if self.path != "/":
             self.send_error(404)
             return
-        page = self.owner.ask()
+        page = self.owner.page()
         self.send_response(200 if page else 503)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))

@@ -1,9 +1,9 @@
-"""Watching a stream within a budget. Sans-I/O: calls out, answers in, `now` as an argument.
+"""Reads a stream within a budget of calls and bytes. Sans-I/O: calls out, responses in, `now` an argument.
 
-    skin                              Watch
-     | use(shard_map, now)      ──▶   which shards there are
+    StreamWatcher                     Watch
+     | set_shard_map(map, now)  ──▶   which shards there are
      | ◀── next_call(now)             a GetShardIterator or GetRecords; `timer` says when to ask
-     | receive(call, answer, now) ─▶  findings
+     | receive(call, response, now) ▶ findings
      | fail(call, failure, now)  ──▶  findings; the call comes again, later
 
 Times are seconds since 1970. Several calls may be under way, one of each shard at most.
@@ -19,14 +19,13 @@ from operator import attrgetter
 from typing import Any, Final
 
 from ..aws_errors import Backoff, error_kind, missing_member
+from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
 from ..shards.starting_position import TRIM_HORIZON, at_time, iterator_arguments
-from .checkpoint import Checkpoint, FindingGroup, KeptShard
-from .record_checks import SampleSlot
+from .record_checks import FindingGroup, SampleSlot
 from .shard_readers import (
-    NEVER,
     Budget,
     FullShardReader,
     Limits,
@@ -40,7 +39,7 @@ from .shard_readers import (
 )
 from .sliding_window import LastHour, WatchFinding
 
-#: A shard counts as not watched after so many periods, and seconds, without a look.
+#: A shard counts as not watched after so many periods, and seconds, without a poll.
 _BLIND_PERIODS, _BLIND_SECONDS = 3, 60.0
 #: Seconds after which a run to the end of each shard gives up shards whose calls all fail.
 GIVE_UP: Final = 12.0
@@ -48,7 +47,9 @@ GIVE_UP: Final = 12.0
 SHORTEST_SLOT: Final = 0.01
 #: Seconds between two ticks.
 _TICK: Final = 5.0
-#: How much earlier than all others a new shard is due.
+#: GetRecords calls a second that Kinesis allows on a shard.
+_SHARD_CALLS: Final = 5
+#: Seconds by which a new shard's first call is due before those of all others.
 _FIRST: Final = 3600.0
 #: Seconds before now from which shards are read after the clock was set back. (Nothing is counted twice.)
 _OVERLAP: Final = 30.0
@@ -56,192 +57,157 @@ _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
 
 
 @dataclass(slots=True)
-class Measured:
-    """What the watch has cost so far. ``calls``: by operation, failed ones too; ``failed``: by code."""
+class CallCounts:
+    """Calls to Kinesis so far. ``calls``: by operation, failed ones too; ``failed``: by error code.
+    ``polls``: of shards; ``skipped``: periods of a shard whose slot was not read."""
 
     calls: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
-    looks: int = 0
-    missed: int = 0
+    polls: int = 0
+    skipped: int = 0
 
 
 class Watch:
-    """``share``: of each shard's time, 1.0 for everything. ``period``: seconds in which every shard is looked
-    at, lengthened where the limits are too tight for it. ``since``: so many seconds ago reading begins (share
-    1.0). ``after_reshard``: seconds for which a new child is read whole. ``late``: seconds of lag allowed."""
+    """``sampling_rate``: part of each shard's time that is read; 1.0 for everything. ``period``: seconds
+    between two polls of a shard, lengthened where the limits are too tight for it. ``since``: seconds before
+    now at which reading begins (with a sampling rate of 1.0). ``after_reshard``: seconds for which a new
+    child is read whole. ``late``: seconds of lag allowed."""
 
     def __init__(
         self,
         last_hour: LastHour,
         *,
-        share: float = 0.05,
+        sampling_rate: float = 0.05,
         period: float = 20.0,
         limits: Limits | None = None,
         after_reshard: float = 30.0,
         since: float = 0.0,
         late: float = 60.0,
     ) -> None:
-        if not 0 < share <= 1:
-            raise ValueError("share must be above 0 and at most 1")
-        if share < 1 and share * period < SHORTEST_SLOT:
-            raise ValueError(f"share * period must be at least {SHORTEST_SLOT} seconds: the time of one look")
+        if not 0 < sampling_rate <= 1:
+            raise ValueError("sampling_rate must be above 0 and at most 1")
+        if sampling_rate < 1 and sampling_rate * period < SHORTEST_SLOT:
+            raise ValueError(f"sampling_rate * period must be at least {SHORTEST_SLOT} seconds: one slot")
         self.last_hour = last_hour
         self.limits = limits or Limits()
-        self.measured = Measured()
+        self.call_counts = CallCounts()
         self._wanted, self._since, self._late, self._after_reshard = period, since, late, after_reshard
-        slots = max(1, round(1 / share))
-        #: The part of each shard's time that is looked at.
-        self.share = 1 / slots
+        slots = max(1, round(1 / sampling_rate))
+        #: The part of each shard's time that is read.
+        self.sampling_rate = 1 / slots
         self._sampling = Sampling(round(period * 1000), slots, last_hour.stream)
         #: The shards that are watched now. Read only.
         self.shards: dict[str, SampledShardReader | FullShardReader] = {}
         #: Closed shards that were read to their end, and all that the last map had.
         self._ended: set[str] = set()
         self._listed: set[str] = set()
-        #: Where an earlier run left off, until the first map is there.
-        self._kept: Checkpoint | None = None
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before = 0.0
-        self._numbers = self._stream_failures = self._begun_anew = 0
+        self._numbers = self._stream_failures = self._restarts = 0
         #: When `tick` should be called.
         self.next_tick = float("-inf")
-        #: True when an answer says that the shard map is old: fetch it anew and call `use`.
+        #: True when a response says that the shard map is old: list the shards again, call `set_shard_map`.
         self.map_is_old = False
 
-    # -- what is known --------------------------------------------------------------------------
+    # -- shards ---------------------------------------------------------------------------------
 
     def cost(self) -> str:
-        """What watching costs with the shards there are."""
+        """What is read of the shards, and how many calls that takes."""
         count = len(self.shards)
-        if self.share == 1:
-            how, each = (
-                "everything is read",
-                min(1.0, self.limits.shard_calls, self.limits.calls / max(1, count)),
-            )
-            period = 1 / each
+        if self.sampling_rate == 1:
+            each = min(1.0, self.limits.shard_calls, self.limits.calls / max(1, count))
+            what, period = "reading everything", 1 / each
         else:
             period = self.limits.period(self._wanted, count)
-            how, each = f"{self.share:.1%} of each shard's time", 2 / period
-        return (
-            f"{count} open shards, {how}, each looked at every {period:.0f} s: about {each * count:.1f} "
-            f"calls a second in all, {each:.2f} on each shard ({each / 5:.1%} of what it allows)"
-        )
+            what, each = f"sampling {100 * self.sampling_rate:.3g}%", 2 / period
+        calls = f"{each:.2f} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
+        return f"{what} of {plural(count, 'open shard')}, every {period:.0f} s: {calls}"
 
     @property
     def period(self) -> float:
-        """Seconds in which every shard is looked at."""
+        """Seconds between two polls of a shard."""
         return self._sampling.period_ms / 1000
 
-    def use(self, shard_map: ShardMap, now: float, *, recreated: bool = False) -> list[WatchFinding]:
-        """The stream has these shards now (closed ones too, for lineage). ``recreated``: it is a new one."""
+    def set_shard_map(
+        self, shard_map: ShardMap, now: float, *, recreated: bool = False
+    ) -> list[WatchFinding]:
+        """Watch these shards (closed ones are for lineage). ``recreated``: the stream was deleted and created
+        again."""
         self.map_is_old = False
-        before, self._kept = self._kept, None
-        recreated = recreated or (before is not None and before.is_of_another_stream(shard_map))
-        kept: Mapping[str, KeptShard] = {} if before is None else before.shards
-        findings = self.last_hour.use(shard_map, now, recreated=recreated)
-        first = not self.shards and not kept and not recreated
+        findings = self.last_hour.set_shard_map(shard_map, now, recreated=recreated)
+        first = not self.shards and not recreated
         if recreated:
-            kept = {}
-            for known in (self.shards, self._ended, self._listed):
-                known.clear()
+            for shards in (self.shards, self._ended, self._listed):
+                shards.clear()
         period = self.limits.period(self._wanted, len(shard_map.open_shards))
         self._sampling = self._sampling._replace(period_ms=round(period * 1000))
         self.shards = {shard_id: one for shard_id, one in self.shards.items() if shard_id in shard_map}
         self._ended = {shard_id for shard_id in self._ended if shard_id in shard_map}
-        last = max((one.looked_at for one in kept.values()), default=now)
         for shard_id, shard in shard_map.items():
-            # A shard that began and was closed between two maps, or two runs, holds records that nobody read.
-            short = shard_id not in self._listed if self._listed else made_within(shard, now, now - last)
+            # A shard that began and was closed between two maps holds records that nobody read.
+            short_lived = bool(self._listed) and shard_id not in self._listed
             if shard_id in self.shards:
                 self.shards[shard_id].closed = not shard.open
-            elif shard_id not in self._ended and (shard.open or shard_id in kept or short):
-                self._add(shard, now, kept.get(shard_id), first=first)
+            elif shard_id not in self._ended and (shard.open or short_lived):
+                self._add(shard, now, first=first)
         self._listed = set(shard_map)
         return findings
 
-    def _add(self, shard: Shard, now: float, kept: KeptShard | None, *, first: bool) -> None:
+    def _add(self, shard: Shard, now: float, *, first: bool) -> None:
         budgets = Budget(self.limits.shard_calls), Budget(self.limits.shard_bytes)
         reader = ShardReader(
             shard.shard_id, *budgets, place=at_time(round((now - self._since) * 1000)), due=now
         )
         whole = FullShardReader(reader, now * 1000, now, closed=not shard.open, began=now)
         self.shards[shard.shard_id] = whole
-        always_whole = self.share == 1  # whatever `until` says
-        if kept is not None:
-            whole.resume(kept)
-            if always_whole or kept.until not in (None, NEVER):
-                return
-            place = reader.place
-            sampled = self._sample(whole, now)
-            if kept.sequence_number is not None and sampled.covered == kept.covered:
-                reader.place = place  # the look goes on behind the last record read
-        elif not first or made_within(shard, now, max(self._after_reshard, self.period)):
-            # WCH-5: "A shard that is new after a reshard MUST be looked at before all others, from its first
-            # record on, and read whole for the time said."
+        if not first or made_within(shard, now, max(self._after_reshard, self.period)):
+            # WCH-5: "A shard that is new after a reshard MUST be polled before all others, from its first
+            # record on, and read whole for the time set."
             reader.begin_at(TRIM_HORIZON, now - _FIRST)
             whole.until = now + self._after_reshard
-        elif not always_whole:
-            # The slot of the period before is over: the first look comes at once.
+        elif self.sampling_rate < 1:
+            # The slot of the period before is over: the first poll comes at once.
             whole.covered = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
             self._sample(whole, now)
 
-    def _sample(self, whole: FullShardReader, now: float) -> SampledShardReader:
+    def _sample(self, whole: FullShardReader, now: float) -> None:
         self.shards[whole.shard_id] = sampled = whole.sampled()
         self._next_slot(sampled, now)
-        return sampled
 
     def _next_slot(self, shard: SampledShardReader, now: float) -> None:
-        missed = shard.next_slot(self._sampling, now)
-        if missed.stands_for_ms:
-            self._count(shard, missed, now)
-
-    # -- from run to run ------------------------------------------------------------------------
-
-    def keep(self, now: float) -> Checkpoint:
-        """What the next run needs to go on from here; see `kept`."""
-        listed = (self.last_hour.shard_map or {}).items()
-        kept = {one: self.shards[one].keep(shard) for one, shard in listed if one in self.shards}
-        shards = {shard_id: shard for shard_id, shard in kept.items() if shard is not None}
-        known = self.last_hour.by_shard, self.last_hour.open_findings
-        stream = None if self.last_hour.shard_map is None else self.last_hour.shard_map.stream
-        return Checkpoint(now, shards, frozenset(self._ended), *known, stream)
-
-    def resume(self, kept: Checkpoint) -> None:
-        """Go on where ``kept`` left off. Call it before the first `use`."""
-        # WCH-29: "A watch that resumes MUST go on where the one before left off: no period is looked at
-        # twice, with a share of 1 no record is left out or read twice, and no finding is told anew."
-        self._kept, self._ended = kept, set(kept.ended)
-        self.last_hour.resume(kept)
+        skipped = shard.next_slot(self._sampling, now)
+        if skipped.represented_ms:
+            self._count(shard, skipped, now)
 
     def _behind(self, now: float) -> list[SampledShardReader | FullShardReader]:
         return [one for one in self.shards.values() if not one.up_to_date(self._sampling, now)]
 
     def up_to_date(self, now: float) -> bool:
-        """Whether every shard was looked at in this run, or has no finished slot left to look at."""
+        """Whether every shard was polled, or has no finished slot left to read."""
         return bool(self.shards or self._ended) and not self._behind(now)
 
-    def given_up(self, now: float) -> list[str]:
-        """The shards for which a run to their end does not wait any longer: all calls for them have failed
-        for `GIVE_UP` seconds. Empty while any other is under way."""
-        left = self._behind(now)
-        failing = [one.shard_id for one in left if one.reader.failures and now - one.looked_at > GIVE_UP]
-        return failing if len(failing) == len(left) else []
+    def failing_shards(self, now: float) -> list[str]:
+        """The shards for which a run to their end waits no longer: all calls for them have failed for
+        `GIVE_UP` seconds. Empty while another shard is not up to date."""
+        behind = self._behind(now)
+        failing = [one.shard_id for one in behind if one.reader.failures and now - one.polled_at > GIVE_UP]
+        return failing if len(failing) == len(behind) else []
 
-    def begin_anew(self, now: float) -> list[WatchFinding]:
-        """Forget all times and what was read: the caller's clock was set back to ``now``."""
+    def restart(self, now: float) -> list[WatchFinding]:
+        """Forget all times and what was read, because the caller's clock was set back to ``now``."""
         # WCH-35: "When the clock is set back, watching MUST go on at once."
-        over, shard_map = self.last_hour.forget(), self.last_hour.shard_map
-        for known in (self.shards, self._ended, self._listed):
-            known.clear()
+        resolved, shard_map = self.last_hour.forget(), self.last_hour.shard_map
+        for shards in (self.shards, self._ended, self._listed):
+            shards.clear()
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before, self.next_tick = 0.0, float("-inf")
-        self._begun_anew += 1
-        return over if shard_map is None else over + self.use(shard_map, now - _OVERLAP)
+        self._restarts += 1
+        return resolved if shard_map is None else resolved + self.set_shard_map(shard_map, now - _OVERLAP)
 
     # -- calls ----------------------------------------------------------------------------------
 
     def timer(self) -> float:
-        """When `next_call` or `tick` should be asked again."""
+        """When `next_call` or `tick` should be called again."""
         due = min((reader.due for reader in self._idle()), default=float("inf"))
         return min(max(due, self._not_before), self.next_tick)
 
@@ -277,32 +243,32 @@ class Watch:
             operation = "GetRecords"
             arguments = {"ShardIterator": reader.iterator, "Limit": shard.limit(self.limits)}
             if isinstance(shard, SampledShardReader):
-                shard.look_calls += 1
+                shard.slot_calls += 1
         reader.calls.spend(1, now)
         self._calls.spend(1, now)
-        self.measured.calls[operation] += 1
+        self.call_counts.calls[operation] += 1
         return ShardCall(operation, reader.shard_id, arguments, self._numbers)
 
-    # -- answers --------------------------------------------------------------------------------
+    # -- responses ------------------------------------------------------------------------------
 
-    def receive(self, call: ShardCall, answer: Mapping[str, Any], now: float) -> list[WatchFinding]:
-        """What the service answered to ``call``; gives the findings to tell of."""
+    def receive(self, call: ShardCall, response: Mapping[str, Any], now: float) -> list[WatchFinding]:
+        """Take the response to ``call``; returns the findings to report."""
         shard = self.shards.get(call.shard_id)
         if shard is None or shard.reader.under_way != call.number:
             return []
         reader = shard.reader
-        # WCH-8: "An answer without an iterator or records where they belong MUST be taken for a call that
+        # WCH-8: "A response without an iterator or records where they belong MUST be taken for a call that
         # failed, not for the end of the shard."
         begins = call.operation == "GetShardIterator"
-        missing = missing_member(answer, "ShardIterator" if begins else "Records")
+        missing = missing_member(response, "ShardIterator" if begins else "Records")
         if missing is not None:
             return self.fail(call, Failure("IncompleteAnswer", f"no {missing}"), now)
         reader.under_way = None
         reader.failures = self._stream_failures = 0
         if begins:
-            reader.iterator, reader.due = str(answer["ShardIterator"]), now
+            reader.iterator, reader.due = str(response["ShardIterator"]), now
             return []
-        batch = reader.take(answer, int(call.arguments["Limit"]), now)
+        batch = reader.take(response, int(call.arguments["Limit"]), now)
         reader.bytes.spend(batch.size, now)
         self._bytes.spend(batch.size, now)
         if isinstance(shard, SampledShardReader):
@@ -316,9 +282,9 @@ class Watch:
         return findings
 
     def _read_sampled(self, shard: SampledShardReader, batch: RecordBatch, now: float) -> list[WatchFinding]:
-        number = shard.window.start + self._begun_anew
-        look = SampleSlot(shard.shard_id, number, self._sampling.slots, shard.window.end)
-        findings = self.last_hour.observe(look, batch.records, now)
+        number = shard.window.start + self._restarts
+        slot = SampleSlot(shard.shard_id, number, self._sampling.slots, shard.window.end)
+        findings = self.last_hour.observe(slot, batch.records, now)
         time = shard.read(batch, now)
         if time is not None:
             findings += self._count(shard, time, now)
@@ -328,15 +294,15 @@ class Watch:
         return findings
 
     def _read_whole(self, shard: FullShardReader, batch: RecordBatch, now: float) -> list[WatchFinding]:
-        findings = self.last_hour.observe(SampleSlot(shard.shard_id, self._begun_anew), batch.records, now)
+        findings = self.last_hour.observe(SampleSlot(shard.shard_id, self._restarts), batch.records, now)
         time = shard.read(batch, now)
         findings += self._count(shard, time, now)
         # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch
         # that begins in the past, the limit is larger by that time until it reaches the end."
-        allowed = self._late + (0.0 if shard.looks else self._since)
+        allowed = self._late + (0.0 if shard.polls else self._since)
         detail = f"this watch reads {shard.lag:.0f} s behind the end of the shard; its budget is too small"
         findings += self.last_hour.lag(shard.shard_id, shard.lag, now, allowed=allowed, detail=detail)
-        sampled = self.share < 1 and now >= shard.until
+        sampled = self.sampling_rate < 1 and now >= shard.until
         if sampled and batch.at_tip and not batch.ended:
             self._sample(shard, now)
         return findings
@@ -344,16 +310,16 @@ class Watch:
     def _count(
         self, shard: SampledShardReader | FullShardReader, time: ReadTime, now: float
     ) -> list[WatchFinding]:
-        self.last_hour.add_time(shard.shard_id, time.read_ms, time.stands_for_ms, now)
-        if time.stands_for_ms and not time.read_ms:
-            self.measured.missed += time.stands_for_ms // self._sampling.period_ms
+        self.last_hour.add_time(shard.shard_id, time.read_ms, time.represented_ms, now)
+        if time.represented_ms and not time.read_ms:
+            self.call_counts.skipped += time.represented_ms // self._sampling.period_ms
             return []
-        self.measured.looks += 1
-        return self.last_hour.settle(FindingGroup("not-watched"), shard.shard_id)
+        self.call_counts.polls += 1
+        return self.last_hour.resolve(FindingGroup("not-watched"), shard.shard_id)
 
     def fail(self, call: ShardCall, failure: Failure, now: float) -> list[WatchFinding]:
-        """``call`` failed; gives the findings to tell of."""
-        self.measured.failed[failure.code] += 1
+        """Note that ``call`` failed; returns the findings to report."""
+        self.call_counts.failed[failure.code] += 1
         shard = self.shards.get(call.shard_id)
         if shard is None or shard.reader.under_way != call.number:
             return []
@@ -384,16 +350,16 @@ class Watch:
         return []
 
     def tick(self, now: float) -> list[WatchFinding]:
-        """Call when `timer` says so: findings that are over, skew, hot keys, shards that nobody looks at."""
+        """Call when `timer` says so: returns findings that are resolved, skew, hot keys, and shards that were
+        not polled for long."""
         self.next_tick = now + _TICK
         findings = self.last_hour.tick(now)
-        # WCH-22: "A shard that was not looked at for three periods, and a minute at least, MUST be a
-        # finding."
+        # WCH-22: "A shard that was not polled for three periods, and a minute at least, MUST be a finding."
         blind = max(_BLIND_SECONDS, _BLIND_PERIODS * self.period)
         for shard in self.shards.values():
-            if now - shard.looked_at > blind:
-                codes = self.measured.failed.most_common(1) if shard.reader.failures else []
+            if now - shard.polled_at > blind:
+                codes = self.call_counts.failed.most_common(1) if shard.reader.failures else []
                 why = f"most calls fail with {codes[0][0]}" if codes else "the budget is too small"
-                detail = f"for {now - shard.looked_at:.0f} s; {why}"
+                detail = f"for {now - shard.polled_at:.0f} s; {why}"
                 findings += self.last_hour.report(FindingGroup("not-watched"), shard.shard_id, now, detail)
         return findings

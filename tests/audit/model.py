@@ -15,7 +15,7 @@ import numpy as np
 from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger_reader import Hole, LedgerReader
 from kpl_codec.audit.user_record_index import NAMED, HandledCounts, HandledRows, Name, Run, UserRecordIndex
-from kpl_codec.ledger.ledger import SUFFIX, Sink, Writer, packed
+from kpl_codec.ledger.ledger import Sink, Writer, packed
 from kpl_codec.ledger.ledger_rows import NO_DIGEST, Ranges, Row, RowKind
 
 Place = tuple[str, str]
@@ -55,20 +55,15 @@ class Stored(NamedTuple):
     role: str
 
 
-class MemorySink(Sink):
-    """The members of one writer, by part."""
+class Files(dict[str, list[bytes]]):
+    """The members that a writer has written, by file."""
 
-    part_seconds = 1e9
+    def sink(self, part_bytes: int, part_seconds: float = 1e9) -> Sink:
+        return Sink(self.write, part_bytes=part_bytes, part_seconds=part_seconds)
 
-    def __init__(self, part_bytes: int, writer: str) -> None:
-        self.part_bytes, self.writer = part_bytes, writer
-        self.parts: list[list[bytes]] = []
-
-    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
-        while part >= len(self.parts):
-            self.parts.append([])
-        self.parts[part].append(packed(self.writer, part, member, lines))
-        return len(self.parts[part][-1])
+    def write(self, file: str, lines: Sequence[str]) -> int:
+        self.setdefault(file, []).append(packed(lines))
+        return len(self[file][-1])
 
 
 @dataclass
@@ -83,8 +78,9 @@ class Producer:
     """Its ledger, and the rows that a crash would lose."""
 
     def __init__(self, world: World, name: str) -> None:
-        self.sink = MemorySink(world.rng.choice((1, 400, 1 << 20)), name)
-        self.writer = Writer(self.sink, name, "orders", "produced", wait=True)
+        self.files = Files()
+        sink = self.files.sink(world.rng.choice((1, 400, 1 << 20)))
+        self.writer = Writer(sink, name, "orders", "produced", wait=True)
         self.kept: list[Row] = []
         self.skew = world.rng.randint(-world.odds.clocks, world.odds.clocks)
 
@@ -101,8 +97,9 @@ class World:
         self.tables: dict[str, list[Name]] = {"sink-a": [], "sink-b": []}
         self.producers = [Producer(self, "p-0"), Producer(self, "p-1")]
         self.gone: list[Producer] = []
-        self.consumer = MemorySink(self.rng.choice((1, 300)), "c-0")
-        self.consumer_writer = Writer(self.consumer, "c-0", "orders", "handled", wait=True)
+        self.consumer = Files()
+        sink = self.consumer.sink(self.rng.choice((1, 300)))
+        self.consumer_writer = Writer(sink, "c-0", "orders", "handled", wait=True)
         self.ledger_notes: list[list[Name]] = []
         self.position = dict.fromkeys(self.shards, 0)
         self.checkpoint = dict.fromkeys(self.shards, 0)
@@ -239,15 +236,14 @@ class World:
         produced, handled, put, noted = LedgerReader(), LedgerReader(), list[Row](), list[Row]()
         odds = self.odds
         for producer in self.producers + self.gone:
-            name = producer.writer.name
-            for number, part in enumerate(producer.sink.parts):
+            for number, (file, part) in enumerate(producer.files.items()):
                 if number and self.one_of(odds.lost_segment):
                     continue
                 members = [member for member in part if not self.one_of(odds.lost_block)]
-                put += rows_of(produced, f"{name}-{number:06d}", members)
-        for number, part in enumerate(self.consumer.parts):
+                put += rows_of(produced, file, members)
+        for number, (file, part) in enumerate(self.consumer.items()):
             if not (number and self.one_of(odds.lost_handled)):
-                noted += rows_of(handled, f"c-0-{number:06d}", part)
+                noted += rows_of(handled, file, part)
         return Books(produced, put, handled, noted)
 
     def digests(self) -> dict[Place, bytes]:
@@ -268,8 +264,8 @@ class Books(NamedTuple):
     noted: list[Row]
 
 
-def rows_of(book: LedgerReader, name: str, members: list[bytes]) -> list[Row]:
-    return [row for _, rows in book.add_gzip(f"{name}{SUFFIX}", b"".join(members)) for row in rows]
+def rows_of(book: LedgerReader, file: str, members: Iterable[bytes]) -> list[Row]:
+    return [row for _, rows in book.add_gzip(file, b"".join(members)) for row in rows]
 
 
 class Judged(NamedTuple):

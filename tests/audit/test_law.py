@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.audit import Ledger, Row
 from kpl_codec.audit.audit_run import Audited, AuditError, audit
+from kpl_codec.audit.ledger_reader import _members
 from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
 
@@ -48,8 +49,7 @@ class World:
 
     def _writer(self, place: Any, stream: str, side: str) -> Any:
         writer = Ledger(place).writer(stream, side)
-        for name in ("part_bytes", "segment_bytes"):
-            setattr(writer._sink, name, self.chance.choice([1, 600, 1 << 20]))
+        writer._sink = writer._sink._replace(part_bytes=self.chance.choice([1, 600, 1 << 20]))
         return writer
 
     def _put(self, stream: str, writer: Any) -> list[Place]:
@@ -123,7 +123,7 @@ class World:
     # -- what happens to files --------------------------------------------------------------------
 
     def files(self) -> list[Path]:
-        return sorted(file for side in (self.produced, self.consumed) for file in side.rglob("*-0*.*z"))
+        return sorted(file for side in (self.produced, self.consumed) for file in side.rglob(f"*{SUFFIX}"))
 
     def change(self, file: Path) -> None:
         data = bytearray(file.read_bytes())
@@ -159,6 +159,15 @@ class World:
             file.write_bytes(file.read_bytes() + other.read_bytes())
             other.unlink()
 
+    def unpack(self, file: Path) -> None:
+        """Lines as they are; some cut at the end, as a copy that was broken off."""
+        text = b"".join(text for text, _ in _members(file.read_bytes()))
+        end = self.chance.choice([len(text), self.chance.randint(0, len(text))])
+        if end and text[:end].endswith(b"\n") and end < len(text):
+            end -= 1  # (what is cut just between two members nobody could see)
+        file.with_name(f"{file.name}.txt").write_bytes(text[:end])
+        file.unlink()
+
     def put_strange(self, file: Path) -> None:
         (file.parent / self.chance.choice(["notes.txt", "x.bin", "y.parquet", "z.csv"])).write_bytes(
             self.chance.choice([b"", b"hello\n", bytes(range(256)), b"PAR1", b"a;b\n1;2\n"])
@@ -171,7 +180,7 @@ class World:
                 if self.chance.random() < 0.2:
                     bad = self.chance.choice(["", "x", "-1", "1.5", "NULL", "nan", "9" * 200])
                     column = self.chance.choice([0, 1, 2, 2])
-                    row[column] = bad
+                    row[column] = self.chance.choice([bad, *SHARDS]) if column == 0 else bad
             with table.open("w", newline="") as out:
                 csv.writer(out).writerows(rows)
 
@@ -187,15 +196,12 @@ class World:
                     text[at] = text[at][: self.chance.randrange(40, len(text[at]))]
                 elif how == 2:
                     text[at] = text[at] + "\n" + text[at]
-                elif how == 3:
-                    place = self.chance.randrange(len(text[at]) - 30, len(text[at]))
-                    text[at] = text[at][:place] + "0" + text[at][place + 1 :]
             if spoiled and self.chance.random() < 0.3:
                 self.chance.shuffle(text)
             self.consumed.mkdir(exist_ok=True, parents=True)
             (self.consumed / f"app-{number}.log").write_text("\n".join(text) + "\n")
 
-    HAPPENINGS = (change, cut, lose, copy, add_noise, join, put_strange, spoil_table)
+    HAPPENINGS = (change, cut, lose, copy, add_noise, join, unpack, put_strange, spoil_table)
 
 
 _KINDS = __import__("typing").get_args(__import__("kpl_codec").audit.RowKind)
@@ -290,8 +296,9 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     """Half of a surrogate pair, and a time that no calendar has."""
     place = {"shard": SHARDS[0], "sequence_number": "7"} if "error_code" not in facts else {}
     kind = "refused" if "error_code" in facts else "delivered" if side == "produced" else "handled"
-    row = {"kind": kind, **place, "sub_sequence_number": 0, "user_records": 2, "at_ms": 1, **facts}
-    header = {"kpl_ledger": "w", "part": 0, "member": 0, "kind": "header", "version": 1, "lines": 2}
+    row = {"kind": kind, **place, "sub_sequence_number": 0, "user_records": 2, "at_ms": 1, "digest": "0" * 16}
+    row |= facts
+    header = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": 2}
     header |= {"side": side, "stream": "orders", "stream_arn": None}
     producer = Ledger(tmp_path / "produced").writer("orders")
     producer.note([Row("delivered", SHARDS[0], "8", 1, 1)])
@@ -330,6 +337,29 @@ def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, 
     audited.write(str(tmp_path / "out"))
     assert any("strange" in one.file for one in audited.unreadable)
     assert not any(name[1] == "8" for name in said(audited, lambda one: one.kind == "audit-missing"))
+
+
+@pytest.mark.requirement("AUD-28")
+@pytest.mark.parametrize("how", ["table", "ledger", "aside"])
+def test_a_row_of_another_shard_than_it_says(how: str, tmp_path: Path) -> None:
+    """The record it names is unknown, and nothing before it on the shard that it says is missing."""
+    with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
+        producer.note([Row("delivered", SHARDS[0], number, 1, 1) for number in ("10", "11", "14")])
+        producer.note([Row("delivered", SHARDS[1], number, 1, 1) for number in ("12", "13")])
+    (tmp_path / "handled").mkdir()
+    rows = [(SHARDS[0], "10"), (SHARDS[0], "14"), (SHARDS[1], "11")]
+    if how == "table":
+        columns = {"shardId": [s for s, _ in rows], "sequenceNumber": [n for _, n in rows]}
+        pq.write_table(pa.table({**columns, "subSequenceNumber": [0, 0, 0]}), tmp_path / "handled/a.parquet")
+    else:
+        consumer = Ledger(tmp_path / "handled").writer("orders", "handled")
+        consumer.note([Row("handled", *row, 1, 1) for row in rows[:2]])
+        consumer.note([Row("aside" if how == "aside" else "handled", *rows[2], 1, 1)])
+        consumer.close()
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    sums = audited.facts["userRecords"]
+    assert (sums["handled"], sums["missing"], sums["unknown"], sums["tooEarly"]) == (2, 0, 1, 2)
+    assert [one.times for one in audited.unreadable] == [1]
 
 
 @pytest.mark.soak

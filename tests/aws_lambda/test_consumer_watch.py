@@ -1,28 +1,21 @@
-"""The watch in a consumer and on a schedule."""
+"""The watch in a consumer."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import yaml
 
 import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
-from kpl_codec.aws_lambda import aio, consumer_watch, process_user_records
+from kpl_codec.aws_lambda import aio, process_user_records
 from kpl_codec.aws_lambda.consumer_watch import ConsumerWatch
 
 from ..watch.model import open_map
-from ..watch.test_stream_watcher import naive
-from ..watch.test_telling import complaints
 from ..watch.test_watch import NAIVE, SOUND, aggregate
 from .conftest import STREAM, utc
-from .dynamodb import idempotency_table
-from .runtime_api import Function
 
 NOW = 1545084712.0
 
@@ -109,146 +102,3 @@ def test_the_answer_is_the_same_with_and_without():
     for kinds in ([SOUND], [NAIVE, SOUND]):
         without = process_user_records(event(kinds), fails)
         assert process_user_records(event(kinds), fails, watch=looking) == without
-
-
-class Context:
-    def get_remaining_time_in_millis(self) -> int:
-        return 25_000
-
-
-@pytest.mark.server
-@pytest.mark.timeout(120)
-def test_a_scheduled_run_looks_at_every_shard_once(kinesis_local, stream, monkeypatch, capsys):
-    from kpl_codec.aws.client import kinesis_client
-
-    naive(kinesis_local.client(), stream, 40)
-    settings = kinesis_local.client_settings
-    client = kinesis_client(
-        region=settings["region_name"],
-        endpoint_url=settings["endpoint_url"],
-        access_key_id="local",
-        secret_access_key="local",
-    )
-    monkeypatch.setattr(consumer_watch, "_client", lambda: client)
-    monkeypatch.setenv("KPL_STREAM", stream)
-    monkeypatch.setenv("KPL_SHARE", "0.5")
-    monkeypatch.setenv("KPL_PERIOD", "1")
-    done = consumer_watch.lambda_handler({"time": "now"}, Context())
-    assert done["looks"] >= done["openShards"] == 2
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    metrics = {name: value for line in lines if "_aws" in line for name, value in line.items()}
-    assert metrics["Looks"] == done["looks"]
-    assert metrics["OpenShards"] == 2
-    assert metrics["LostUserRecordsSeen"] == done["lostUserRecords"]["seen"]
-
-
-@pytest.mark.parametrize("name", ["KPL_SHARE", "KPL_PERIOD"])
-@pytest.mark.parametrize("text", ["5%", "nan", "0", "inf", ""])
-def test_a_setting_that_makes_no_sense_is_named(monkeypatch, name, text):
-    monkeypatch.setenv("KPL_STREAM", "orders")
-    monkeypatch.setenv(name, text)
-    with pytest.raises(ValueError, match=f"{name} is '{text}': it must be a number above 0"):
-        consumer_watch.lambda_handler({}, Context())
-
-
-def template() -> tuple[str, dict[str, Any]]:
-    """The text of the template, and what is in it; a tag such as !Ref is dropped."""
-    from importlib.resources import files
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    def any_tag(loader: Any, suffix: str, node: yaml.Node) -> Any:
-        if isinstance(node, yaml.SequenceNode):
-            return loader.construct_sequence(node, deep=True)
-        return node.value
-
-    Loader.add_multi_constructor("!", any_tag)
-    text = files("kpl_codec.aws_lambda").joinpath("templates", "watch.yaml").read_text()
-    return text, yaml.load(text, Loader)
-
-
-def test_the_template_lints_clean_and_asks_for_no_more_than_is_called():
-    text, parsed = template()
-    assert complaints(text) == []
-    resources = parsed["Resources"]
-    (policy,) = resources["Role"]["Properties"]["Policies"]
-    kinesis, logs, _, (condition, state, _) = policy["PolicyDocument"]["Statement"]
-    called = ("ListShards", "DescribeStreamSummary", "GetShardIterator", "GetRecords")
-    assert kinesis["Action"] == [f"kinesis:{name}" for name in called]
-    assert (kinesis["Resource"], logs["Resource"]) == ("StreamArn", "Log.Arn")
-    assert (condition, state["Resource"]) == ("KeepsState", "State.Arn")
-    assert state["Action"] == ["dynamodb:GetItem", "dynamodb:PutItem"]
-    assert "*" not in json.dumps(policy)
-    assert resources["Function"]["Properties"]["Role"] == "Role.Arn"
-
-
-# -- from run to run -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def table() -> Any:
-    with idempotency_table("watch") as client:
-        yield client
-
-
-@pytest.fixture
-def function(table: Any, kinesis_local: Any, stream: str, tmp_path: Any) -> Iterator[Any]:
-    """The template's own code under the real runtime client, as a function of ``settings``."""
-    code = template()[1]["Resources"]["Function"]["Properties"]["Code"]["ZipFile"]
-    (tmp_path / "index.py").write_text(code)
-    running: list[Function] = []
-
-    def start(**settings: str) -> Function:
-        environment = {
-            "AWS_ACCESS_KEY_ID": "local",
-            "AWS_SECRET_ACCESS_KEY": "local",
-            "AWS_ENDPOINT_URL_DYNAMODB": table.meta.endpoint_url,
-            "AWS_DEFAULT_REGION": kinesis_local.client_settings["region_name"],
-            "AWS_ENDPOINT_URL_KINESIS": kinesis_local.client_settings["endpoint_url"],
-            "KPL_STREAM": stream,
-            "PYTHONPATH": str(Path(kpl.__file__).parents[1]),
-            **settings,
-        }
-        running.append(Function("index.lambda_handler", str(tmp_path), environment))
-        return running[-1]
-
-    yield start
-    for one in running:
-        one.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.server
-@pytest.mark.timeout(180)
-@pytest.mark.requirement("WCH-29", "WCH-30")
-def test_runs_under_the_runtime_client_tell_a_finding_once_with_a_state(function, kinesis_local, stream):
-    """A share of 1: each record is read by exactly one run, each run in a process of its own."""
-    client = kinesis_local.client()
-
-    def run(**settings: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        one = function(KPL_SHARE="1", KPL_PERIOD="60", **settings)
-        answer = one.invoke({"time": "now"}, timeout=60)
-        lines = [json.loads(line) for line in one.stop().splitlines() if line.startswith("{")]
-        assert answer.kind == "response", answer
-        return answer.body, [line for line in lines if "kind" in line]
-
-    naive(client, stream, 3)
-    done, findings = run(KPL_STATE_TABLE="watch")
-    assert done["state"] == "new"
-    assert {f["kind"] for f in findings} == {"naive-aggregator"}
-    seen = done["lostUserRecords"]["seen"]
-    assert seen
-    naive(client, stream, 1)
-    done, findings = run(KPL_STATE_TABLE="watch")
-    assert done["state"] == "resumed"
-    assert [f for f in findings if f["state"] == "open"] == []
-    assert seen < done["lostUserRecords"]["seen"] < 2 * seen
-    # Without one it is told again, and of this run alone.
-    done, findings = run()
-    assert done["state"] == "off"
-    assert {f["state"] for f in findings} >= {"open"}
-    # A table that is not there: the run goes on, and says so.
-    done, findings = run(KPL_STATE_TABLE="nowhere")
-    assert done["state"] == "not saved: ResourceNotFoundException"
-    assert findings

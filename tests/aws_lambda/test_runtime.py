@@ -214,6 +214,7 @@ print(*sorted(std))
 
                 "deaggregation.kcl",
                 "deaggregation.policies",
+                "deaggregation.policy_rules",
                 "deaggregation.deaggregated_record", "deaggregation.user_record_rows", "errors",
                 "format", "format.codec", "format.compression", "format.frame",
                 "format.hash_keys", "format.message", "format.records", "format.wire", "lazy", "limits",

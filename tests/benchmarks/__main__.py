@@ -11,14 +11,17 @@ import argparse
 import json
 import os
 import pickle
+import platform
 import shlex
 import subprocess
 import sys
 import tempfile
+from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import kpl_codec
 from kpl_codec.testing.local_kinesis import LocalKinesisError, find_node, install
 
 from . import corpora, memory, unframing
@@ -147,6 +150,23 @@ def show(cells: list[str]) -> None:
     )
 
 
+def conditions(options: argparse.Namespace) -> dict[str, object]:
+    """When and where the results were measured, and of what: a page that shows them says it."""
+    processor = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        models = (row for row in cpuinfo.read_text().splitlines() if row.startswith("model name"))
+        processor = next((row.partition(":")[2].strip() for row in models), processor)
+    return {
+        "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        "machine": f"{os.cpu_count()} cores of {processor}, {platform.system()}",
+        "python": platform.python_version(),
+        "version": kpl_codec.__version__,
+        "mib": options.mib,
+        "rounds": options.rounds,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--mib", type=float, default=16, help="size of each corpus in MiB")
@@ -166,6 +186,7 @@ def main() -> None:
     parser.add_argument(
         "--beside", default=everyone_else, help="whom to measure beside kpl_codec: %(default)s"
     )
+    parser.add_argument("--results", type=Path, metavar="FILE", help="write the CPU seconds as JSON, too")
     options = parser.parse_args()
     foreign = dict(given.split("=", 1) for given in options.contender)
     names = ["kpl_codec", *options.beside.split(",")]
@@ -180,6 +201,7 @@ def main() -> None:
     wide = 9 * len(heads) + 7
     print(f"{'':26}  {'compiled':-^{wide}}  {'pure Python':-^{wide}}")
     show(["task", "corpus", *2 * ["M/s", *heads.values()]])
+    measured: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         everyone = contenders(directory, foreign, names)
@@ -192,10 +214,14 @@ def main() -> None:
                         continue
                     if name in "eh" and task in ("encode", "aggregate"):
                         continue
-                    show(line(task, corpus, measure(everyone, corpus, task, options.rounds), list(heads)))
+                    times = measure(everyone, corpus, task, options.rounds)
+                    show(line(task, corpus, times, list(heads)))
+                    measured.append({"task": task, "corpus": name, "seconds": times})
         finally:
             for contender in everyone:
                 contender.close()
+    if options.results:
+        options.results.write_text(json.dumps({**conditions(options), "measured": measured}, indent=1) + "\n")
     unframing.show(options.mib, 1 if options.quick else 10)
     if options.memory:
         memory.show()

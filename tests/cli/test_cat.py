@@ -212,6 +212,8 @@ def test_a_stream_and_what_comes_through_a_split(
         assert [row["data"] for row in found].count("late") == 1
     finally:
         following.terminate()
+        reader.join()
+        following.stdout.close()
         following.wait()
 
 

@@ -128,6 +128,6 @@ def test_watch_assumes_the_role(account: str, capsys: pytest.CaptureFixture[str]
     """Without it the user may list no shard, and what is to end with the first look would not end."""
     command = ["watch", "--stream", "orders", "--all", "--once", "--role-arn", ROLE, "--profile"]
     assert main([*command, "me"]) == 0
-    assert "1 look," in capsys.readouterr().err
+    assert "in 1 poll," in capsys.readouterr().err
     assert main([*command, "nobody"]) == 2
     assert "nobody" in capsys.readouterr().err

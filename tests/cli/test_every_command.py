@@ -114,7 +114,7 @@ def test_shards_take_the_json_of_shards_list(folder: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(
     ("streams", "status"),
-    [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 2), ("2>/dev/full", 0)],
+    [(">&-", 2), ("2>&-", 0), ("<&- >&- 2>&-", 2), (">/dev/full", 2), ("2>/dev/full", 0)],
 )
 @pytest.mark.parametrize(
     "line",
@@ -199,7 +199,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert status == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert re.fullmatch(r"kpl-codec: [^\n]+\n", shown.err), shown.err
+    assert re.fullmatch(r"kpl-codec: [^\n]{1,290}\n", shown.err), shown.err  # three lines of 100 columns
 
 
 @pytest.mark.parametrize("line", ["cat A --limit 4 B", "cat --limit 4 A B", "cat A B --limit 4"])
@@ -215,17 +215,21 @@ def test_paths_stand_before_behind_and_between_options(
     [
         (
             "validate a --shard-map b --output c",
-            "unrecognized arguments: --shard-map b (see kpl-codec validate --help)",
+            "unknown option --shard-map; did you mean --shards? (see kpl-codec validate --help)",
         ),
         (
             "keys hash a --nothing-like-it",
-            "unrecognized arguments: --nothing-like-it (see kpl-codec keys hash --help)",
+            "unknown option --nothing-like-it (see kpl-codec keys hash --help)",
         ),
-        ("cat a --json", "unrecognized arguments: --json (see kpl-codec cat --help)"),  # not --only
+        ("cat a --json", "unknown option --json (see kpl-codec cat --help)"),  # not --only
+        ("--frobnicate", "unknown option --frobnicate (see kpl-codec --help)"),
+        ("generate --frobnicate", "unknown option --frobnicate (see kpl-codec generate --help)"),
+        ("validat a", "unknown command validat; did you mean validate? (see kpl-codec --help)"),
+        ("keys hasch", "unknown action hasch; did you mean hash? (see kpl-codec keys --help)"),
         (
             "cat a --since yesterday",
-            "argument --since: 'yesterday' is no time such as 2026-01-31T12:00:00Z, or 5m for five minutes "
-            "ago; or beginning, or latest (see kpl-codec cat --help)",
+            "argument --since: 'yesterday' is not a time such as 2026-01-31T12:00:00Z, or 5m for five "
+            "minutes ago; or beginning, or latest (see kpl-codec cat --help)",
         ),
         (
             "watch --stream orders --all --since 9999-01-01",
@@ -233,7 +237,7 @@ def test_paths_stand_before_behind_and_between_options(
         ),
         (
             "shards list --stream orders --role-arn reader",
-            "argument --role-arn: 'reader' is no role such as arn:aws:iam::123456789012:role/NAME "
+            "argument --role-arn: 'reader' is not a role such as arn:aws:iam::123456789012:role/NAME "
             "(see kpl-codec shards list --help)",
         ),
     ],
@@ -297,3 +301,24 @@ def test_little_is_imported_for_a_first_answer(line: str, packages: set[str], ow
     ours = {"kpl_codec", "cython_runtime"}
     assert {top for top in tops - sys.stdlib_module_names - ours if not top.startswith("_")} <= packages
     assert sum(name.startswith("kpl_codec") for name in imported) <= own
+
+
+def completed(typed: str) -> set[str]:
+    """What a shell would offer after ``typed``."""
+    environment = {
+        **os.environ, "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_SHELL": "bash",
+        "COMP_LINE": typed, "COMP_POINT": str(len(typed)), "COMP_TYPE": "9",
+    }  # fmt: skip
+    code = "import os; os.dup2(1, 8); from kpl_codec.cli.main import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    return {word.strip() for word in run.stdout.split("\n")} - {""}
+
+
+def test_commands_options_and_choices() -> None:
+    assert completed("kpl-codec ") >= COMMANDS.keys()
+    assert completed("kpl-codec va") == {"validate"}
+    assert "--fail-on" in completed("kpl-codec validate --")
+    assert completed("kpl-codec validate --fail-on ") == {"critical", "error", "warning", "info"}
+    assert {"hash", "hot"} <= completed("kpl-codec keys h")

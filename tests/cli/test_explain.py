@@ -113,7 +113,7 @@ def test_without_extras_it_says_what_it_leaves_out() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "checksum-mismatch" in run.stdout
-    assert "without pyarrow" in run.stderr
+    assert "errors of what needs botocore, pyarrow" in run.stderr
 
 
 def test_it_needs_no_sources(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ READERS = [
     lambda client, stream, _: list(read_stream(client, stream)),
     lambda client, stream, _: list(read_stream(client, stream, shard_ids=[SHARD])),
     lambda client, stream, number: read_record(client, stream, SHARD, number),
-    lambda client, stream, _: StreamWatcher(client, stream, share=1.0).run(9, once=True),
+    lambda client, stream, _: StreamWatcher(client, stream, sampling_rate=1.0).run(9, once=True),
 ]
 
 

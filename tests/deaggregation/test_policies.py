@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation.deaggregated_record import Counts
-from kpl_codec.deaggregation.policies import POLICIES
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.shards.placement import aggregate_kind, verify_placement
 from kpl_codec.testing import strategies
 

@@ -19,7 +19,7 @@ from kpl_codec.aws_lambda import aio, process_user_records, process_window, user
 from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation import policies
 from kpl_codec.deaggregation.deaggregated_record import Counts
-from kpl_codec.deaggregation.policies import POLICIES
+from kpl_codec.deaggregation.policy_rules import POLICIES
 
 from ..format.test_codec import frame
 from ..shards.test_shard_map import HALF, SPLIT

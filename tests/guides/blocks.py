@@ -4,6 +4,7 @@
     ```python file=x.py        becomes a file
     ```sh                      runs in bash; must end with 0
     ```sh exit=1               must end with 1
+    ```sh skip=REASON          is not run; REASON is one of `REASONS`
     ```text                    is the output of the block before; ... stands for anything
     ```json file=x.json        becomes a file
     ```yaml, ```json           is read; actions of policies and settings of event source mappings must exist
@@ -31,6 +32,16 @@ import yaml
 _BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+#: Why a block is not run here: the option ``skip`` names one of them.
+REASONS = {
+    "installs-packages": "pip would change the environment that the tests run in",
+    "needs-a-cluster": "EMR, Kubernetes or a Spark cluster",
+    "needs-an-account": "a service of AWS that no local server stands for",
+    "needs-the-kcl": "the KCL's daemon, which is Java",
+    "builds-an-image": "Docker",
+}
+
+
 class Block(NamedTuple):
     """``language`` and ``options`` from the line of the fence, ``line`` is its number in the page."""
 
@@ -47,6 +58,11 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(language, named, found["text"], page.count("\n", 0, found.start()) + 1)
 
 
+def outside(page: str) -> str:
+    """The page without its blocks; each line keeps its number."""
+    return _BLOCK.sub(lambda found: "\n" * found[0].count("\n"), page)
+
+
 class Run:
     """One page in one folder. State: the namespace, and what the last block printed."""
 
@@ -55,8 +71,19 @@ class Run:
         self.names: dict[str, Any] = {"__name__": "__guide__"}
         self.printed = ""
 
+    def page(self, path: Path) -> None:
+        """All blocks of a page, from top to bottom. An error says the line of its block."""
+        for block in blocks(path.read_text()):
+            try:
+                self.block(block)
+            except BaseException as error:
+                raise AssertionError(f"{path.name}:{block.line} ({block.language}): {error!r}") from error
+
     def block(self, block: Block) -> None:
         """Raises AssertionError, or what the block raises."""
+        if "skip" in block.options:
+            assert block.options["skip"] in REASONS, block.options["skip"]
+            return
         if "file" in block.options:
             (self.folder / block.options["file"]).write_text(block.text)
             return

@@ -17,29 +17,35 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 import kpl_codec as kpl
+from kpl_codec.adapters import to_lambda
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..queues import queue_model
 from ..queues.queue_service import QueueServer, QueueService, RealClock
 from ..site.pages import examples_of
 from ..test_surface import PUBLIC, names_of
-from .blocks import Block, Run, blocks
+from .blocks import Block, Run, blocks, outside
 
 ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "spec" / "guides").glob("*.md"))
+FOLLOWED = [path for path in GUIDES if path.name in ("read.md", "notebooks.md", "how-records-get-lost.md")]
 #: The examples of the API's reference: a page for each public module.
 EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
-    "check-captures.md", "ci.md", "dead-letters.md", "kcl.md", "move-over.md", "s3-and-accounts.md",
-    "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md", "watch.md", "write.md",
+    "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
+    "move-over.md", "read.md",
+    "s3-and-accounts.md", "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md",
+    "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
     "kpl_codec.aws.fetch_by_sequence_number.md",
     "kpl_codec.schema_registry.md",
-    "kpl_codec.aws_lambda.shard_map_cache.md", "kpl_codec.aws_lambda.consumer_watch.md",
+    "kpl_codec.aws_lambda.shard_map_cache.md",
 }  # fmt: skip
 STREAM = "orders"
+ARN = f"arn:aws:kinesis:us-east-1:123456789012:stream/{STREAM}"
 
 
 @pytest.fixture(autouse=True)
@@ -145,10 +151,9 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
-    ("ci.md", "fuzz-your-consumer.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    ("ci.md", "fuzz-your-consumer.md", "kcl.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )
-SLOW["kcl.md"] = (pytest.mark.soak, pytest.mark.timeout(900))  # failed once in a full run, passes alone
 
 
 @pytest.mark.parametrize(
@@ -168,11 +173,49 @@ def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureReques
     run = Run(folder)
     if "queues" in path.name:
         run.names |= request.getfixturevalue("queue")
-    for block in blocks(path.read_text()):
-        try:
+    run.page(path)
+
+
+def test_the_readme_works(orders: None, tmp_path: Path) -> None:
+    """From top to bottom in one folder; then what its readers do with its files and functions."""
+    run = Run(tmp_path)
+    run.page(README)
+    assert run.names["delivery"].shard_id.startswith("shardId-00000000000")
+    run.block(Block("sh", {}, "pytest -q test_consumer.py && test -f checked/report.html", 0))
+    data = kpl.encode([kpl.UserRecord("customer-1", b"one"), kpl.UserRecord("customer-2", b"two")])
+    number = "49545115243490985018280067714973144582180062593244200961"
+    event = to_lambda([kpl.KinesisRecord("a", data, number, "shardId-000000000000")], stream_arn=ARN)
+    run.names["event"] = event
+    run.block(Block("python", {}, "assert lambda_handler(event, None) == {'batchItemFailures': []}", 0))
+    assert run.printed == "customer-1 b'one'\ncustomer-2 b'two'\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_readme_reads_on_spark(orders: None, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for block in blocks(README.read_text()):
+        if block.options.get("file") == "read_on_spark.py":
             run.block(block)
-        except BaseException as error:
-            raise AssertionError(f"{path.name}:{block.line} ({block.language}): {error!r}") from error
+    run.block(Block("sh", {}, "python read_on_spark.py", 0))
+    assert sum(int(count) for count in re.findall(r"\|shardId-\d+\| +(\d+)\|", run.printed)) == 40
+
+
+@pytest.mark.parametrize("path", [README, *FOLLOWED], ids=lambda path: path.name)
+def test_a_page_can_be_read_and_followed(path: Path) -> None:
+    """Code is at most 88 columns wide. All of it stands in fences, whose blocks are run or say why not."""
+    page = path.read_text()
+    wide = [
+        f"{path.name}:{block.line + row}: {len(line)} columns"
+        for block in blocks(page)
+        for row, line in enumerate(block.text.splitlines(), start=1)
+        if len(line) > 88
+    ]
+    assert wide == []
+    lines = outside(page).splitlines()
+    assert [
+        f"{path.name}:{row}: {line}" for row, line in enumerate(lines, 1) if line.startswith("    ")
+    ] == []
 
 
 @pytest.mark.parametrize("module", PUBLIC)
@@ -186,7 +229,7 @@ def test_every_public_name_has_an_example(module: str) -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for path in [*GUIDES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]:
+    for path in [*GUIDES, README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
 

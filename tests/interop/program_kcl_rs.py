@@ -1,8 +1,11 @@
 """Adapter for kcl-rs (PyPI), which opens aggregates before Python sees them: each frame is put on a local
-stream of one shard, and a plain record behind it, so that it shows where nothing comes."""
+stream of one shard between two plain records with numbers of their own, so that it shows where nothing comes.
+
+On a loaded machine kcl-rs may lose its lease, wait for it (10 s and more), and read everything again."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 from importlib.metadata import version
@@ -20,6 +23,9 @@ from kpl_codec.testing.local_kinesis import local_kinesis
 from ..kcl.leases import create_leases
 
 STREAM, KEY, BEHIND = "vectors", "outer", "behind"
+#: Seconds that kcl-rs may take for a frame.
+PATIENCE = 120
+markers = itertools.count()
 got: queue.Queue[Any] = queue.Queue()
 
 
@@ -47,10 +53,12 @@ def decode(asked: dict[str, Any]) -> dict[str, Any]:
         client.put_record(StreamName=STREAM, PartitionKey=KEY, Data=data)
     except ClientError:
         return {"unsupported": True}  # too large for Kinesis
-    client.put_record(StreamName=STREAM, PartitionKey=BEHIND, Data=b"-")
-    records = []
-    while (record := got.get(timeout=15)) != (BEHIND, b"-"):
-        records.append(record)
+    marker = b"%d" % next(markers)
+    client.put_record(StreamName=STREAM, PartitionKey=BEHIND, Data=marker)
+    records: list[Any] = []
+    while (record := got.get(timeout=PATIENCE)) != (BEHIND, marker):
+        # A marker of an earlier frame: what came before it is not of this one.
+        records = [] if record[0] == BEHIND else [*records, record]
     if records == [(KEY, data)]:
         return {"plain": True}
     return {"user_records": [user_record(*record) for record in records]}

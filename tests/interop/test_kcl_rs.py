@@ -15,7 +15,7 @@ from kpl_codec.conformance.subject import Subject
 from ..spec.vectors import REPOSITORY
 
 pytest.importorskip("kcl_rs")
-pytestmark = [pytest.mark.soak, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(1800)]
 
 PAGE = (REPOSITORY / "spec" / "12-implementations.md").read_text()
 Delivered = list[tuple[str, bytes]]
@@ -30,7 +30,7 @@ def of_the_kcl(data: bytes) -> Delivered:
 
 def test_kcl_rs_on_the_vectors() -> None:
     result, beside = Result("kcl-rs", ""), Counter[str]()
-    with Subject([sys.executable, "-m", "tests.interop.program_kcl_rs"], timeout=60) as program:
+    with Subject([sys.executable, "-m", "tests.interop.program_kcl_rs"], timeout=180) as program:
         for vector in vectors():
             if vector["kind"] != "decode":
                 continue

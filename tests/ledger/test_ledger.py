@@ -8,8 +8,9 @@ import json
 import logging
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ from kpl_codec.aws import client
 from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.deaggregated_record import DeaggregatedRecord
-from kpl_codec.ledger.ledger import SUFFIX, S3Sink, Sink, Writer, packed
+from kpl_codec.ledger.ledger import SUFFIX, Writer
 from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, row_of
+
+from ..audit.model import Files, rows_of
 
 SHARD = "shardId-000000000000"
 NAMES = st.one_of(
@@ -58,9 +61,7 @@ ROWS = rows()
 
 @given(row=ROWS)
 def test_a_line_gives_its_row(row: Row) -> None:
-    facts = json.loads(line_of(row))
-    assert row_of(facts) == row
-    assert json.dumps(facts, separators=(",", ":")) == line_of(row)  # as the CRC of a log line needs it
+    assert row_of(json.loads(line_of(row))) == row
 
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
@@ -74,7 +75,7 @@ KEYS += ["record_id", "error_code", "version", "side", "stream", "stream_arn", "
 def test_whatever_a_line_says_nothing_is_raised(
     row: Row, changes: dict[str, Any], data: st.DataObject
 ) -> None:
-    header = {"kpl_ledger": "w", "part": 0, "member": 0, "kind": "header", "version": 1, "lines": 3}
+    header = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": 3}
     lines = [{**header, "side": "produced", "stream": "orders", "stream_arn": None}]
     lines += [json.loads(line_of(row)), {"kind": "end", "named": [0, {}]}]
     changed = data.draw(st.integers(0, 2))
@@ -84,14 +85,13 @@ def test_whatever_a_line_says_nothing_is_raised(
     rows = [row for _, some in book.add_gzip(f"w-000000{SUFFIX}", gzip.compress(text)) for row in some]
     assert all(0 <= row.user_records < 2_000_000 for row in rows)
     book.holes("produced")
-    lines_book = LedgerReader()
-    list(lines_book.add_lines("app.log", text.split(b"\n")))
-    assert lines_book.holes("produced")
+    of_text = LedgerReader()  # the same lines, not compressed
+    assert rows == [row for _, some in of_text.add_lines("app.log", text.split(b"\n")) for row in some]
 
 
 @pytest.mark.requirement("AUD-21")
 def test_a_hostile_file_takes_little_memory() -> None:
-    header = {"kpl_ledger": "w", "part": 0, "member": 0, "kind": "header", "version": 1, "lines": 10**6 + 1}
+    header = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": 10**6 + 1}
     lines = json.dumps({**header, "side": "handled", "stream": "orders", "stream_arn": None}) + "\n"
     for text in (b"0" * (1 << 28), lines.encode() + b"{}\n" * 10**6):
         data = gzip.compress(text)
@@ -105,37 +105,21 @@ def test_a_hostile_file_takes_little_memory() -> None:
         assert peak < 128 << 20
 
 
-class Memory(Sink):
-    """The parts of a writer."""
-
-    part_seconds = 1e9
-
-    def __init__(self, part_bytes: int = 1 << 20) -> None:
-        self.part_bytes = part_bytes
-        self.parts: list[list[bytes]] = []
-
-    def write(self, part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
-        while part >= len(self.parts):
-            self.parts.append([])
-        self.parts[part].append(packed("w", part, member, lines))
-        return len(self.parts[part][-1])
-
-
-def written(rows: list[list[Row]], part_bytes: int, *, closed: bool = True) -> list[bytes]:
-    sink = Memory(part_bytes)
-    writer = Writer(sink, "w", "orders", "produced", wait=True)
+def written(rows: list[list[Row]], part_bytes: int, *, closed: bool = True) -> dict[str, bytes]:
+    files = Files()
+    writer = Writer(files.sink(part_bytes), "w", "orders", "produced", wait=True)
     for some in rows:
         writer.note(some)
     if closed:
         writer.close()
-    return [b"".join(parts) for parts in sink.parts]
+    return {file: b"".join(members) for file, members in files.items()}
 
 
-def book_of(parts: Sequence[bytes]) -> tuple[LedgerReader, list[Row]]:
-    book, found = LedgerReader(), list[Row]()
-    for number, data in enumerate(parts):
-        found += [row for _, rows in book.add_gzip(f"w-{number:06d}{SUFFIX}", data) for row in rows]
-    return book, found
+def read(*folders: Mapping[str, bytes]) -> tuple[LedgerReader, list[Row]]:
+    reader, found = LedgerReader(), list[Row]()
+    for file, data in chain.from_iterable(folder.items() for folder in folders):
+        found += rows_of(reader, file, [data])
+    return reader, found
 
 
 BLOCKS = st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=5)
@@ -147,13 +131,13 @@ def test_a_ledger_is_whole_or_says_that_it_is_not(
     rows: list[list[Row]], size: int, data: st.DataObject
 ) -> None:
     parts, every = written(rows, size), [row for some in rows for row in some]
-    whole, found = book_of([*parts, *parts])
+    whole, found = read(parts, parts)
     assert Counter(found) == Counter(every)
     assert whole.holes("produced") == []
     # Cut off anywhere, changed anywhere, or without a part: never whole, and no row is made up.
-    number = data.draw(st.integers(0, len(parts) - 1))
-    at = data.draw(st.integers(0, len(parts[number]) - 1))
-    part = parts[number]
+    file = data.draw(st.sampled_from(list(parts)))
+    part = parts[file]
+    at = data.draw(st.integers(0, len(part) - 1))
     how = data.draw(st.sampled_from(["cut", "change", "lose", "insert"]))
     changed = bytes([part[at] ^ data.draw(st.integers(1, 255))])
     damaged = {
@@ -162,7 +146,7 @@ def test_a_ledger_is_whole_or_says_that_it_is_not(
         "lose": b"",
         "insert": part[:at] + b"noise" + part[at:],
     }[how]
-    book, found = book_of([*parts[:number], damaged, *parts[number + 1 :]])
+    book, found = read({**parts, file: damaged})
     lost = [row for row in every if row not in found]
     assert all(row in every for row in found)
     holes = book.holes("produced")
@@ -181,7 +165,7 @@ def may_name(hole: Hole, row: Row) -> bool:
 @pytest.mark.requirement("AUD-5")
 def test_a_producer_that_was_not_closed_leaves_an_incomplete_ledger() -> None:
     row = Row("delivered", "s", "7", 1, 0)
-    book, rows = book_of(written([[row]], 1 << 20, closed=False))
+    book, rows = read(written([[row]], 1 << 20, closed=False))
     assert rows == [row]
     assert [hole.why for hole in book.holes("produced")] == ["it was not closed, or its end is not there"]
 
@@ -214,7 +198,7 @@ def test_log_lines_are_a_ledger(tmp_path: Path) -> None:
 def test_no_line_of_a_log_is_long() -> None:
     lines: list[str] = []
     writer = Ledger(lines.append).writer("orders")
-    writer._sink.part_bytes = 1
+    writer._sink = writer._sink._replace(part_bytes=1)
     for start in range(0, 3000, 500):
         names = [(f"shardId-{n:012d}", str(10**55 + n)) for n in range(start, start + 500)]
         writer.note([Row("delivered", *name, 1, 0) for name in names])
@@ -225,16 +209,16 @@ def test_no_line_of_a_log_is_long() -> None:
 
 
 @pytest.mark.requirement("AUD-4", "AUD-5")
-def test_in_s3_a_member_is_an_object_and_the_first_is_there_at_once() -> None:
+def test_in_s3_a_member_is_an_object_and_the_first_is_there_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     objects: dict[str, bytes] = {}
-    sink = S3Sink("s3://bucket/ledger/", "w", objects.__setitem__)
-    writer = Writer(sink, "w", "orders", "produced", wait=False)
-    assert list(objects) == [f"s3://bucket/ledger/w-000000{SUFFIX}"]
-    book, _ = book_of([*objects.values()])
+    monkeypatch.setattr(client, "put_object", objects.__setitem__)
+    writer = Ledger("s3://bucket/ledger/").writer("orders")
+    assert list(objects) == [f"s3://bucket/ledger/{writer.name}-000000{SUFFIX}"]
+    book, _ = read(objects)
     assert len(book.holes("produced")) == 1  # a producer that has begun and not ended
     writer.note([Row("delivered", "s", "7", 3, 5)])
     writer.close()
-    book, rows = book_of([*objects.values()])
+    book, rows = read(objects)
     assert book.holes("produced") == []
     assert len(rows) == 1
 
@@ -244,28 +228,25 @@ def test_in_s3_a_member_is_an_object_and_the_first_is_there_at_once() -> None:
 @given(fails=st.lists(st.booleans(), min_size=1, max_size=8), stores=st.booleans(), s3=st.booleans())
 def test_a_write_that_fails_is_tried_again(fails: list[bool], stores: bool, s3: bool, side: str) -> None:
     """However often it fails, and whether or not it was stored all the same."""
-    plan, sink = iter(fails), Memory(1)
-    if s3:
-        sink.part_seconds = 0.0
-    write = sink.write
+    plan, files = iter([False, *fails]), Files()
 
-    def failing(part: int, member: int, lines: Sequence[str], *, sync: bool) -> int:
+    def failing(file: str, lines: Sequence[str]) -> int:
         bad = next(plan, False)
         if stores or not bad:
-            write(part, member, lines, sync=sync)
+            files.write(file, lines)
         if bad:
             raise OSError(errno.ENOSPC, "no space")
         return 1
 
+    sink = files.sink(1, 0.0 if s3 else 1e9)._replace(write=failing)
     writer = Writer(sink, "w", "orders", side, wait=True)
-    sink.write = failing  # type: ignore[method-assign]
     rows = [Row("handled", "s", str(n + 1), 3, 5) for n in range(6)]
     for row in rows:
         with suppress(OSError):
             writer.note([row])
     with suppress(OSError):
         writer.close()
-    book, found = book_of([b"".join(part) for part in sink.parts])
+    book, found = read({file: b"".join(part) for file, part in files.items()})
     assert Counter(found) == Counter(rows) or len(fails) > 6
     assert book.holes(side) == [] or len(fails) > 6
 
@@ -275,16 +256,16 @@ def test_a_member_that_was_given_up_is_missing_in_the_count(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kpl_codec.ledger.ledger._MOST_WAITING", 3)
-    sink = Memory()
+    files = Files()
+    sink = files.sink(1 << 20)
     writer = Writer(sink, "w", "orders", "produced", wait=True)
-    write = sink.write
-    sink.write = lambda *given, **more: (_ for _ in ()).throw(OSError("no space"))  # type: ignore
+    writer._sink = sink._replace(write=lambda *_: (_ for _ in ()).throw(OSError("no space")))
     for number in range(5):
         writer.note([Row("delivered", "s", str(number + 1), 3, 5)])  # raises nothing
-    sink.write = write  # type: ignore[method-assign]
+    writer._sink = sink
     writer.close()
     assert "cannot be written" in caplog.text
-    book, rows = book_of([b"".join(part) for part in sink.parts])
+    book, rows = read({file: b"".join(part) for file, part in files.items()})
     assert [row.sequence_number for row in rows] == ["5"]
     assert [hole.ranges for hole in book.holes("produced")] == [{"s": ("1", "5")}]
 
@@ -402,6 +383,32 @@ def test_what_a_poison_hook_took_is_put_aside(tmp_path: Path) -> None:
     assert audited.facts["userRecords"]["handled"] == 3
     assert audited.facts["userRecords"]["aside"] == audited.facts["userRecords"]["delivered"] - 3 > 0
     assert [one.kind for one in audited.findings] == ["audit-aside"]
+
+
+@pytest.mark.requirement("AUD-27")
+@pytest.mark.parametrize(
+    ("how", "kinds"), [("cut", []), ("change", ["audit-damaged"]), ("lose", ["audit-damaged"])]
+)
+def test_a_damaged_ledger_of_a_consumer_is_told_even_where_nothing_is_missing(
+    how: str, kinds: list[str], tmp_path: Path
+) -> None:
+    row = Row("delivered", SHARD, "100", 1, 5)
+    with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
+        producer.note([row])
+    for _ in range(2):  # two workers: the first one was killed
+        worker = Ledger(tmp_path / "handled").writer("orders", "handled")
+        for _ in range(2):
+            worker.note([row.replace(kind="handled")])
+    (file, _) = sorted((tmp_path / "handled").iterdir())
+    data = file.read_bytes()
+    last = data.rindex(data[:8])
+    file.write_bytes(
+        {"cut": data[:-5], "change": data[:-5] + b"12345", "lose": data[: last - 100] + data[last:]}[how]
+    )
+    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    assert audited.audit.complete
+    assert [one.kind for one in audited.findings if one.kind != "audit-twice"] == kinds
+    assert [file.name in note for note in audited.notes] == [True] * (how == "cut")
 
 
 @pytest.mark.requirement("AUD-7")

@@ -70,7 +70,7 @@ def test_dead_letters_are_looked_into_and_restored(
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        ("--queue q --shard-id shardId-000000000000", "does not say its shard"),
+        ("--queue q --shard-id shardId-000000000000", "do not say their shard"),
         ("--queue q --stream s", "either"),
         ("--stream s --dead-letters", "goes with --queue"),
         ("--queue q --restore", "goes with"),

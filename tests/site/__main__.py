@@ -1,6 +1,7 @@
 """Builds the documentation's site: `python -m tests.site --output build/site`.
 
-README, the guides, the spec, and pages made from docstrings, `--help`, error classes and kinds of findings.
+A home page with README's five doors, the guides, the spec, charts of the benchmarks, and pages made from
+docstrings, `--help`, error classes and kinds of findings.
 Exit status 1 if a link leads nowhere, or a page cannot be made. To look at it:
 `python -m http.server -d build/site`.
 """
@@ -17,11 +18,11 @@ from pathlib import Path
 
 import yaml
 
-from . import pages
+from . import benchmarks, pages
 
 ROOT = Path(__file__).parents[2]
 #: Pages that are written by hand, with what is beside them.
-WRITTEN = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE", "spec")
+WRITTEN = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE", "spec")
 
 
 def navigation() -> list[object]:
@@ -33,7 +34,7 @@ def navigation() -> list[object]:
     chapters = sorted((ROOT / "spec").glob("[0-9]*.md"))
     guides = sorted(path for path in (ROOT / "spec/guides").glob("*.md") if path.name != "README.md")
     return [
-        {"Start": "README.md"},
+        {"Start": "index.md"},
         {
             "Guides": [
                 "spec/guides/README.md",
@@ -51,6 +52,8 @@ def navigation() -> list[object]:
         {"Specification": ["spec/README.md", *({title(path): f"spec/{path.name}"} for path in chapters)]},
         {
             "Project": [
+                {"Speed": "benchmarks.md"},
+                {"Words": "spec/words.md"},
                 {"Contributing": "CONTRIBUTING.md"},
                 {"Security": "SECURITY.md"},
                 {"Changes": "CHANGELOG.md"},
@@ -66,8 +69,11 @@ def build(output: Path, scratch: Path) -> int:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (documents / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, documents / name)
+    shutil.copy(Path(__file__).parent / "site.css", documents)
     shutil.rmtree(documents / "spec/api")  # its examples stand in the pages of the reference
     made = {
+        "index.md": pages.home_page(),
+        "benchmarks.md": benchmarks.benchmark_page(),
         "commands.md": pages.command_page(),
         "errors.md": pages.error_page(),
         "findings.md": pages.finding_page(),
@@ -76,6 +82,8 @@ def build(output: Path, scratch: Path) -> int:
     for name, text in made.items():
         (documents / name).parent.mkdir(exist_ok=True)
         (documents / name).write_text(text)
+    for page in documents.rglob("*.md"):
+        page.write_text(pages.plain_fences(page.read_text()))
     settings = {"docs_dir": str(documents), "site_dir": str(output), "nav": navigation()}
     (scratch / "mkdocs.yml").write_text(
         (Path(__file__).parent / "mkdocs.yml").read_text() + yaml.safe_dump(settings, sort_keys=False)

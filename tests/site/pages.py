@@ -8,18 +8,22 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 from unittest.mock import patch
 
+import kpl_codec
 import kpl_codec.errors
 from kpl_codec.cli.main import COMMANDS, _parser
 from kpl_codec.findings import KINDS, SEVERITIES
 
 from ..test_surface import PUBLIC, names_of
 
+ROOT = Path(__file__).parents[2]
 #: What a page of the API is called in the navigation, in this order; its module's name after kpl_codec.
 TITLES = {
     "": "kpl_codec",
@@ -75,7 +79,7 @@ def _rank(thing: Any) -> int:
 
 def examples_of(module: str) -> list[tuple[list[str], str]]:
     """The sections of ``spec/api/``'s page for a public module: names, and examples that the tests run."""
-    page = (Path(__file__).parents[2] / f"spec/api/kpl_codec{module}.md").read_text()
+    page = (ROOT / f"spec/api/kpl_codec{module}.md").read_text()
     sections = [section.partition("\n") for section in page.split("\n## ")[1:]]
     return [(heading.split(", "), text.strip()) for heading, _, text in sections]
 
@@ -112,8 +116,34 @@ def api_pages() -> Iterator[tuple[str, str]]:
         yield file_of(module), "\n".join(lines)
 
 
+def plain_fences(page: str) -> str:
+    """The page with code blocks as the site's Markdown knows them: ``file=x.py`` becomes the block's title;
+    the other options are for `tests.guides`."""
+
+    def plain(found: re.Match[str]) -> str:
+        named = re.search(r"\bfile=(\S+)", found["options"])
+        return f'{found["fence"]} title="{named[1]}"' if named else found["fence"]
+
+    return re.sub(r"^(?P<fence> *```\w+)(?P<options>( \w+=\S+)+)$", plain, page, flags=re.MULTILINE)
+
+
+def home_page() -> str:
+    """`home.md` with README's doors: a tab for each of its sections that begin with "I"."""
+    readme = (ROOT / "README.md").read_text()
+    doors = [section.partition("\n") for section in readme.split("\n## ")[1:] if section.startswith("I ")]
+    tabs = [
+        f'=== "{heading}"\n\n{indent(text.strip(), "    ")}\n' for heading, _, text in doors
+    ]  # a tab's content is indented
+    picture = " ".join(readme.partition("![")[2].partition("]")[0].split())
+    parts = {"doors": "\n".join(tabs), "picture": picture, "version": kpl_codec.__version__}
+    page = (Path(__file__).parent / "home.md").read_text()
+    for name, text in parts.items():
+        page = page.replace(f"{{{{{name}}}}}", text)
+    return page
+
+
 def _help_of(parser: argparse.ArgumentParser) -> str:
-    with patch.dict(os.environ, COLUMNS="100"):  # how wide argparse takes the terminal to be
+    with patch.dict(os.environ, COLUMNS="90"):  # how wide argparse takes the terminal to be
         return f"```text\n{parser.format_help().rstrip()}\n```\n"
 
 

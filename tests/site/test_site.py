@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -69,16 +70,66 @@ def address(site: Path) -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_it_can_be_read_and_searched(address: str, width: int) -> None:
+#: Elements whose text is cut off or makes the page scroll; code blocks may scroll within themselves. A pixel
+#: or two is the browser's rounding.
+TOO_WIDE = """
+[...document.querySelectorAll(".md-content :is(p, li, h1, h2, h3, h4, table, img, svg, dl)")]
+  .filter(one => one.checkVisibility() && (one.getBoundingClientRect().right > innerWidth
+    || one.scrollWidth > one.clientWidth + 8 && one.clientWidth && one.tagName == "P"))
+  .map(one => one.tagName + ": " + one.textContent.trim().slice(0, 60))
+"""
+#: Copy buttons that lie on a line of their code.
+ON_TEXT = """
+[...document.querySelectorAll("pre")].filter(pre => {
+  const button = pre.parentElement.querySelector(".md-clipboard, .md-code__button");
+  if (!button || !button.checkVisibility() || !pre.querySelector("code")) return false;
+  const place = button.getBoundingClientRect(), range = document.createRange();
+  range.selectNodeContents(pre.querySelector("code"));
+  return [...range.getClientRects()].some(line => line.width && line.right > place.left
+    && line.left < place.right && line.bottom > place.top && line.top < place.bottom);
+}).map(pre => pre.textContent.slice(0, 60))
+"""
+
+
+def test_every_page_fits_a_screen_and_a_phone(site: Path, address: str) -> None:
+    names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    assert len(names) > 60
+    wrong = []
     with Browser() as browser:
-        for name in ("index", "api/kpl_codec", "commands", "errors", "findings", "spec/guides/lambda"):
+        for name in names:
+            with browser.page(f"{address}/{name}", width=1280) as page:
+                for width in (1280, 390):
+                    page.size(width, 900)
+                    if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                        wrong.append((name, width, "scrolls sideways"))
+                    wrong += [
+                        (name, width, found) for found in page.evaluate(f"{TOO_WIDE}.concat({ON_TEXT})")
+                    ]
+    assert wrong == []
+
+
+def test_no_fence_is_shown_as_text(site: Path) -> None:
+    """Options of a code block that the site's Markdown does not know make a paragraph of it."""
+    assert [page.name for page in site.rglob("*.html") if "```" in page.read_text()] == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_loads_without_a_complaint_and_can_be_searched(address: str, width: int) -> None:
+    with Browser() as browser:
+        for name in ("index", "api/kpl_codec", "benchmarks", "spec/guides/how-records-get-lost"):
             with browser.page(f"{address}/{name}.html", width=width) as page:
                 assert page.complaints == []
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-        with browser.page(f"{address}/index.html?q=idempotency_key", width=width) as page:
-            end = time.monotonic() + 60  # a worker reads the index first
-            results = "document.querySelectorAll('.md-search-result__item a').length"
-            while not page.evaluate(results):
-                assert time.monotonic() < end
-                time.sleep(0.1)
+        for words in ("idempotency_key", "F3899AC2", "records are missing after a reshard"):
+            with browser.page(f"{address}/index.html?q={quote(words)}", width=width) as page:
+                end = time.monotonic() + 60  # a worker reads the index first
+                results = "document.querySelectorAll('.md-search-result__item a').length"
+                while not page.evaluate(results):
+                    assert time.monotonic() < end, words
+                    time.sleep(0.1)
+
+
+def test_the_home_page_has_the_doors_of_the_readme(site: Path) -> None:
+    home = (site / "index.html").read_text()
+    doors = re.findall(r"^## (I .*)$", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE)
+    assert len(doors) == 5
+    assert all(door in home for door in doors)

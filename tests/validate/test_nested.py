@@ -15,8 +15,7 @@ from kpl_codec.findings.counters import Tally
 from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.nested import described, layers_around
 from kpl_codec.validate.check import check
-from kpl_codec.watch.checkpoint import Minute
-from kpl_codec.watch.record_checks import RecordChecker, SampleSlot
+from kpl_codec.watch.record_checks import Minute, RecordChecker, SampleSlot
 
 from ..captures.test_captures import answer
 from ..format.test_nested import PAIRS, WRAPPINGS
@@ -83,9 +82,9 @@ def test_columns_tell_what_is_told_of_objects(run: Run, whole: bool) -> None:
 
 def test_watch_tells_each() -> None:
     judge = RecordChecker()
-    judge.use(MAP)
-    judged = judge.judge(records(), SampleSlot(LOWER, 1), Minute(), Tally())
-    told = [int(fault.sequence_number or 0) for fault in judged.faults if fault.wrong.kind in KINDS]
+    judge.set_shard_map(MAP)
+    checked = judge.check(records(), SampleSlot(LOWER, 1), Minute(), Tally())
+    told = [int(fault.sequence_number or 0) for fault in checked.faults if fault.group.kind in KINDS]
     assert told == [*range(1, len(DATA) + 1)]
 
 

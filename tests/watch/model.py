@@ -147,6 +147,6 @@ def key_on(shard: kpl.Shard, number: int = 0) -> str:
     raise AssertionError("no key")
 
 
-def seconds_to_find(losses_per_second: float, share: float, *, period: float) -> float:
+def seconds_to_find(losses_per_second: float, sampling_rate: float, *, period: float) -> float:
     """Seconds after which a loss that recurs at random has been seen, in 95 of 100 cases (spec/10)."""
-    return period - math.log(0.05) / (share * losses_per_second)
+    return period - math.log(0.05) / (sampling_rate * losses_per_second)

@@ -74,13 +74,13 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(slots):
     while seen_runs < 3000 and runs < 20_000:
         runs += 1
         losses = _bursts(rng, slots * periods)
-        looks = [losses[n * slots + rng.randrange(slots)] for n in range(periods)]
-        if not any(looks):
+        polls = [losses[n * slots + rng.randrange(slots)] for n in range(periods)]
+        if not any(polls):
             continue
         seen_runs += 1
-        found = estimate([Sample(float(slots), looks)])
+        found = estimate([Sample(float(slots), polls)])
         truth = sum(losses)
-        assert found.low >= found.seen == sum(looks)
+        assert found.low >= found.seen == sum(polls)
         assert found.low <= found.estimate <= found.high
         # The lower end may be above a truth that a lucky look overstates: that is a miss like any other.
         covered += found.low <= truth <= found.high
@@ -112,12 +112,12 @@ def test_an_interval_is_in_order_and_never_below_what_was_seen(shards):
     assert (found.estimate == 0) == (found.seen == 0)
 
 
-@pytest.mark.parametrize(("rate", "share"), [(0.5, 0.05), (5, 0.05), (0.1, 0.2)])
-def test_a_recurring_loss_is_found_in_the_time_said(rate, share):
+@pytest.mark.parametrize(("rate", "sampling_rate"), [(0.5, 0.05), (5, 0.05), (0.1, 0.2)])
+def test_a_recurring_loss_is_found_in_the_time_said(rate, sampling_rate):
     """Losses at random; one slot of each period of 20 s. In 95 of 100 runs one was met by then."""
     rng = random.Random(7)
-    period, slots = 20.0, round(1 / share)
-    said = seconds_to_find(rate, share, period=period)
+    period, slots = 20.0, round(1 / sampling_rate)
+    said = seconds_to_find(rate, sampling_rate, period=period)
     found = 0
     runs = 2000
     for _ in range(runs):

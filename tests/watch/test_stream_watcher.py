@@ -60,12 +60,12 @@ def naive(client: Any, stream: str, count: int, begin: int = 0) -> int:
     return 20 * count
 
 
-FAST = {"share": 1.0, "limits": Limits(5, 50, 1e7, 1e7)}
+FAST = {"sampling_rate": 1.0, "limits": Limits(5, 50, 1e7, 1e7)}
 
 
 def test_everything_is_read_through_a_split(kinesis_local, client, stream):
     with Running(client, stream, **FAST) as running:
-        running.wait(lambda: running.watcher.watch.measured.looks >= 2)
+        running.wait(lambda: running.watcher.watch.call_counts.polls >= 2)
         put = naive(client, stream, 5)
         split(kinesis_local, stream, "shardId-000000000000", 2**126)
         put += naive(client, stream, 5, 5)
@@ -87,21 +87,21 @@ def test_faults_are_survived(proxy, faulty, client, stream):
     proxy.on("GetShardIterator", error("InternalFailure", status=500), times=2)
     proxy.on("ListShards", throttle(), times=1)
     with Running(faulty, stream, **FAST) as running:
-        running.wait(lambda: running.watcher.watch.measured.looks >= 2)
+        running.wait(lambda: running.watcher.watch.call_counts.polls >= 2)
         put = naive(client, stream, 10)
         running.wait(lambda: running.watcher.watch.last_hour.totals["user_records"] >= put)
         time.sleep(1.5)
         assert running.watcher.watch.last_hour.totals["user_records"] == put
     assert running.kinds() <= {"naive-aggregator", "throttled"}
     # The client adds no retries of its own: every call is in the budget.
-    made = running.watcher.watch.measured.calls
+    made = running.watcher.watch.call_counts.calls
     for operation in ("GetShardIterator", "GetRecords"):
         assert made[operation] == sum(call.operation == operation for call in proxy.calls)
 
 
 def test_credentials_that_end_and_come_back(proxy, faulty, client, stream):
     with Running(faulty, stream, **FAST) as running:
-        running.wait(lambda: running.watcher.watch.measured.looks >= 2)
+        running.wait(lambda: running.watcher.watch.call_counts.polls >= 2)
         rule = proxy.on("*", error("ExpiredTokenException"))
         running.wait(lambda: rule.acted >= 3)
         put = naive(client, stream, 4)
@@ -114,7 +114,7 @@ def test_credentials_that_end_and_come_back(proxy, faulty, client, stream):
 @pytest.mark.requirement("WCH-11")
 def test_a_stream_deleted_and_created_again(kinesis_local, client, stream):
     with Running(client, stream, **FAST) as running:
-        running.wait(lambda: running.watcher.watch.measured.looks >= 2)
+        running.wait(lambda: running.watcher.watch.call_counts.polls >= 2)
         put = naive(client, stream, 4)
         running.wait(lambda: running.watcher.watch.last_hour.totals["user_records"] >= put)
         kinesis_local.delete_stream(stream)
@@ -130,7 +130,7 @@ def test_a_stream_deleted_and_created_again(kinesis_local, client, stream):
 @pytest.mark.requirement("WCH-1", "WCH-5")
 def test_a_sampled_watch_reads_slots_by_time_and_children_whole(kinesis_local, client, stream):
     """Share 1/2 and period 4 s, so that a real clock need not run for long."""
-    settings = {"share": 0.5, "period": 4.0, "limits": Limits(5, 50, 1e7, 1e7), "after_reshard": 5.0}
+    settings = {"sampling_rate": 0.5, "period": 4.0, "limits": Limits(5, 50, 1e7, 1e7), "after_reshard": 5.0}
     stop = threading.Event()
     count = [0]
 
@@ -162,12 +162,12 @@ def test_a_sampled_watch_reads_slots_by_time_and_children_whole(kinesis_local, c
 def test_a_clock_that_is_set_back_is_followed(client, stream, monkeypatch):
     real, ahead = time.time, [3600.0]
     monkeypatch.setattr("kpl_codec.watch.stream_watcher.time.time", lambda: real() + ahead[0])
-    measured: list[float] = []
-    settings = {"on_measures": lambda values, now: measured.append(now), "measure_every": 0.5}
-    with Running(client, stream, share=1.0, **settings) as running:
-        running.wait(lambda: running.watcher.watch.measured.calls["GetShardIterator"])
+    metrics: list[float] = []
+    settings = {"on_metrics": lambda values, now: metrics.append(now), "metrics_interval": 0.5}
+    with Running(client, stream, sampling_rate=1.0, **settings) as running:
+        running.wait(lambda: running.watcher.watch.call_counts.calls["GetShardIterator"])
         ahead[0] = 0.0
         # It is followed backwards, metrics go on, and what is put now is read.
-        running.wait(lambda: measured[-1] < real() + 60)
+        running.wait(lambda: metrics[-1] < real() + 60)
         naive(client, stream, 3)
         running.wait(lambda: "naive-aggregator" in running.kinds())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -40,9 +41,9 @@ def run(arguments: list[str]) -> Any:
 def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_local, stream):
     clean = run(command(kinesis_local, stream, "--all", "--once", "--json"))
     assert (clean.returncode, clean.stdout) == (0, "")
-    assert "2 open shards, everything is read" in clean.stderr
+    assert "reading everything of 2 open shards, every 1 s" in clean.stderr
     assert "nothing was found in what was read" in clean.stderr
-    assert "calls a second" in clean.stderr
+    assert re.search(r"read 0 Kinesis records \(0 bytes\) in \d polls, 0 skipped; ", clean.stderr)
     naive(kinesis_local.client(), stream, 5)
     gate = run(command(kinesis_local, stream, "--all", "--since", "1m", "--once", "--json"))
     assert gate.returncode == 1, gate.stderr
@@ -137,7 +138,7 @@ def test_a_port_in_use_is_named(kinesis_local, stream):
         ("--max-bytes", "nan"),
         ("--page", "99999"),
         ("--page", "-1"),
-        ("--share", "much"),
+        ("--sampling-rate", "much"),
         ("--webhook", "ftp://somewhere"),
         ("--webhook", "http://["),
         ("--webhook", "https:///path"),
@@ -155,9 +156,9 @@ def test_a_value_that_makes_no_sense_is_refused_in_one_line(
 
 
 def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch", "--stream", "orders", "--share", "1e-7"]) == 2
+    assert main(["watch", "--stream", "orders", "--sampling-rate", "1e-7"]) == 2
     (told,) = capsys.readouterr().err.splitlines()
-    assert "--share of --period is less than 0.01 s" in told
+    assert "--sampling-rate of --period is below 0.01 s: give a higher rate" in told
 
 
 def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):

@@ -127,7 +127,7 @@ def test_five_percent_names_shard_writer_and_number_within_a_minute(kinesis_loca
             now = time.time()
             open_now = last_hour.findings()
             lost = last_hour.lost()
-            calls = sum(running.watcher.watch.measured.calls.values()) / (now - began)
+            calls = sum(running.watcher.watch.call_counts.calls.values()) / (now - began)
     dropped = truth(client, stream_name, began - 20, now)
     print(
         f"naive found after {found_naive:.1f} s, split after {found_split:.1f} s, {calls:.2f} calls a second"

@@ -11,8 +11,14 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 import kpl_codec as kpl
 from kpl_codec.deaggregation.fingerprints import fingerprint
 from kpl_codec.findings.counters import Tally
-from kpl_codec.watch.checkpoint import Minute
-from kpl_codec.watch.record_checks import WRITERS, CheckedRecords, RecordChecker, SampleSlot, writer_of
+from kpl_codec.watch.record_checks import (
+    WRITERS,
+    CheckedRecords,
+    Minute,
+    RecordChecker,
+    SampleSlot,
+    writer_of,
+)
 
 from ..spec.vectors import VECTORS, wild
 
@@ -60,7 +66,7 @@ def test_every_aggregate_of_a_real_writer_is_told_by_its_outer_key(writer):
             assert told_as("a", data) == "kpl"
 
 
-def judged(encoder: str) -> CheckedRecords:
+def checked(encoder: str) -> CheckedRecords:
     """What a watch makes of all frames of an encoder in the wild."""
     outputs = [output for case in wild()[encoder] for output in case.outputs]
     records = [
@@ -68,8 +74,8 @@ def judged(encoder: str) -> CheckedRecords:
         for n, output in enumerate(outputs, 1)
     ]
     judge = RecordChecker()
-    judge.use(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
-    return judge.judge(records, SampleSlot("shardId-000000000000", 1), Minute(), Tally())
+    judge.set_shard_map(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
+    return judge.check(records, SampleSlot("shardId-000000000000", 1), Minute(), Tally())
 
 
 @pytest.mark.requirement("WCH-12", "FPR-3")
@@ -84,15 +90,15 @@ def judged(encoder: str) -> CheckedRecords:
     ],
 )
 def test_an_encoder_in_the_wild_is_named(encoder, writers, swapped):
-    found = judged(encoder)
+    found = checked(encoder)
     assert found.writers == writers
-    told = Counter(fault.wrong for fault in found.faults)
-    assert sum(count for wrong, count in told.items() if wrong.kind == "swapped-keys") == swapped
-    assert {wrong.writer for wrong in told} <= WRITERS.keys()
+    told = Counter(fault.group for fault in found.faults)
+    assert sum(count for group, count in told.items() if group.kind == "swapped-keys") == swapped
+    assert {group.writer for group in told} <= WRITERS.keys()
 
 
 @pytest.mark.requirement("WCH-38")
 def test_the_writer_of_what_no_consumer_opens_is_named():
-    told = Counter((fault.wrong.kind, fault.wrong.writer) for fault in judged("erlmld").faults)
+    told = Counter((fault.group.kind, fault.group.writer) for fault in checked("erlmld").faults)
     assert told == {("capture-encoded-frame", "foreign-magic"): 8}
     assert WRITERS["foreign-magic"].startswith("erlmld (certain: ")

@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 from ...arrow import FIELDS, coalesce
 from ...aws.list_shards import fetch_shard_map
 from ...aws.subscription import REFUSED_FOR, StreamConsumers
+from ...deaggregation.policy_rules import rules_of
 from ...shards.lineage import Lineage
 from ...shards.shard_map import ShardMap
 from ...shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition
@@ -60,6 +61,10 @@ _CARRIED_BY_TASK: Final = 512 * 1024
 _KINESIS_SCHEMA: Final = pa.schema(
     field for field in FIELDS if field.name not in ("subSequenceNumber", "aggregated", "explicitHashKey")
 )
+
+
+def _gives_as_kcl(options: SourceOptions) -> bool:
+    return options.policy != "none" and rules_of(options.policy).as_kcl
 
 
 def arrow_schema(options: SourceOptions) -> pa.Schema:
@@ -184,7 +189,7 @@ class _Reader:
     def partitions_of(self, pieces: list[ShardRange]) -> list[KinesisPartition]:
         """The partitions of a batch. A shard map and a consumer are only asked for if they are needed."""
         options = self.options
-        judged = bool(pieces) and (options.placement or options.policy == "kcl")
+        judged = bool(pieces) and (options.placement or _gives_as_kcl(options))
         listing = _name_of(self.planner.lineage()) if judged else None
         known, left = self.planner.carried(pieces)
         carried = [_kinesis_batch(options.stream.name, piece.shard_id, known[piece]) for piece in known]

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
-from ...deaggregation.policies import POLICIES, Policy
+from ...deaggregation.policy_rules import POLICIES, Policy
 from ...producer.config import ConfigError, ProducerConfig
 from ...shards.stream_name import Stream, StreamNameError, stream_of
 from .positions import InvalidPosition, OptionError, Position, end_position, start_position

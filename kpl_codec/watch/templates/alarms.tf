@@ -41,7 +41,7 @@ resource "aws_cloudwatch_metric_alarm" "kpl_watch_nobody_watches" {
   alarm_name          = "@STREAM@ is not watched"
   alarm_description   = "The watch has not looked at @STREAM@ for ten minutes."
   namespace           = "KplCodec/Watch"
-  metric_name         = "Looks"
+  metric_name         = "Polls"
   dimensions          = { StreamName = "@STREAM@" }
   statistic           = "Sum"
   period              = 300

@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import hcl2
@@ -20,10 +20,11 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kpl_codec.cli.main import main
+from kpl_codec.serving import ServerThread
 from kpl_codec.shards.stream_name import StreamNameError
 from kpl_codec.watch import LastHour, Watch, WatchFinding
-from kpl_codec.watch.measures import METRICS, NAMESPACE, Emf, cloudwatch_name, measures
-from kpl_codec.watch.metric_exporters import EmfLines, OpenTelemetryExporter, Webhook, alarms
+from kpl_codec.watch.exporters import EmfLines, OpenTelemetryExporter, Webhook, alarms
+from kpl_codec.watch.watch_metrics import METRICS, NAMESPACE, Emf, cloudwatch_name, watch_metrics
 
 from .model import START, ModelStream, open_map, run
 from .test_watch import Traffic, watched
@@ -41,16 +42,16 @@ def told() -> tuple[Watch, list[WatchFinding]]:
 @pytest.mark.requirement("WCH-24")
 def test_every_metric_is_told_also_of_a_clean_stream(told):
     watch, _ = told
-    measured = measures(watch, START + 600)
+    metrics = watch_metrics(watch, START + 600)
     lost = watch.last_hour.lost()
-    values = {m.name: m.value for m in measured if not m.attributes}
+    values = {m.name: m.value for m in metrics if not m.attributes}
     names = ("lost_user_records_low", "lost_user_records", "lost_user_records_high")
     assert [values[name] for name in names] == [lost.low, lost.estimate, lost.high]
-    assert {m.name for m in measured} <= set(METRICS)
+    assert {m.name for m in metrics} <= set(METRICS)
     clean = ModelStream(open_map(2))
     watch = watched(clean)
     run(watch, clean, START, START + 60)
-    always = {m.name for m in measures(watch, START + 60)}
+    always = {m.name for m in watch_metrics(watch, START + 60)}
     assert always == set(METRICS) - {"shard_lost_user_records", "failed_calls", "kinesis_records_by_writer"}
 
 
@@ -62,11 +63,11 @@ def prometheus_name(name: str) -> str:
 @pytest.mark.requirement("WCH-24")
 def test_prometheus_reads_every_measure_of_opentelemetry(told):
     watch, _ = told
-    measured = measures(watch, START + 600)
+    metrics = watch_metrics(watch, START + 600)
     reader = PrometheusMetricReader()
     provider = MeterProvider([reader])
-    outlet = OpenTelemetryExporter("orders", provider.get_meter("test"))
-    outlet.measures(measured, START + 600)
+    exporter = OpenTelemetryExporter("orders", provider.get_meter("test"))
+    exporter.on_metrics(metrics, START + 600)
     text = generate_latest().decode()
     provider.shutdown()
     samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
@@ -74,7 +75,7 @@ def test_prometheus_reads_every_measure_of_opentelemetry(told):
         (s.name, *sorted((k, v) for k, v in s.labels.items() if not k.startswith("otel_"))): s.value
         for s in samples
     }
-    for measure in measured:
+    for measure in metrics:
         labels = {"stream": "orders", **measure.attributes}
         assert values[(prometheus_name(measure.name), *sorted(labels.items()))] == measure.value
 
@@ -82,10 +83,10 @@ def test_prometheus_reads_every_measure_of_opentelemetry(told):
 @pytest.mark.requirement("WCH-24")
 def test_emf_lines_hold_what_their_directives_name(told, capsys):
     watch, _ = told
-    outlet = EmfLines("orders")
-    measured = measures(watch, START + 600)
-    outlet.measures(measured, START + 600)
-    outlet.measures(measured, START + 630)  # within the minute: nothing
+    exporter = EmfLines("orders")
+    metrics = watch_metrics(watch, START + 600)
+    exporter.on_metrics(metrics, START + 600)
+    exporter.on_metrics(metrics, START + 630)  # within the minute: nothing
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told_of = 0
     for line in lines:
@@ -98,49 +99,40 @@ def test_emf_lines_hold_what_their_directives_name(told, capsys):
         assert all(isinstance(line[name], str) for name in directive["Dimensions"][0])
         assert all(isinstance(line[metric["Name"]], (int, float)) for metric in directive["Metrics"])
         told_of += len(directive["Metrics"])
-    assert told_of == len(measured)
+    assert told_of == len(metrics)
 
 
 def test_counters_are_added_up_once():
     emf, watch = Emf("orders"), Watch(LastHour("orders"))
     told = 0
     for calls in (3, 3, 10):
-        watch.measured.looks = calls
-        told += sum(line.get("Looks", 0) for line in emf.lines(measures(watch, START), START))
+        watch.call_counts.polls = calls
+        told += sum(line.get("Polls", 0) for line in emf.lines(watch_metrics(watch, START), START))
     assert told == 10
 
 
-class Receiver:
-    """A real HTTP server that keeps what is posted to it; fails the first ``failures``."""
+class Receiver(ServerThread):
+    """A real HTTP server that keeps what is posted to it; it fails the first ``failures``."""
 
-    def __init__(self, failures: int = 0, slow: float = 0.0) -> None:
-        bodies: list[Any] = []
-        left = [failures]
+    def __init__(self, failures: int = 0) -> None:
+        self.bodies: list[Any] = []
+        statuses = iter([503] * failures)
+        bodies = self.bodies
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                time.sleep(slow)
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                left[0] -= 1
-                if left[0] < 0:
+                status = next(statuses, 200)
+                if status == 200:
                     bodies.append(body)
-                self.send_response(200 if left[0] < 0 else 503)
+                self.send_response(status)
                 self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:
-                pass
+                """No log."""
 
-        self.bodies = bodies
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
-
-    def __enter__(self) -> Receiver:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self.port}/"
 
 
 @pytest.mark.requirement("WCH-25")
@@ -149,7 +141,7 @@ def test_a_webhook_gets_findings_in_order_and_again_after_a_failure(told):
     with Receiver(failures=1) as receiver:
         with Webhook(receiver.url) as webhook:
             for finding in findings:
-                webhook.finding(finding)
+                webhook.on_finding(finding)
             end = time.monotonic() + 20
             while len(receiver.bodies) < len(findings) and time.monotonic() < end:
                 time.sleep(0.02)
@@ -164,7 +156,7 @@ def test_a_receiver_that_is_gone_holds_up_nothing(told):
     _, findings = told
     with Webhook("http://127.0.0.1:9/") as webhook:
         for finding in findings[:1] * 150:
-            webhook.finding(finding)
+            webhook.on_finding(finding)
     assert webhook.failed == 150
 
 
@@ -186,7 +178,7 @@ def test_a_receiver_that_speaks_no_http_is_counted_and_ends_nothing(told):
         threading.Thread(target=answer, daemon=True).start()
         with Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/") as webhook:
             for finding in findings[:1] * 3:
-                webhook.finding(finding)
+                webhook.on_finding(finding)
         assert webhook.failed == 3
         server.shutdown(socket.SHUT_RDWR)
 
@@ -196,7 +188,7 @@ def test_metrics_go_on_when_the_clock_is_set_back(told, capsys):
     watch, _ = told
     lines = EmfLines("orders")
     for now in (START + 600, START + 601, START - 3000):
-        lines.measures(measures(watch, START + 600), now)
+        lines.on_metrics(watch_metrics(watch, START + 600), now)
     times = {json.loads(line)["_aws"]["Timestamp"] for line in capsys.readouterr().out.splitlines()}
     assert times == {round((START + 600) * 1000), round((START - 3000) * 1000)}
 

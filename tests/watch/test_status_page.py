@@ -21,8 +21,8 @@ from kpl_codec.validate.report.build import build_report
 from kpl_codec.validate.report.scan import Scan
 from kpl_codec.validate.report.summary import counts, outcome
 from kpl_codec.watch import Watch
-from kpl_codec.watch.measures import measures
 from kpl_codec.watch.status_page import PageServer, report_of
+from kpl_codec.watch.watch_metrics import watch_metrics
 
 from ..validate.report.browser import Browser
 from .model import START, ModelStream, key_on, open_map, run
@@ -78,7 +78,7 @@ def test_the_page_in_a_browser(browser, make, seconds, odds, tmp_path):
     assert totals.lost_at_kcl / totals.user_records == pytest.approx(odds, rel=0.3)
     with PageServer(watch, "127.0.0.1", 0) as server:
         assert server._server.server_address[0] == "127.0.0.1"
-        server.measures(measures(watch, now), now)
+        server.on_metrics(watch_metrics(watch, now), now)
         url = f"http://127.0.0.1:{server.port}/"
         for width in (1280, 390):
             with browser.page(url, width=width) as page:
@@ -96,7 +96,7 @@ def test_who_comes_late_gets_a_page_of_now():
     stream = ModelStream(open_map(2))
     watch = watched(stream)
     with PageServer(watch, "127.0.0.1", 0) as server:
-        server.measures([], START)  # nothing was read yet
+        server.on_metrics([], START)  # nothing was read yet
         Traffic(stream, rate=10).fill(START, START + 60)
         run(watch, stream, START, START + 60)
         server._made_at = float("-inf")  # long ago
@@ -104,7 +104,7 @@ def test_who_comes_late_gets_a_page_of_now():
 
         def renew() -> None:
             while not answered.wait(0.05):
-                server.measures([], START + 60)
+                server.on_metrics([], START + 60)
 
         renewing = threading.Thread(target=renew)
         renewing.start()
@@ -124,7 +124,7 @@ def test_the_page_renews_itself(browser, monkeypatch):
     traffic.fill(START, START + 60)
     run(watch, stream, START, START + 60)
     with PageServer(watch, "127.0.0.1", 0) as server:
-        server.measures([], START + 60)
+        server.on_metrics([], START + 60)
         with browser.page(f"http://127.0.0.1:{server.port}/", width=800) as page:
             assert "no loss was seen" in page.evaluate("document.body.innerText")
             traffic.naive = 1.0
@@ -132,7 +132,7 @@ def test_the_page_renews_itself(browser, monkeypatch):
             run(watch, stream, START + 60, START + 120)
             end = time.monotonic() + 15
             while "does not look at shards" not in page.evaluate("document.body.innerText"):
-                server.measures([], START + 120)
+                server.on_metrics([], START + 120)
                 assert time.monotonic() < end
                 time.sleep(0.2)
 
@@ -163,7 +163,7 @@ def test_the_page_counts_what_was_read_as_validate_does(sorts: list[str]) -> Non
     shard = stream.shard_map.open_shards[0]
     for number, sort in enumerate(sorts):
         stream.put(shard.shard_id, START + number, *frames(stream.shard_map, shard)[sort])
-    watch = watched(stream, share=1.0, since=10.0)
+    watch = watched(stream, sampling_rate=1.0, since=10.0)
     run(watch, stream, START, START + 60)
     report = report_of(watch, START + 60)
     scan = Scan(stream.shard_map)

@@ -28,7 +28,7 @@ def test_hot_keys_and_skew_are_told_without_names_unless_asked():
             put.number = 10**21 + number
         stream._numbers = 10**21 + 10**9
         watch = Watch(LastHour("orders", names=names))
-        watch.use(shard_map, START)
+        watch.set_shard_map(shard_map, START)
         told = run(watch, stream, START, START + 600)
         kinds = {f.kind: f for f in told}
         assert set(kinds) == {"hot-key", "skewed-shard"}
@@ -42,7 +42,7 @@ def test_hot_keys_and_skew_are_told_without_names_unless_asked():
 def test_a_shard_that_is_read_whole_makes_no_key_hot():
     stream = ModelStream(open_map(8))
     last_hour = LastHour("orders")
-    last_hour.use(stream.shard_map, START)
+    last_hour.set_shard_map(stream.shard_map, START)
     shards = stream.shard_map.open_shards
     numbers = iter(range(10**20, 10**21))
 
@@ -73,7 +73,7 @@ def test_how_much_of_a_shard_was_read_makes_no_key_hot(read: list[int], keys: li
     count = min(len(read), len(keys))
     shards = open_map(count).open_shards
     last_hour = LastHour("orders")
-    last_hour.use(open_map(count), START)
+    last_hour.set_shard_map(open_map(count), START)
     numbers = iter(range(10**20, 10**21))
     for shard, seconds, different in zip(shards, read, keys, strict=False):
         names = [key_on(shard, n) for n in range(different)]

@@ -31,14 +31,14 @@ METRICS: Final[dict[str, Metric]] = {
     "open_findings": Metric("gauge", "Count", "Findings that are open, by severity."),
     "shard_lost_user_records": Metric("gauge", "Count", "Lost, by shard, kind and writer: estimate."),
     "open_shards": Metric("gauge", "Count", "Open shards that are watched."),
-    "oldest_look_seconds": Metric("gauge", "Seconds", "The longest time since any shard's last look."),
-    "kinesis_records_read": Metric("counter", "Count", "Kinesis records judged."),
+    "oldest_poll_seconds": Metric("gauge", "Seconds", "The longest time since a shard was last polled."),
+    "kinesis_records_read": Metric("counter", "Count", "Kinesis records checked."),
     "kinesis_records_by_writer": Metric("counter", "Count", "Those by kind of writer."),
-    "user_records_read": Metric("counter", "Count", "User records judged."),
-    "bytes_read": Metric("counter", "Bytes", "Bytes of data judged."),
+    "user_records_read": Metric("counter", "Count", "User records checked."),
+    "bytes_read": Metric("counter", "Bytes", "Bytes of data checked."),
     "lag_seconds": Metric("gauge", "Seconds", "The longest lag where everything is read."),
-    "looks": Metric("counter", "Count", "Looks at a shard."),
-    "missed_looks": Metric("counter", "Count", "Periods of a shard that could not be looked at."),
+    "polls": Metric("counter", "Count", "Polls of a shard."),
+    "skipped_polls": Metric("counter", "Count", "Periods of a shard whose slot was not read."),
     "calls": Metric("counter", "Count", "Calls to Kinesis, by operation."),
     "failed_calls": Metric("counter", "Count", "Calls to Kinesis that failed, by code."),
 }
@@ -48,53 +48,56 @@ NAMESPACE: Final = "KplCodec/Watch"
 _MOST_FINDINGS: Final = 100
 
 
-class Measure(NamedTuple):
+class MetricValue(NamedTuple):
+    """The value of a metric now. ``name``: a key of `METRICS`."""
+
     name: str
     value: float
     attributes: Mapping[str, str] = {}
 
 
-def measures(watch: Watch, now: float) -> list[Measure]:
-    measured = watch.measured
-    oldest = max((now - shard.looked_at for shard in watch.shards.values()), default=0.0)
+def watch_metrics(watch: Watch, now: float) -> list[MetricValue]:
+    """All metrics of ``watch``."""
+    counts = watch.call_counts
+    oldest = max((now - shard.polled_at for shard in watch.shards.values()), default=0.0)
     return [
-        *measures_of_records(watch.last_hour),
-        Measure("open_shards", len(watch.shards)),
-        Measure("oldest_look_seconds", round(oldest, 3)),
-        Measure("looks", measured.looks),
-        Measure("missed_looks", measured.missed),
-        *(Measure("calls", count, {"operation": name}) for name, count in measured.calls.items()),
-        *(Measure("failed_calls", count, {"code": code}) for code, count in measured.failed.items()),
+        *record_metrics(watch.last_hour),
+        MetricValue("open_shards", len(watch.shards)),
+        MetricValue("oldest_poll_seconds", round(oldest, 3)),
+        MetricValue("polls", counts.polls),
+        MetricValue("skipped_polls", counts.skipped),
+        *(MetricValue("calls", count, {"operation": name}) for name, count in counts.calls.items()),
+        *(MetricValue("failed_calls", count, {"code": code}) for code, count in counts.failed.items()),
     ]
 
 
-def measures_of_records(last_hour: LastHour) -> list[Measure]:
-    """The measures of ``last_hour``, for any source of records."""
+def record_metrics(last_hour: LastHour) -> list[MetricValue]:
+    """The metrics of ``last_hour``, for any source of records."""
     lost = last_hour.lost()
     findings = last_hour.findings()
     # WCH-24: "Every metric MUST have its name of the one table and the stream's name, and be 0 where there is
     # nothing: a metric that is missing does not say that a stream is clean."
     values = [
-        Measure("lost_user_records", lost.estimate),
-        Measure("lost_user_records_low", lost.low),
-        Measure("lost_user_records_high", lost.high),
-        Measure("lost_user_records_seen", last_hour.totals["lost"]),
-        Measure("kinesis_records_read", last_hour.totals["kinesis_records"]),
-        Measure("user_records_read", last_hour.totals["user_records"]),
-        Measure("bytes_read", last_hour.totals["bytes"]),
-        Measure("lag_seconds", round(max(last_hour.lags.values(), default=0.0), 3)),
+        MetricValue("lost_user_records", lost.estimate),
+        MetricValue("lost_user_records_low", lost.low),
+        MetricValue("lost_user_records_high", lost.high),
+        MetricValue("lost_user_records_seen", last_hour.totals["lost"]),
+        MetricValue("kinesis_records_read", last_hour.totals["kinesis_records"]),
+        MetricValue("user_records_read", last_hour.totals["user_records"]),
+        MetricValue("bytes_read", last_hour.totals["bytes"]),
+        MetricValue("lag_seconds", round(max(last_hour.lags.values(), default=0.0), 3)),
         *(
-            Measure("kinesis_records_by_writer", count, {"writer": writer})
+            MetricValue("kinesis_records_by_writer", count, {"writer": writer})
             for writer, count in last_hour.writers.items()
         ),
     ]
     for severity in SEVERITIES:
         count = sum(finding.severity == severity for finding in findings)
-        values.append(Measure("open_findings", count, {"severity": severity}))
+        values.append(MetricValue("open_findings", count, {"severity": severity}))
     for finding in findings[:_MOST_FINDINGS]:
         if finding.lost is not None:
             place = {"shard_id": finding.shard_id or "", "kind": finding.kind, "writer": finding.writer or ""}
-            values.append(Measure("shard_lost_user_records", finding.lost.estimate, place))
+            values.append(MetricValue("shard_lost_user_records", finding.lost.estimate, place))
     return values
 
 
@@ -104,7 +107,7 @@ def cloudwatch_name(name: str) -> str:
 
 
 class Every:
-    """Tells when it is time again. Where the clock was set back, it is."""
+    """Says when ``seconds`` have passed again; at once where the clock was set back."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -119,26 +122,27 @@ class Every:
 
 
 class Emf:
-    """The measures of a stream in CloudWatch's embedded metric format: objects to write one a line to the log
-    of a Lambda function or a container. CloudWatch adds up what it gets, so a counter is what was added."""
+    """The metrics of a stream in CloudWatch's embedded metric format: JSON objects for the log of a Lambda
+    function or a container, one a line. CloudWatch adds up what it gets, so a counter's value is what was
+    added since the line before."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self._before: dict[tuple[Any, ...], float] = {}
+        self._last_counts: dict[tuple[Any, ...], float] = {}
 
-    def lines(self, measured: Iterable[Measure], now: float) -> Iterator[dict[str, Any]]:
+    def lines(self, metrics: Iterable[MetricValue], now: float) -> Iterator[dict[str, Any]]:
         by_attributes: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
-        for name, value, attributes in measured:
+        for name, value, attributes in metrics:
             key = tuple(attributes.items())
             added = value
             if METRICS[name].kind == "counter":
-                added -= self._before.get((name, key), 0.0)
-                self._before[name, key] = value
+                added -= self._last_counts.get((name, key), 0.0)
+                self._last_counts[name, key] = value
             by_attributes.setdefault(key, {})[name] = added
         for key, values in by_attributes.items():
             dimensions = {"StreamName": self._stream} | {cloudwatch_name(name): value for name, value in key}
-            metrics = [{"Name": cloudwatch_name(name), "Unit": METRICS[name].unit} for name in values]
-            directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
+            units = [{"Name": cloudwatch_name(name), "Unit": METRICS[name].unit} for name in values]
+            directive = {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": units}
             yield {
                 "_aws": {"Timestamp": round(now * 1000), "CloudWatchMetrics": [directive]},
                 **dimensions,

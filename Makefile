@@ -1,0 +1,25 @@
+# The five things done again and again, each one a few lines that also work without make.
+PYTHON = python3
+BIN = .venv/bin
+
+.PHONY: setup lint test site lock
+
+setup:  ## .venv with everything that requirements.lock names, each file checked by its hash
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -r requirements.lock
+	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
+
+lint:  ## the linter, the formatter and the type checker; .pre-commit-config.yaml runs the same
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check -q
+	$(BIN)/mypy kpl_codec
+
+test:  ## every room of tests, in as many processes as are worth it
+	$(BIN)/python -m pytest -n auto
+
+site:  ## the documentation's site, in build/site
+	$(BIN)/python -m tests.site
+
+lock:  ## requirements.lock: the newest versions that pyproject.toml allows, for Python 3.10 and later
+	$(BIN)/uv pip compile -q --universal --generate-hashes --all-extras --python-version 3.10 \
+	  --upgrade --no-emit-index-url --no-annotate --no-header -o requirements.lock pyproject.toml

@@ -1,0 +1,180 @@
+"""How commands end: after Ctrl-C, on a full disk, without extras, where a folder is not what is needed."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kpl_codec import ALL_HASH_KEYS, Shard, ShardMap
+from kpl_codec.cli.main import COMMANDS, EXAMPLES, _parser, main
+
+pytestmark = pytest.mark.timeout(120)
+FRAME = "84mawgoBYQoBYhoFCAAaAXgaBQgBGgF5Qj9jL0lHMsYJqmzfSNDgmQ=="
+
+
+def process(line: str, **settings: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kpl_codec.cli.main", *line.split()]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+
+
+@pytest.mark.server
+@pytest.mark.requirement("SPK-19")
+@pytest.mark.parametrize("line", ["cat --follow --since beginning", "watch --all --since 1h --json"])
+def test_ctrl_c_ends_what_goes_on_with_130(line: str, connection: list[str], kinesis_local: Any) -> None:
+    """Whatever was found: here a broken record, whose line says that it began."""
+    data = b"\xf3\x89\x9a\xc2" + bytes(40)
+    kinesis_local.client().put_record(StreamName=connection[1], Data=data, PartitionKey="a")
+    with process(" ".join([line, *connection])) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 130
+        assert "Traceback" not in running.stderr.read()
+
+
+def test_generate_leaves_nothing_after_ctrl_c(tmp_path: Path) -> None:
+    output = tmp_path / "made"
+    with process(f"generate --output {output} --user-records 100000000") as running:
+        while not list(output.glob("_work/*")):
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 130
+        assert running.stderr.read().endswith(f"kpl-codec: nothing was generated in {output}\n")
+    assert not output.exists()
+
+
+@pytest.mark.parametrize("command", ["generate", "validate", "repair"])
+def test_a_full_disk_names_the_folder(command: str, tmp_path: Path) -> None:
+    """Here no file may have more than a few bytes."""
+    made, results = tmp_path / "made", tmp_path / "results"
+    capture = f"{made}/capture --shards {made}/shards.json"
+    line = f"generate --output {made} --user-records 20000 --mixed-every 2"
+    if command != "generate":
+        assert main(line.split()) == 0
+        line = f"validate {capture} --output {results} --quiet --cores 1"
+    if command == "repair":
+        assert main(line.split()) == 1
+        line = f"repair {results}"
+
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    with process(line, preexec_fn=no_room) as running:
+        assert running.wait(60) == 2
+        (said,) = [line for line in running.stderr.read().splitlines() if "nothing was gen" not in line]
+    assert str(made if command == "generate" else results) in said
+    assert "File too large" in said
+    assert command != "generate" or not made.exists()
+
+
+def test_a_path_with_a_tilde_is_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["generate", "--output=~/made", "--user-records", "10"]) == 0
+    assert (
+        main(["validate", "--shards=~/made/shards.json", "~/made/capture", "--output=~/out", "--quiet"]) == 0
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "out"]
+
+
+@pytest.mark.parametrize("command", ["findings", "repair", "keys hot"])
+def test_a_folder_that_holds_no_results_is_called_what_it_is(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    for name, said in (
+        ("nowhere", "there is no folder "),
+        ("empty", "holds no results of kpl-codec validate"),
+        ("file", "is a file, not the folder of results"),
+    ):
+        assert main([*command.split(), str(tmp_path / name)]) == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["generate", "demo", "validate FOLDER --shards FOLDER/shards.json"])
+def test_an_output_that_is_a_file_is_called_a_file(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "shards.json").write_text(ShardMap([Shard("shardId-0", ALL_HASH_KEYS)]).to_json())
+    words = command.replace("FOLDER", str(tmp_path)).split()
+    assert main([*words, "--output", str(tmp_path / "file")]) == 2
+    assert "is-a-file" in capsys.readouterr().err
+
+
+def run_without_extras(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('boto3', 'botocore', 'numpy', 'pyarrow', 'rich'))); "
+        "from kpl_codec.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--help", "--version", "watch --help", f"inspect {FRAME}", "explain gap", "explain glue", "keys hash a",
+     "keys split 3", "keys skew --shard-count 2 a"],
+)  # fmt: skip
+def test_the_base_install_has_what_somebody_on_call_needs(line: str) -> None:
+    done = run_without_extras(*line.split())
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stderr == ""
+    assert done.stdout
+
+
+@pytest.mark.parametrize(
+    "line", ["cat x", "generate --output x", "shards list --stream s", "watch --stream s"]
+)
+def test_what_needs_an_extra_names_it_in_one_line(line: str, tmp_path: Path) -> None:
+    done = run_without_extras(*line.replace("x", str(tmp_path / "x")).split())
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"kpl-codec: \w+ needs \w+, which is not installed\. "
+        r'Run: pip install "kpl-codec\[\w+\]"\n',
+        done.stderr,
+    )
+    assert len(done.stderr) <= 101
+
+
+@pytest.mark.parametrize("pure", ["", "1"])
+def test_the_version_says_what_a_bug_report_needs(pure: str) -> None:
+    command = [sys.executable, "-m", "kpl_codec.cli.main", "--version"]
+    environment = {**os.environ, "KPL_CODEC_PURE": pure}
+    lines = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment
+    ).stdout.splitlines()
+    assert re.fullmatch(r"kpl-codec \S+ \((compiled|pure Python)\)", lines[0])
+    assert "pure" in lines[0] or not pure
+    assert [text.split()[0] for text in lines[1:]] == ["Python", "boto3", "pyarrow", "pyspark"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_two_examples_and_fits_a_page(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for words in ([command], *([command, action] for action in actions(command))):
+        with pytest.raises(SystemExit, match="0"):
+            main([*words, "--help"])
+        text = capsys.readouterr().out
+        assert max(map(len, text.splitlines())) <= 88
+        assert len(words) > 1 or text.count(f"  kpl-codec {command}") >= 2
+    for example in EXAMPLES[command]:
+        parsed = _parser([command]).parse_args([command, *example.split()])
+        assert parsed.run is not None
+
+
+def actions(command: str) -> list[str]:
+    subparsers = _parser([command])._subparsers._group_actions[0].choices[command]._subparsers  # type: ignore[union-attr, index, call-overload]
+    return [] if subparsers is None else [*subparsers._group_actions[0].choices]

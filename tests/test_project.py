@@ -1,0 +1,152 @@
+"""What the project is built and kept by: workflows, issue forms, lock, hooks, changelog; by the checkers that
+others use, too."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+GITHUB = ROOT / ".github"
+SCHEMAS = {
+    "vendor.github-workflows": sorted(GITHUB.glob("workflows/*.yml")),
+    "vendor.dependabot": [GITHUB / "dependabot.yml"],
+    "vendor.github-issue-forms": sorted(GITHUB.glob("ISSUE_TEMPLATE/[!c]*.yml")),
+}
+
+
+def check(*command: str) -> None:
+    pytest.importorskip("check_jsonschema", reason="the checkers need Python 3.11")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_each_file_follows_its_schema(schema: str) -> None:
+    check(sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, SCHEMAS[schema]))
+
+
+@pytest.mark.slow
+def test_no_workflow_can_be_misused() -> None:
+    """Permissions, pinned actions, injected texts, and what else zizmor looks at."""
+    check("zizmor", "--offline", "--persona", "pedantic", str(GITHUB))
+
+
+def test_every_tested_python_has_wheels() -> None:
+    settings = (ROOT / "pyproject.toml").read_text()
+    matrix = (GITHUB / "workflows/ci.yml").read_text()
+    for version in ("3.10", "3.11", "3.12", "3.13", "3.14"):
+        assert f"cp{version.replace('.', '')}-*" in settings
+        assert f'"{version}"' in matrix
+
+
+def test_the_issue_form_asks_for_what_the_command_prints() -> None:
+    form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE/defect.yml").read_text())
+    labels = [part["attributes"]["label"] for part in form["body"] if "label" in part["attributes"]]
+    assert any("`kpl-codec --version`" in label for label in labels)
+
+
+# -- the lock, and what is set up by it --------------------------------------------------------------
+
+
+def locked() -> dict[str, list[tuple[str, str, int]]]:
+    """Version, marker and number of hashes of each entry of the lock, by name."""
+    entries: dict[str, list[tuple[str, str, int]]] = {}
+    for entry in (ROOT / "requirements.lock").read_text().replace("\\\n", "").splitlines():
+        pinned, *hashes = entry.split("--hash=sha256:")
+        requirement, _, marker = pinned.partition(";")
+        name, _, version = requirement.strip().partition("==")
+        entries.setdefault(name, []).append((version, marker.strip(), len(hashes)))
+    return entries
+
+
+def normal(requirement: str) -> str:
+    """The name of a requirement as the lock writes it."""
+    (name,) = re.findall(r"^[A-Za-z0-9._-]+", requirement)
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_entry_of_the_lock_has_a_version_and_hashes() -> None:
+    for name, entries in locked().items():
+        assert all(version and hashes for version, _, hashes in entries), name
+
+
+def test_the_lock_has_all_that_is_needed_to_build_and_to_test() -> None:
+    """A requirement that is new in pyproject.toml and not in the lock: `make lock`."""
+    settings = (ROOT / "pyproject.toml").read_text()
+    built_by = re.findall(r'"([^"]+)"', re.findall(r"^requires = (.*)$", settings, re.MULTILINE)[0])
+    extras = settings.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    lines = [line.partition("  #")[0] for line in extras.splitlines() if not line.startswith("#")]
+    needed = {normal(one) for one in (*built_by, *re.findall(r'"([A-Za-z][^"]*)"', "\n".join(lines)))}
+    assert {"setuptools", "cython", "boto3", "pytest", "ruff"} <= needed
+    assert needed - {"kpl-codec"} <= locked().keys()
+
+
+def commands_of(target: str) -> list[str]:
+    """What a target of the Makefile runs."""
+    text = (ROOT / "Makefile").read_text().replace("$(PYTHON)", "python3").replace("$(BIN)", ".venv/bin")
+    body = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)[0]
+    return [" ".join(line.split()) for line in body.replace("\\\n", " ").splitlines()]
+
+
+def test_readme_ci_and_make_set_up_and_test_by_the_same_commands() -> None:
+    wanted = " && ".join([*commands_of("setup"), *commands_of("test")])
+    for page in ("README.md", ".github/workflows/ci.yml"):
+        assert wanted in " ".join((ROOT / page).read_text().replace("\\\n", " ").split()), page
+    assert {"make setup", "make lint"} <= set((ROOT / ".ci/run").read_text().splitlines())
+
+
+def test_hooks_are_what_make_lint_runs() -> None:
+    """From .venv, and so in the versions of the lock."""
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert [hook["entry"] for hook in repository["hooks"]] == commands_of("lint")
+    assert {hook["language"] for hook in repository["hooks"]} == {"system"}
+
+
+# -- the changelog ------------------------------------------------------------------------------------
+
+#: keepachangelog.com
+KINDS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+
+
+def wrong_with(changelog: str, version: str) -> list[str]:
+    """What in a changelog does not keep to the form, or does not fit the version in pyproject.toml."""
+    wrong = []
+    heads = re.findall(r"^## (.*)$", changelog, re.MULTILINE)
+    links = set(re.findall(r"^\[(.+)\]: https://", changelog, re.MULTILINE))
+    released = []
+    for head in heads:
+        match = re.fullmatch(r"\[(Unreleased|\d+\.\d+\.\d+)\](?: - (\d{4}-\d\d-\d\d))?", head)
+        if match is None or (match[1] == "Unreleased") == bool(match[2]) or match[1] not in links:
+            wrong.append(f"heading: {head}")
+        elif match[2]:
+            released.append((date.fromisoformat(match[2]), [int(part) for part in match[1].split(".")]))
+    if released != sorted(released, reverse=True):
+        wrong.append("order")
+    if heads[:1] != ["[Unreleased]"] and not heads[0].startswith(f"[{version}]"):
+        wrong.append(f"version {version}")
+    if re.fullmatch(r"[\d.]+", version) and not any(head.startswith(f"[{version}]") for head in heads):
+        wrong.append(f"nothing of {version}")
+    return wrong + [kind for kind in re.findall(r"^### (.*)$", changelog, re.MULTILINE) if kind not in KINDS]
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    (version,) = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert wrong_with((ROOT / "CHANGELOG.md").read_text(), version) == []
+    links = "[Unreleased]: https://a\n[1.1.0]: https://b\n[1.0.0]: https://c\n"
+    sound = f"## [Unreleased]\n### Added\n## [1.1.0] - 2027-02-01\n## [1.0.0] - 2027-01-01\n{links}"
+    assert wrong_with(sound, "1.1.0") == []
+    assert wrong_with(sound, "1.2.0") == ["nothing of 1.2.0"]
+    assert wrong_with(sound.replace("### Added", "### New"), "1.1.0") == ["New"]
+    assert wrong_with(sound.replace(" - 2027-02-01", ""), "1.1.0") == ["heading: [1.1.0]"]
+    assert wrong_with(sound.replace("2027-02", "2026-02"), "1.1.0") == ["order"]

@@ -1,0 +1,149 @@
+"""A watch over time, against a model: how far it is behind, a clock that is set back, a day of faults."""
+
+from __future__ import annotations
+
+import gc
+import random
+import tracemalloc
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kpl_codec as kpl
+from kpl_codec.watch import LastHour, Limits, SampleSlot, Watch
+from kpl_codec.watch.watch_metrics import record_metrics, watch_metrics
+from tests.examples import examples
+
+from .model import START, ModelStream, open_map, run
+from .test_watch import Traffic, watched
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("WCH-32", "WCH-22")
+@given(part=st.floats(0.1, 2.0), since=st.sampled_from([0.0, 90.0]))
+@settings(max_examples=examples(12))
+def test_a_watch_that_reads_behind_tells_its_lag_and_one_that_keeps_up_does_not(part, since):
+    """``part``: what the budget allows of what comes in. Lag: the age of the oldest record not yet read."""
+    stream = ModelStream(open_map(2))
+    Traffic(stream, rate=20).fill(START - since, START + 400)
+    size = len(stream.records["shardId-000000000000"][0].data)
+    watch = watched(stream, sampling_rate=1.0, since=since, limits=Limits(5, 50, size * 20 * part, 1e7))
+    longest = dict.fromkeys(stream.records, 0.0)
+
+    def check(now):
+        for shard_id, records in stream.records.items():
+            read_to = int(watch.shards[shard_id].reader.place.sequence_number or 0)
+            age = now - next(put for put in records if put.number > read_to).at_ms / 1000
+            # Between two answers, as far apart as the budget asks for, it grows.
+            assert age - 20 < watch.last_hour.lags.get(shard_id, 0.0) < max(0.0, age) + 3
+            longest[shard_id] = max(longest[shard_id], age)
+        return []
+
+    changes = [(START + second, check) for second in range(10, 400, 5)]
+    told = run(watch, stream, START, START + 400, changes=changes)
+    assert {f.kind for f in told} <= {"lag"}  # it is looked at: not "not-watched"
+    assert all("this watch reads" in f.text and f.severity == "warning" for f in told)
+    for shard_id, lag in longest.items():
+        if abs(lag - 60 - since) > 25:
+            assert (lag > 60 + since) == any(f.shard_id == shard_id for f in told)
+
+
+@pytest.mark.requirement("WCH-32")
+def test_a_watch_that_began_in_the_past_has_no_more_time_once_it_reached_the_end():
+    stream = ModelStream(open_map(1))
+    traffic = Traffic(stream, rate=2)
+    traffic.fill(START - 600, START + 100)
+    traffic.rate = 80
+    traffic.fill(START + 100, START + 400)
+    size = len(stream.records["shardId-000000000000"][0].data)
+    watch = watched(stream, sampling_rate=1.0, since=600, limits=Limits(5, 50, size * 24, 1e7))
+    (lag,) = run(watch, stream, START, START + 400)  # 600 s behind at first: that was asked for
+    assert lag.kind == "lag"
+    assert START + 160 < lag.last_seen < START + 230
+    (told,) = (m.value for m in watch_metrics(watch, START + 400) if m.name == "lag_seconds")
+    assert told == pytest.approx(200, abs=25)
+
+
+@pytest.mark.requirement("WCH-32")
+def test_the_lag_of_a_shard_that_a_consumer_no_longer_gets_is_not_told_for_an_hour():
+    last_hour = LastHour("orders", late=60.0)
+    late = kpl.KinesisRecord(
+        "k", b"x", "1", "shardId-000000000000", datetime.fromtimestamp(START - 100, timezone.utc)
+    )
+    (finding,) = last_hour.observe(SampleSlot(late.shard_id, 1), [late], START)
+    assert finding.kind == "lag"
+
+    def lag(now):
+        last_hour.tick(now)
+        return {m.name: m.value for m in record_metrics(last_hour)}["lag_seconds"]
+
+    assert [lag(START + 5), lag(START + 180)] == [100.0, 0.0]
+
+
+@pytest.mark.requirement("WCH-35")
+@pytest.mark.parametrize("sampling_rate", [0.05, 1.0])
+def test_a_clock_that_is_set_back_does_not_stop_the_watch(sampling_rate):
+    stream = ModelStream(open_map(2))
+    traffic = Traffic(stream, rate=5, naive=0.1)
+    traffic.fill(START - 60, START + 300)
+    watch = Watch(LastHour("orders"), sampling_rate=sampling_rate)
+    ahead = 3600.0  # the clock is an hour ahead, then it is set
+
+    watch.set_shard_map(stream.shard_map, START + ahead)
+    early = ModelStream(stream.shard_map, refuse=lambda call, now: "InvalidArgumentException")
+    run(watch, early, START + ahead, START + ahead + 30)
+    watch.restart(START + 30)
+    found = run(watch, stream, START + 30, START + 75)
+    assert {f.shard_id for f in found if f.kind == "naive-aggregator"} == set(watch.shards)
+    assert all(state.polls for state in watch.shards.values())
+    assert not [f for f in found if f.kind == "not-watched"]
+    # Read again from a little earlier, and nothing counted twice.
+    found = watch.restart(START + 75) + run(watch, stream, START + 75, START + 120)
+    assert not {f.kind for f in found} & {"not-watched", "duplicate"}
+    assert watch.last_hour.totals["reread"] or sampling_rate < 1
+    # Nothing is left of what was counted by the wrong clock.
+    assert {f.state for f in watch.restart(START + 75 - ahead)} == {"resolved"}
+    assert not watch.last_hour.findings()
+    assert not watch.last_hour.by_shard
+
+
+def simulated_day(rate: float) -> Iterator[Watch]:
+    """The watch after each of 24 hours. ``rate``: aggregates a second on each of two shards, one in twenty
+    naive; one call in twenty fails."""
+    rng = random.Random(3)
+    codes = ["InternalFailure", "ProvisionedThroughputExceededException"]
+    stream = ModelStream(
+        open_map(2), refuse=lambda call, now: rng.choice(codes) if rng.random() < 0.05 else None
+    )
+    traffic = Traffic(stream, rate=rate, naive=0.05)
+    watch = watched(stream)
+    for minute in range(24 * 60):
+        now = START + 60 * minute
+        traffic.fill(now, now + 60)
+        stream.forget(now - 120)
+        stream.calls.clear()
+        stream.sizes.clear()
+        traffic.lost.clear()
+        run(watch, stream, now, now + 60)
+        if minute % 60 == 59:
+            gc.collect()  # else what is metrics depends on when it ran last
+            yield watch
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("WCH-20")
+def test_a_day_of_faults_and_losses_takes_no_more_memory_than_half_a_day(monkeypatch):
+    monkeypatch.setattr("kpl_codec.watch.record_checks.REMEMBERED", 200)  # of 20,000: full within hours
+    sizes, polls = [], 0
+    tracemalloc.start()
+    try:
+        for watch in simulated_day(rate=0.3):
+            sizes.append(tracemalloc.get_traced_memory()[0])
+            polls = watch.call_counts.polls
+    finally:
+        tracemalloc.stop()
+    assert max(sizes[18:]) < 1.05 * max(sizes[12:18])
+    assert polls > 24 * 3600 / 20 * 2 * 0.9
