@@ -16,6 +16,7 @@ from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from . import examples
+from .moto_server import moto_server
 from .queues import queue_model
 
 pytest_plugins = ["kpl_codec.testing.fixtures"]
@@ -45,6 +46,7 @@ TOGETHER = {
         "tests/guides/test_guides.py::test_a_guide_works[spark.md]",
         "tests/guides/test_guides.py::test_a_guide_works[kpl_codec.spark.md]",
         "tests/spark/connect/",  # likewise
+        "tests/ledger/test_other_programs.py",
         "tests/spark/source/test_datasource.py",
         "tests/spark/test_functions.py",
         "tests/spark/test_handled.py",
@@ -104,6 +106,12 @@ def stream(kinesis_local: LocalKinesis, stream_name: str) -> Iterator[str]:
     kinesis_local.create_stream(stream_name, shards=2)
     yield stream_name
     kinesis_local.delete_stream(stream_name)
+
+
+@pytest.fixture
+def moto_url() -> Iterator[str]:
+    with moto_server() as url:
+        yield url
 
 
 @pytest.fixture

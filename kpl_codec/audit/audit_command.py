@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         show_json(audited.facts)
     else:
-        show(*told(audited))
+        show(*audit_lines(audited))
         if audited.tally.bad:
             note(f"{audited.tally.bad:,} rows of --handled name no user record")
         for text in audited.notes:
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     return FINDINGS if bad or not audited.audit.complete else CLEAN
 
 
-def told(audited: Audited) -> list[RenderableType]:
+def audit_lines(audited: Audited) -> list[RenderableType]:
     """What became of what was put, by shard; and the findings by kind."""
     facts = audited.facts
     names = ("delivered", "handled", "repaired", "aside", "missing", "unknown", "tooEarly")

@@ -36,7 +36,7 @@ from ..ledger.ledger import SUFFIX
 from ..ledger.ledger_rows import CODES, MOST_USER_RECORDS, NO_DIGEST, SEQUENCE_NUMBER, Row
 from .ledger_reader import MARK, LedgerReader, Origin
 from .table_cells import BAD, NULL, NULLS, OK, texts, whole_numbers
-from .user_record_index import NOT_TOLD, HandledCounts, HandledRows
+from .user_record_index import NO_SUB_SEQUENCE_NUMBER, HandledCounts, HandledRows
 
 #: Columns, and how they are spelled, by their letters alone in lower case.
 SHARD, NUMBER, SUB, LAST, COUNT = "shard", "sequence_number", "sub_sequence_number", "last", "user_records"
@@ -84,11 +84,11 @@ def read_produced(
     paths: Iterable[str], progress: ReadProgress | None = None
 ) -> tuple[LedgerReader, dict[Origin, list[Row]]]:
     """Ledgers of producers, and the rows of them and of tables, by whose they are. Raises InputError."""
-    book, rows = LedgerReader(), defaultdict[Origin, list[Row]](list)
+    reader, rows = LedgerReader(), defaultdict[Origin, list[Row]](list)
     for file in files_of(paths):
-        for origin, some in _rows(book, file, (SHARD, NUMBER, COUNT), progress or ReadProgress()):
-            rows[origin] += some if isinstance(some, list) else _put_rows(book, file, *some)
-    return book, rows
+        for origin, some in _rows(reader, file, (SHARD, NUMBER, COUNT), progress or ReadProgress()):
+            rows[origin] += some if isinstance(some, list) else _put_rows(reader, file, *some)
+    return reader, rows
 
 
 def read_handled(
@@ -100,7 +100,7 @@ def read_handled(
 ) -> LedgerReader:
     """Tallies all tables, and the ledgers of a stream. Gives the ledgers, for their holes. Raises
     InputError."""
-    book, queue = LedgerReader(), _Queue(tally)
+    reader, queue = LedgerReader(), _Queue(tally)
 
     def add(file: InputFile, origin: Origin, rows: list[Row]) -> None:
         # AUD-20: "Ledgers of another stream MUST be passed over, and told."
@@ -108,18 +108,18 @@ def read_handled(
             rows = [queue.named(row) if row.record_id else row for row in rows]
             for kind in ("handled", "before"):
                 some = [row for row in rows if row.kind == kind]
-                _add_rows(tally, book, file, some, before=kind == "before")
+                _add_rows(tally, reader, file, some, before=kind == "before")
             for row in rows:
                 if row.kind == "aside" and tally.put_aside(row):
-                    book.tell(file.name, _STRAY)
+                    reader.report(file.name, _STRAY)
 
     for file in files_of(paths):
-        for origin, some in _rows(book, file, (SHARD, NUMBER, SUB), progress or ReadProgress()):
+        for origin, some in _rows(reader, file, (SHARD, NUMBER, SUB), progress or ReadProgress()):
             if isinstance(some, list):
                 add(file, origin, some)
             else:
-                _add_table(tally, book, file, *some)
-    return book
+                _add_table(tally, reader, file, *some)
+    return reader
 
 
 class _Queue:
@@ -158,9 +158,9 @@ _Part = tuple[dict[str, Any], int]
 
 
 def _rows(
-    book: LedgerReader, file: InputFile, wanted: tuple[str, ...], progress: ReadProgress
+    reader: LedgerReader, file: InputFile, wanted: tuple[str, ...], progress: ReadProgress
 ) -> Iterator[tuple[Origin, list[Row] | _Part]]:
-    """The rows of a ledger, or parts of a table. What cannot be read is told by the book."""
+    """The rows of a ledger, or parts of a table. What cannot be read is told by the reader."""
     # AUD-21: "What cannot be read of a ledger or a table MUST be told with its file, and the row where it is
     # one; the rest MUST be read, and what it may have named be called unknown, not missing."
     begun = progress.read
@@ -168,13 +168,13 @@ def _rows(
         with readable(file.place.path):
             kind = _kind_of(file)
             if kind == "ledger":
-                yield from book.add_gzip(file.name, _bytes(file))
+                yield from reader.add_gzip(file.name, _bytes(file))
             elif kind in ("log", "json"):
-                before = book.marked
-                yield from book.add_lines(file.name, _lines(file, progress))
-                if book.marked == before and kind == "log":
-                    book.tell(file.name, "no table, and no line of it is a ledger's: passed over")
-                elif book.marked == before:
+                before = reader.marked
+                yield from reader.add_lines(file.name, _lines(file, progress))
+                if reader.marked == before and kind == "log":
+                    reader.report(file.name, "no table, and no line of it is a ledger's: passed over")
+                elif reader.marked == before:
                     kind = "table"
             if kind == "table":
                 rows = 0
@@ -182,9 +182,11 @@ def _rows(
                     yield Origin(), (columns, rows)
                     rows += len(columns[SHARD])
             elif kind == "unreadable":
-                book.lose(file.name, "neither a table nor a ledger" if file.size else "the file is empty")
+                reader.report_lost(
+                    file.name, "neither a table nor a ledger" if file.size else "the file is empty"
+                )
     except InputError as error:
-        book.lose(file.name, error.reason or error.describe())
+        reader.report_lost(file.name, error.reason or error.describe())
     progress.read = begun + file.size
 
 
@@ -295,14 +297,14 @@ def _names(columns: dict[str, Any]) -> tuple[Any, Any, Any, Any, list[str], list
     return home, code, good_shard, good_number, shards, numbers
 
 
-def _tell(book: LedgerReader, file: InputFile, before: int, wrong: Any, why: str) -> bool:
+def _report_rows(reader: LedgerReader, file: InputFile, before: int, wrong: Any, why: str) -> bool:
     """Tell of the rows that are ``wrong``, if there are any."""
     if count := int(np.count_nonzero(wrong)):
-        book.tell(file.name, why, count, before + int(np.argmax(wrong)) + 1)
+        reader.report(file.name, why, count, before + int(np.argmax(wrong)) + 1)
     return bool(count)
 
 
-def _put_rows(book: LedgerReader, file: InputFile, columns: dict[str, Any], before: int) -> list[Row]:
+def _put_rows(reader: LedgerReader, file: InputFile, columns: dict[str, Any], before: int) -> list[Row]:
     home, code, good_shard, good_number, shards, numbers = _names(columns)
     counts, states = whole_numbers(columns[COUNT])
     good_count = (states == OK) & (counts >= 0) & (counts <= MOST_USER_RECORDS)
@@ -312,7 +314,9 @@ def _put_rows(book: LedgerReader, file: InputFile, columns: dict[str, Any], befo
         (good_count, "has no number of user records, or one that no Kinesis record can have"),
     ):
         for at in np.flatnonzero(~good)[:1].tolist():
-            book.lose(file.name, f"row {before + at + 1} {what} ({np.count_nonzero(~good)} such rows)")
+            reader.report_lost(
+                file.name, f"row {before + at + 1} {what} ({np.count_nonzero(~good)} such rows)"
+            )
     return [
         Row("delivered", shards[home[at]], numbers[code[at]], int(counts[at]), 0)
         for at in np.flatnonzero(good_shard & good_number & good_count).tolist()
@@ -320,7 +324,7 @@ def _put_rows(book: LedgerReader, file: InputFile, columns: dict[str, Any], befo
 
 
 def _add_table(
-    tally: HandledCounts, book: LedgerReader, file: InputFile, columns: dict[str, Any], before: int
+    tally: HandledCounts, reader: LedgerReader, file: InputFile, columns: dict[str, Any], before: int
 ) -> None:
     home, code, good_shard, good_number, shards, numbers = _names(columns)
     # Text that is no shard id, of Kinesis or in a ledger, names no other shard: it may mean any.
@@ -328,20 +332,20 @@ def _add_table(
     good_shard &= np.array([*known, False])[home]
     if SUB in columns:
         first, states = whole_numbers(columns[SUB])
-        first = np.where(states == NULL, NOT_TOLD, np.where(states == BAD, -1, first))
+        first = np.where(states == NULL, NO_SUB_SEQUENCE_NUMBER, np.where(states == BAD, -1, first))
     else:
-        first = np.full(len(home), NOT_TOLD)
+        first = np.full(len(home), NO_SUB_SEQUENCE_NUMBER)
     last = first
     if LAST in columns:
         ends, states = whole_numbers(columns[LAST])
         last = np.where(states == NULL, first, np.where(states == BAD, -1, ends))
     # A row without any name names nothing. One with a part of it may name whatever has that part.
     empty = (home < 0) & (code < 0)
-    _tell(book, file, before, empty, "rows without shard and sequence number")
+    _report_rows(reader, file, before, empty, "rows without shard and sequence number")
     named = good_shard & good_number
-    if _tell(book, file, before, ~named & ~empty, "rows that have no shard, or no sequence number"):
+    if _report_rows(reader, file, before, ~named & ~empty, "rows that have no shard, or no sequence number"):
         unnamed = np.unique(np.where(good_shard, home, -1)[~named & ~empty]).tolist()
-        tally.darken([shards[one] if one >= 0 else None for one in unnamed])
+        tally.mark_doubtful([shards[one] if one >= 0 else None for one in unnamed])
     tally.bad += int(np.count_nonzero(~named))
     rows = np.flatnonzero(named)
     home, code, first, last = home[rows], code[rows], first[rows], last[rows]
@@ -363,11 +367,11 @@ def _add_table(
         (vague, "rows without a sub-sequence number, which name Kinesis records of several user records"),
     ):
         if len(wrong):
-            book.tell(file.name, why, len(wrong), before + int(rows[wrong[0]]) + 1)
+            reader.report(file.name, why, len(wrong), before + int(rows[wrong[0]]) + 1)
 
 
 def _add_rows(
-    tally: HandledCounts, book: LedgerReader, file: InputFile, rows: list[Row], *, before: bool
+    tally: HandledCounts, reader: LedgerReader, file: InputFile, rows: list[Row], *, before: bool
 ) -> None:
     if rows:
         places = [(row.shard_id, row.sequence_number) for row in rows]
@@ -378,4 +382,4 @@ def _add_rows(
         names = [shard for shard, _ in which], [number.encode() for _, number in which]
         _, _, stray = tally.add(HandledRows(*names, record, first, last, before))
         if len(stray):
-            book.tell(file.name, _STRAY, len(stray))
+            reader.report(file.name, _STRAY, len(stray))

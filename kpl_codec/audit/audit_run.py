@@ -38,7 +38,7 @@ from ..validate.report.report_page import render_page
 from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
 from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
-from .judge import FATES, Audit, judge
+from .judge import STATES, Audit, judge
 from .ledger_reader import Origin, UnreadableInput
 from .missing_causes import Fetched, MissingCauses, fetch
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
@@ -103,9 +103,9 @@ def findings_of(
             yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
     for run in runs_of(names, audit.aside):
         yield run.finding("audit-aside", "a poison hook took it")
-    # AUD-13: "User records that were handled oftener than once MUST be told apart by who doubled them: a
-    # consumer's retry, a producer's that sent a Kinesis record again, or a repair."
-    for run, count in audit.doubles:
+    # AUD-13: "User records that were handled oftener than once MUST be told apart by the cause: a consumer's
+    # retry, a producer's that sent a Kinesis record again, or a repair."
+    for run, count in audit.duplicates:
         times = f"{count} times" if count < 255 else "255 times or oftener"
         yield run.finding("audit-twice", f"a consumer's retry: {times}")
     for name in audit.repaired_twice:
@@ -124,8 +124,8 @@ def findings_of(
     if audit.conflicts:
         detail = f"{audit.conflicts} rows of ledgers contradict others of the same name"
         yield Finding(kind="audit-incomplete", detail=detail)
-    for fate, codes in audit.undelivered.items():
-        more = "; it may be stored all the same" if fate == "left" else ""
+    for outcome, codes in audit.undelivered.items():
+        more = "; it may be stored all the same" if outcome == "left" else ""
         for code, count in codes.items():
             yield Finding(kind="audit-refused", user_records=count, detail=f"{code}{more}")
     for shard_id, sums in audit.shards.items():
@@ -177,11 +177,11 @@ class Audited:
         audit, tally, kinds = self.audit, self.tally, Counter[str]()
         for finding in self.findings:
             kinds[finding.kind] += finding.user_records or 1
-        sums = {name: audit.total(name) for name in ("delivered", *FATES)}
-        twice = sum(run.last - run.first + 1 for run, _ in audit.doubles) + audit.copies
+        sums = {name: audit.total(name) for name in ("delivered", *STATES)}
+        twice = sum(run.last - run.first + 1 for run, _ in audit.duplicates) + audit.copies
         undelivered = {
-            fate: [{"code": code, "userRecords": count} for code, count in sorted(codes.items())]
-            for fate, codes in audit.undelivered.items()
+            outcome: [{"code": code, "userRecords": count} for code, count in sorted(codes.items())]
+            for outcome, codes in audit.undelivered.items()
         }
         return {
             "complete": audit.complete,
@@ -234,8 +234,8 @@ class Audited:
                 batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber", "kcl")
             ]
             keep = [name in missing for name in zip(*columns[:3], strict=True)]
-            fate = pa.array([kcl if kcl == "dropped" else "missing" for kcl in columns[3]], pa.string())
-            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", fate).filter(pa.array(keep))
+            result = pa.array([kcl if kcl == "dropped" else "missing" for kcl in columns[3]], pa.string())
+            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", result).filter(pa.array(keep))
 
     def _report(self) -> Report:
         about = About(
@@ -292,11 +292,11 @@ def audit(
     progress = progress or ReadProgress()
     progress.size = sum(file.size for file in [*files_of(produced), *files_of(handled)])
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
-    book, by_origin = read_produced(produced, progress)
+    reader, by_origin = read_produced(produced, progress)
     name, arn = _stream(by_origin, stream)
     rows = [row for origin, some in by_origin.items() if origin.is_of(name, arn) for row in some]
-    if not rows and (not book or book.unreadable):
-        why = "".join(f"; {file}: {problem}" for file, problem, *_ in book.unreadable[:3])
+    if not rows and (not reader or reader.unreadable):
+        why = "".join(f"; {file}: {problem}" for file, problem, *_ in reader.unreadable[:3])
         raise AuditError(code="nothing-produced", reason=why)
     if (count := sum(row.user_records for row in rows)) > _MOST:
         raise AuditError(code="too-many", user_records=count)
@@ -314,7 +314,7 @@ def audit(
         names,
         tally,
         unnamed=unnamed,
-        holes=book.holes("produced", name, arn),
+        holes=reader.holes("produced", name, arn),
         handled_holes=consumers.holes("handled", name, arn),
         until=None if until is None else int(until.timestamp() * 1000),
         # A consumer begins with a child when it has read the parent to its end.
@@ -329,8 +329,8 @@ def audit(
     )
     held = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, judged.missing)))
     missing = MissingCauses(names, tally, shard_map, held).findings(judged.missing)
-    unreadable = [*book.unreadable, *consumers.unreadable]
-    others = {origin for origin in book.origins | consumers.origins if not origin.is_of(name, arn)}
+    unreadable = [*reader.unreadable, *consumers.unreadable]
+    others = {origin for origin in reader.origins | consumers.origins if not origin.is_of(name, arn)}
     passed_over = sorted({str(other.stream_arn or other.stream) for other in others})
     findings = list(findings_of(judged, names, missing, unreadable))
     return Audited(judged, names, tally, findings, name, shard_map, held, unreadable, passed_over)
@@ -338,14 +338,14 @@ def audit(
 
 def _stream(origins: Iterable[Origin], wanted: str | None) -> tuple[str | None, str | None]:
     """Name and ARN, as far as they are known, of the stream that is audited. Raises AuditError."""
-    told = [origin for origin in origins if origin.stream is not None and origin.side != "handled"]
+    known = [origin for origin in origins if origin.stream is not None and origin.side != "handled"]
     if wanted is not None:
         stream = stream_of(wanted)
-        told = [origin for origin in told if origin.is_of(stream.name, stream.arn)]
+        known = [origin for origin in known if origin.is_of(stream.name, stream.arn)]
     else:
-        stream = Stream(told[0].stream or "") if told else Stream("")
-    arns = sorted({origin.stream_arn for origin in told if origin.stream_arn} | {stream.arn or ""} - {""})
-    names = sorted({origin.stream or "" for origin in told})
+        stream = Stream(known[0].stream or "") if known else Stream("")
+    arns = sorted({origin.stream_arn for origin in known if origin.stream_arn} | {stream.arn or ""} - {""})
+    names = sorted({origin.stream or "" for origin in known})
     if len(arns) > 1 or len(names) > 1:
         raise AuditError(code="several-streams", streams=tuple(arns if len(arns) > 1 else names))
     return stream.name or None, arns[0] if arns else None

@@ -40,12 +40,12 @@ from .user_record_index import (
 )
 
 #: What becomes of a delivered user record.
-FATES = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
+STATES = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
 #: Who has put what no ledger has: the producer of an attempt without an answer, a foreign writer, or either.
 Origin = Literal["unanswered", "either", "foreign"]
 
 
-class Double(NamedTuple):
+class Duplicate(NamedTuple):
     """User records that were handled ``times`` times each (255: or oftener)."""
 
     run: Run
@@ -56,13 +56,13 @@ class Double(NamedTuple):
 class Audit:
     """See the module."""
 
-    #: Of each shard how many user records were delivered, and `FATES` of them.
+    #: Of each shard how many user records were delivered, and `STATES` of them.
     shards: dict[str, dict[str, int]]
     aside: Runs
     missing: Runs
     unknown: Runs
     too_early: Runs
-    doubles: list[Double]
+    duplicates: list[Duplicate]
     copies: int  # handled user records of Kinesis records that their producer sent again
     repaired_twice: list[Name]
     unclaimed: list[tuple[Origin, Unclaimed]]
@@ -129,9 +129,9 @@ def judge(
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
     unclaimed = _unclaimed(tally, unnamed, holes, digests or {})
-    doubtful = tally.dark | _in_holes(names, handled_holes) | _in_doubt(names, unnamed, unclaimed)
-    dark = doubtful[late.record]
-    missing, unknown = late.where(~dark), late.where(dark)
+    doubtful = tally.doubtful | _in_holes(names, handled_holes) | _in_doubt(names, unnamed, unclaimed)
+    unsure = doubtful[late.record]
+    missing, unknown = late.where(~unsure), late.where(unsure)
     too_early = absent.within(due[absent.record], len(tally.times))
     if len(waiting):
         waits = runs_in(names, np.sort(waiting), np.zeros(len(waiting), np.uint8))
@@ -158,7 +158,7 @@ def judge(
         missing=missing,
         unknown=unknown,
         too_early=too_early,
-        doubles=_doubles(names, runs.where((runs.times > 1) & ~again[runs.record])),
+        duplicates=_duplicates(names, runs.where((runs.times > 1) & ~again[runs.record])),
         copies=sum(
             int(np.count_nonzero(tally.times[names.starts[record] : names.starts[record + 1]]))
             for record in np.flatnonzero(again)
@@ -211,10 +211,11 @@ def _by_shard(names: UserRecordIndex, **parts: Runs) -> dict[str, dict[str, int]
     }
 
 
-def _doubles(names: UserRecordIndex, runs: Runs) -> list[Double]:
-    found = map(Double, runs_of(names, runs), runs.times.tolist())
+def _duplicates(names: UserRecordIndex, runs: Runs) -> list[Duplicate]:
+    found = map(Duplicate, runs_of(names, runs), runs.times.tolist())
     return sorted(
-        found, key=lambda double: (double.run.shard_id, len(double.run.sequence_number), double.run)
+        found,
+        key=lambda duplicate: (duplicate.run.shard_id, len(duplicate.run.sequence_number), duplicate.run),
     )
 
 

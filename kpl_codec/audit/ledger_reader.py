@@ -125,16 +125,16 @@ class LedgerReader:
     def origins(self) -> set[Origin]:
         return {writer.origin for writer in self._writers.values()}
 
-    def tell(self, file: str, why: str, times: int = 1, row: int | None = None) -> None:
+    def report(self, file: str, why: str, times: int = 1, row: int | None = None) -> None:
         """Something in a file could not be read."""
         known = self._unreadable.get((file, why), UnreadableInput(file, why, 0, row))
         self._unreadable[file, why] = known._replace(times=known.times + times)
 
-    def lose(self, file: str, why: str, row: int | None = None) -> None:
+    def report_lost(self, file: str, why: str, row: int | None = None) -> None:
         """Something in a file could not be read, so that what it says is lost."""
         if (file, why) not in self._unreadable:
             self._lost.append(Hole(file, why))
-        self.tell(file, why, row=row)
+        self.report(file, why, row=row)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -158,18 +158,20 @@ class LedgerReader:
             header = _facts(line[at:])
             if not _is_header(header):
                 why = "a line of a ledger that cannot be read: it is cut or changed, or of another version"
-                self.lose(file, why, number)
+                self.report_lost(file, why, number)
                 continue
             facts = [header, *(_facts(row) for _, row in islice(numbered, header["lines"] - 1))]
             if len(facts) < header["lines"] or any(WRITER in row for row in facts[1:]):
-                self.lose(file, "a member that lacks lines: the text is cut, or mixed with others", number)
+                self.report_lost(
+                    file, "a member that lacks lines: the text is cut, or mixed with others", number
+                )
                 continue
             name, member = self._before = header[WRITER], header["member"]
             if member not in self._writers[name].members:
                 writer, rows = self._writers[name], [row_of(row) for row in facts]
                 for row, one in zip(rows, facts, strict=True):
                     if not writer.takes(member, one) and row is None:
-                        self.lose(file, "a line that is no row of a ledger", number)
+                        self.report_lost(file, "a line that is no row of a ledger", number)
                 writer.origin = Origin(header["stream"], header["stream_arn"], header["side"])
                 yield writer.origin, [row for row in rows if row is not None]
 

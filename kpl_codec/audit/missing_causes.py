@@ -74,8 +74,8 @@ class MissingCauses:
         """Of missing user records."""
         for place, runs in groupby(runs_of(self._names, missing), key=lambda run: run[:2]):
             record = self._fetched.records.get(place)
-            opened = () if record is None else deaggregate([record], "report", shard_map=self._map)
-            users = {user.sub_sequence_number: user for user in opened}
+            user_records = () if record is None else deaggregate([record], "report", shard_map=self._map)
+            users = {user.sub_sequence_number: user for user in user_records}
             for run in runs:
                 kind, cause, detail = self._of(run, record, users)
                 if run.last > run.first:
@@ -119,9 +119,9 @@ class MissingCauses:
         low, high = names.starts[names.bounds[code : code + 2]]
         before = np.flatnonzero(self._tally.times[max(low, at - _NEAR) : at])[-1:] + max(low, at - _NEAR)
         after = np.flatnonzero(self._tally.times[at : min(high, at + _NEAR)])[:1] + at
-        told = [
+        neighbours = [
             f"{near.sequence_number}/{near.first} {word} it"
             for word, users in (("before", before), ("after", after))
             for near in runs_of(names, runs_in(names, users, self._tally.times[users]))
         ]
-        return f"handled were {' and '.join(told)}" if told else "nothing near it was handled"
+        return f"handled were {' and '.join(neighbours)}" if neighbours else "nothing near it was handled"

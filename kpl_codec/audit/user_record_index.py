@@ -23,7 +23,7 @@ Name = tuple[str, str, int]
 #: User records of runs that are written out at a time.
 _SLICE: Final = 1 << 20
 #: A sub-sequence number that a row does not tell.
-NOT_TOLD: Final = -2
+NO_SUB_SEQUENCE_NUMBER: Final = -2
 #: Unclaimed Kinesis records of which the names are kept.
 _MOST_UNCLAIMED: Final = 100_000
 
@@ -100,9 +100,9 @@ def _rank(row: Row) -> tuple[bool, int, int]:
 
 def _contradict(known: Row, row: Row) -> bool:
     """Whether two rows of a name say different things. (A table has neither digest nor time nor kind.)"""
-    told = NO_DIGEST not in (known.digest, row.digest)
+    have_digests = NO_DIGEST not in (known.digest, row.digest)
     differ = known.user_records != row.user_records
-    return differ or (told and (known.kind != row.kind or known.digest != row.digest))
+    return differ or (have_digests and (known.kind != row.kind or known.digest != row.digest))
 
 
 def _keys(shard: Any, numbers: Sequence[bytes]) -> Any:
@@ -199,8 +199,8 @@ class Unclaimed(NamedTuple):
 class HandledRows(NamedTuple):
     """Handled user records, row by row: ``first`` to ``last`` (the same without ``last``) of ``record``, an
     index into the Kinesis records ``shards`` and ``numbers``, each of which is named once or oftener.
-    ``first`` may be `NOT_TOLD`: the user record of a Kinesis record that has only one. ``before``: they were
-    handled before, this is only said again."""
+    ``first`` may be `NO_SUB_SEQUENCE_NUMBER`: the user record of a Kinesis record that has only one.
+    ``before``: they were handled before, this is only said again."""
 
     shards: Sequence[str]
     numbers: Sequence[bytes]
@@ -225,7 +225,7 @@ class HandledCounts:
         self.unclaimed: dict[tuple[str, str], Unclaimed] = {}
         self.handled_shards: set[str] = set()
         #: Kinesis records that rows name which do not tell, or not so that it can be read, the user record.
-        self.dark = np.zeros(len(names.rows), bool)
+        self.doubtful = np.zeros(len(names.rows), bool)
         #: User records that a poison hook took: the first, and one past the last.
         self.aside: list[tuple[int, int]] = []
         #: Of records of queues, by their places in the ledger, the digests.
@@ -233,10 +233,10 @@ class HandledCounts:
         #: Whether some were handled in no order: a queue's.
         self.has_no_order = False
 
-    def darken(self, shards: Sequence[str | None]) -> None:
+    def mark_doubtful(self, shards: Sequence[str | None]) -> None:
         """Rows that cannot be read may name any Kinesis record of these shards; None: of all."""
         codes = [code for code, shard in enumerate(self.names.shards) if shard in shards or None in shards]
-        self.dark |= np.isin(self.names.shard, codes)
+        self.doubtful |= np.isin(self.names.shard, codes)
 
     def put_aside(self, row: Row) -> bool:
         """A poison hook took a Kinesis record, or some of its user records. Gives whether its sequence number
@@ -259,7 +259,7 @@ class HandledCounts:
             # AUD-28: "A row whose sequence number is of another shard than it says MUST be told, MUST NOT
             # count for the shard that it says, and MUST make unknown what it may name."
             strays[unknown] = others >= 0
-            self.dark[others[others >= 0]] = True
+            self.doubtful[others[others >= 0]] = True
             codes[strays] = -1
         self.handled_shards.update(shard for shard, stray in zip(shards, strays, strict=True) if not stray)
         np.maximum.at(self.passed, codes[codes >= 0], passed[codes >= 0])
@@ -271,13 +271,13 @@ class HandledCounts:
         places, strays = self._find(batch.shards, batch.numbers)
         stray = strays[batch.record]
         counts = np.where(places >= 0, np.append(self.names.counts, 0)[places], 0)[batch.record]
-        given = batch.first if batch.last is None else batch.last
-        untold = (batch.first == NOT_TOLD) | (given == NOT_TOLD)
-        first, last = np.where(untold, 0, batch.first), np.where(untold, 0, given)
-        vague = untold & (counts > 1)
+        ends = batch.first if batch.last is None else batch.last
+        lacking = (batch.first == NO_SUB_SEQUENCE_NUMBER) | (ends == NO_SUB_SEQUENCE_NUMBER)
+        first, last = np.where(lacking, 0, batch.first), np.where(lacking, 0, ends)
+        vague = lacking & (counts > 1)
         good = (first >= 0) & (last < MOST_USER_RECORDS) & (last >= first)
-        dark = places[batch.record[vague | ~good]]
-        self.dark[dark[dark >= 0]] = True
+        unsure = places[batch.record[vague | ~good]]
+        self.doubtful[unsure[unsure >= 0]] = True
         use = good & ~vague & ~stray
         self.bad += int(np.count_nonzero(~use))
         if not use.all():

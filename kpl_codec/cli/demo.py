@@ -88,17 +88,22 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from ..audit.audit_command import told
+    from ..audit.audit_command import audit_lines
     from ..audit.audit_run import audit
+    from ..ledger.ledger_rows import line_of
 
     names = ["shardId", "sequenceNumber", "subSequenceNumber"]
     handled = pa.Table.from_batches((results / "user-records").rows(names, pc.field("kcl") == "delivered"))
     (folder / "handled.parquet").write_table(handled.slice(1))
     sides = [(folder / "ledger").path], [(folder / "handled.parquet").path]
+    audited = audit(*sides, until=datetime.now(timezone.utc))
     return [
         line(""),
         line(("Was everything handled? A KCL consumer that skips one user record, by the ledgers", "bold")),
-        *told(audit(*sides, until=datetime.now(timezone.utc))),
+        *audit_lines(audited),
+        line(""),
+        line("  A ledger is JSON lines in gzip, one a Kinesis record, without keys and data:"),
+        line(f"    {line_of(audited.names.rows[0])}"),
     ]
 
 
@@ -115,8 +120,7 @@ def _where_to_look(folder: Location) -> list[RenderableType]:
         line(f"In the folder {folder}"),
         table(["", ""], places, indent=2),
         line(f"    kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"),
-        line("  a ledger is gzip'd JSON lines, a Kinesis record a line:"),
-        line(f"    zcat {folder}/ledger/*.gz | head -3"),
+        line(f"    zcat {folder}/ledger/*.gz | jq -c ."),
         line(""),
         line("A live stream is checked all the time by: kpl-codec watch --stream NAME"),
     ]

@@ -50,15 +50,16 @@ def audited(processor_factory: Any, *, stream: str, ledger: LedgerLike) -> Calla
 class _Proxy:
     """An object of the KCL, with some members in place of its own."""
 
-    def __init__(self, given: Any, **members: Any) -> None:
-        self.__dict__ |= {**members, "_given": given}
+    def __init__(self, wrapped: Any, **members: Any) -> None:
+        self.__dict__ |= {**members, "_wrapped": wrapped}
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._given, name)
+        return getattr(self._wrapped, name)
 
 
 class _Audited:
-    """Has every method that a KCL calls. Checkpoints may come from another thread."""
+    """Has every method that a KCL calls; each takes an input of the KCL. Checkpoints may come from another
+    thread."""
 
     def __init__(self, processor: Any, stream: str, ledger: LedgerLike) -> None:
         self.version = getattr(processor, "version", 3)
@@ -73,48 +74,50 @@ class _Audited:
         self._rows: list[Row] = []  # of what counts, not stored yet
         self._writer: Notes | None = None
 
-    def initialize(self, given: Any) -> None:
-        self._shard_id = given.shard_id
-        self._processor.initialize(given)
+    def initialize(self, kcl_input: Any) -> None:
+        self._shard_id = kcl_input.shard_id
+        self._processor.initialize(kcl_input)
 
-    def process_records(self, given: Any) -> None:
+    def process_records(self, kcl_input: Any) -> None:
         # AUD-24: "A user record MUST count as handled when process_records has returned, or when a checkpoint
         # within it covers the user record, and not otherwise."
-        batch = _Batch((record.sequence_number, record.sub_sequence_number or 0) for record in given.records)
-        self._processor.process_records(self._guarded(given, batch))
+        batch = _Batch(
+            (record.sequence_number, record.sub_sequence_number or 0) for record in kcl_input.records
+        )
+        self._processor.process_records(self._guarded(kcl_input, batch))
         self._count(batch, None)
         if len(self._rows) >= _MOST_ROWS:
             self._store()
 
-    def lease_lost(self, given: Any) -> None:
-        self._end(self._processor.lease_lost, given)
+    def lease_lost(self, kcl_input: Any) -> None:
+        self._end(self._processor.lease_lost, kcl_input)
 
-    def shard_ended(self, given: Any) -> None:
-        self._end(self._processor.shard_ended, given)
+    def shard_ended(self, kcl_input: Any) -> None:
+        self._end(self._processor.shard_ended, kcl_input)
 
-    def shutdown_requested(self, given: Any) -> None:
-        self._end(self._processor.shutdown_requested, given)
+    def shutdown_requested(self, kcl_input: Any) -> None:
+        self._end(self._processor.shutdown_requested, kcl_input)
 
-    def shutdown(self, given: Any) -> None:
+    def shutdown(self, kcl_input: Any) -> None:
         """Of amazon_kclpy's version 2: the lease is lost, or the shard has ended."""
-        self._end(self._processor.shutdown, given)
+        self._end(self._processor.shutdown, kcl_input)
 
-    def _end(self, of_processor: Callable[[Any], None], given: Any) -> None:
+    def _end(self, of_processor: Callable[[Any], None], kcl_input: Any) -> None:
         # AUD-26: "When the lease is lost, the shard ends or a shutdown is requested, what counts MUST be
         # stored and the ledger closed, even if the user's processor raises."
         try:
-            of_processor(self._guarded(given, _Batch()))
+            of_processor(self._guarded(kcl_input, _Batch()))
         finally:
             self._store()
             writer, self._writer = self._writer, None
             if writer is not None:
                 writer.close()
 
-    def _guarded(self, given: Any, batch: _Batch) -> Any:
+    def _guarded(self, kcl_input: Any, batch: _Batch) -> Any:
         """The KCL's input, with a checkpointer that first stores what counts."""
-        real = getattr(given, "checkpointer", None)
+        real = getattr(kcl_input, "checkpointer", None)
         if real is None:
-            return given
+            return kcl_input
 
         def checkpoint(sequence_number: str | None = None, sub_sequence_number: int | None = None) -> Any:
             self._count(batch, _position(sequence_number, sub_sequence_number))
@@ -134,7 +137,7 @@ class _Audited:
             return _Proxy(prepared, checkpoint=commit)
 
         checkpointer = _Proxy(real, checkpoint=checkpoint, prepare_checkpoint=prepare_checkpoint)
-        return _Proxy(given, checkpointer=checkpointer)
+        return _Proxy(kcl_input, checkpointer=checkpointer)
 
     def _count(self, batch: _Batch, last: tuple[int, int] | None) -> None:
         """Those of the batch up to ``last`` are handled; None: all of it."""

@@ -231,7 +231,7 @@ class World:
 
     # -- the audit ----------------------------------------------------------------------------
 
-    def books(self) -> Books:
+    def readers(self) -> Readers:
         """The ledgers, with what was lost of them; but a writer of which nothing is left cannot be known."""
         produced, handled, put, noted = LedgerReader(), LedgerReader(), list[Row](), list[Row]()
         odds = self.odds
@@ -244,7 +244,7 @@ class World:
         for number, (file, part) in enumerate(self.consumer.items()):
             if not (number and self.one_of(odds.lost_handled)):
                 noted += rows_of(handled, file, part)
-        return Books(produced, put, handled, noted)
+        return Readers(produced, put, handled, noted)
 
     def digests(self) -> dict[Place, bytes]:
         """As the stream would give them."""
@@ -255,7 +255,7 @@ class World:
         }
 
 
-class Books(NamedTuple):
+class Readers(NamedTuple):
     """Both sides' ledgers, and the rows of each."""
 
     produced: LedgerReader
@@ -264,8 +264,8 @@ class Books(NamedTuple):
     noted: list[Row]
 
 
-def rows_of(book: LedgerReader, file: str, members: Iterable[bytes]) -> list[Row]:
-    return [row for _, rows in book.add_gzip(file, b"".join(members)) for row in rows]
+def rows_of(reader: LedgerReader, file: str, members: Iterable[bytes]) -> list[Row]:
+    return [row for _, rows in reader.add_gzip(file, b"".join(members)) for row in rows]
 
 
 class Judged(NamedTuple):
@@ -279,7 +279,7 @@ class Judged(NamedTuple):
 
 
 def audited(world: World, *, until: int | None = None) -> Judged:
-    produced, rows, handled, notes = world.books()
+    produced, rows, handled, notes = world.readers()
     copies = {(new[0], new[1]): 0 for _, new in world.copies}
     for _, new in world.copies:
         copies[new[0], new[1]] = max(copies[new[0], new[1]], new[2] + 1)
@@ -339,7 +339,7 @@ class Plain(NamedTuple):
     missing: set[Name]
     unknown: set[Name]
     too_early: set[Name]
-    doubled: dict[Name, int]
+    duplicates: dict[Name, int]
 
 
 def plain_audit(judged: Judged, until: int | None = None) -> Plain:
@@ -347,7 +347,7 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
     last: dict[str, tuple[int, int]] = {}
     for shard, number, sub in seen:
         last[shard] = max(last.get(shard, (-1, -1)), (int(number), sub))
-    missing, unknown, early, doubled = set(), set(), set(), {}
+    missing, unknown, early, duplicates = set(), set(), set(), {}
     # What was handled and no ledger names may be an attempt without an answer, of the same bytes.
     origins = {origin for origin, _ in judged.audit.unclaimed}
     attempts = {row.digest for row in judged.rows if row.kind == "unanswered"} - {NO_DIGEST}
@@ -364,7 +364,7 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
             name = row.shard_id, row.sequence_number, sub
             if seen[name]:
                 if seen[name] > 1:
-                    doubled[name] = seen[name]
+                    duplicates[name] = seen[name]
                 continue
             if until is None:
                 due = (int(row.sequence_number), sub) < last.get(row.shard_id, (-1, -1))
@@ -378,4 +378,4 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
                 unknown.add(name)
             else:
                 missing.add(name)
-    return Plain(missing, unknown, early, doubled)
+    return Plain(missing, unknown, early, duplicates)

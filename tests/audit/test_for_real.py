@@ -160,7 +160,7 @@ def names_of(folder: Path, kind: RowKind) -> set[Name]:
 
 
 def rows_in(folder: Path) -> tuple[Counter[Name], Counter[RowKind], list[str]]:
-    book, by_origin = read_produced([str(folder)])
+    reader, by_origin = read_produced([str(folder)])
     rows = [row for some in by_origin.values() for row in some]
     names = Counter(
         (row.shard_id, row.sequence_number, sub)
@@ -171,7 +171,7 @@ def rows_in(folder: Path) -> tuple[Counter[Name], Counter[RowKind], list[str]]:
     kinds = Counter[RowKind]()
     for row in rows:
         kinds[row.kind] += row.user_records
-    return names, kinds, [hole.why for hole in book.holes("produced")]
+    return names, kinds, [hole.why for hole in reader.holes("produced")]
 
 
 @pytest.mark.requirement("AUD-1", "AUD-8")

@@ -46,16 +46,18 @@ def check(world: World, judged: Judged) -> None:
     missing, unknown, early = (
         spelled(runs_of(names, part)) for part in (audit.missing, audit.unknown, audit.too_early)
     )
-    doubled = {name: double.times for double in audit.doubles for name in spelled([double.run])}
+    duplicates = {
+        name: duplicate.times for duplicate in audit.duplicates for name in spelled([duplicate.run])
+    }
     if not world.copies:
         plain = plain_audit(judged)
         assert (missing, unknown, early) == (plain.missing, plain.unknown, plain.too_early)
-        assert {name: times for name, times in doubled.items()} == {
-            name: min(times, 255) for name, times in plain.doubled.items()
+        assert {name: times for name, times in duplicates.items()} == {
+            name: min(times, 255) for name, times in plain.duplicates.items()
         }
     # By the truth: nothing that was handled is called missing; nothing is complete that is not.
     assert not any(world.handled[name] for name in missing)
-    assert all(world.handled[name] > 1 for name in doubled)
+    assert all(world.handled[name] > 1 for name in duplicates)
     lost = {name for name in world.told.values() if not world.handled[name]}
     if audit.complete:
         assert lost <= {old for old, _ in world.copies}
@@ -64,16 +66,16 @@ def check(world: World, judged: Judged) -> None:
         old for old, _ in world.copies
     }
     # Where no note of the consumer is lost, only what may have been handled in an attempt without an answer
-    # is unknown, and every double is named.
+    # is unknown, and every duplicate is named.
     if not judged.handled_holes:
         attempts = {row.digest for row in judged.rows if row.kind == "unanswered"}
         places = {name[:2] for name in unknown}
         assert all(
             row.digest in attempts for row in judged.rows if (row.shard_id, row.sequence_number) in places
         )
-        assert doubled.keys() == {
+        assert duplicates.keys() == {
             name for name, times in world.handled.items() if times > 1 and name[:2] in known
-        } | {name for name in doubled if name in {new for _, new in world.copies}}
+        } | {name for name in duplicates if name in {new for _, new in world.copies}}
     # What no ledger names.
     roles = {(shard, one.number): one.role for shard, at in world.shards.items() for one in at.records}
     whole = not judged.holes
@@ -88,8 +90,8 @@ def check(world: World, judged: Judged) -> None:
             told = sum(audit.undelivered[kind].values())
             assert told == world.refused[kind]
     totals = sum(map(Counter, audit.shards.values()), Counter[str]())
-    fates = ("handled", "repaired", "missing", "unknown", "too_early")
-    assert totals["delivered"] == sum(totals[fate] for fate in fates)
+    states = ("handled", "repaired", "missing", "unknown", "too_early")
+    assert totals["delivered"] == sum(totals[state] for state in states)
 
 
 @pytest.mark.requirement("AUD-10", "AUD-11", "AUD-12", "AUD-14")
@@ -168,6 +170,6 @@ def test_a_million_user_records() -> None:
     assert world.ids > 1_000_000
     judged = audited(world)
     assert len(judged.audit.missing) > 300
-    assert judged.audit.doubles
+    assert judged.audit.duplicates
     assert len(judged.audit.unknown)
     check(world, judged)

@@ -14,7 +14,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from kpl_codec import UserRecord, encode
 from kpl_codec.cli.main import main
@@ -223,12 +222,9 @@ ORDERS = json.dumps({"type": "record", "name": "Order", "fields": FIELDS})
 
 @pytest.mark.requirement("GSR-7", "GSR-9", "GSR-10")
 def test_frames_come_off_and_payloads_are_decoded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    moto_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = ThreadedMotoServer("127.0.0.1", 0)
-    server.start()
-    capsys.readouterr()  # it says so
-    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", "http://{}:{}".format(*server.get_host_and_port()))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto_url)
     for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(secret, "x")
     glue = boto3.client("glue", region_name="us-east-1")
@@ -272,4 +268,3 @@ def test_frames_come_off_and_payloads_are_decoded(
     ]  # fmt: skip
     assert err.count(missing) == 1
     assert [row.get("data") for row in rows[2:5]] == ["x", "y", "no json"]
-    server.stop()

@@ -11,10 +11,11 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from kpl_codec import UserRecord, encode
 from kpl_codec.cli.main import main
+
+from ..moto_server import moto_server
 
 pytestmark = pytest.mark.timeout(120)
 ROLE = "arn:aws:iam::123456789012:role/reader"
@@ -36,15 +37,19 @@ def policy(action: str) -> str:
 
 def check_rights_after(url: str, calls: str) -> None:
     headers = {"Content-Type": "text/plain"}
-    urllib.request.urlopen(urllib.request.Request(f"{url}/moto-api/reset-auth", calls.encode(), headers))
+    request = urllib.request.Request(f"{url}/moto-api/reset-auth", calls.encode(), headers)
+    urllib.request.urlopen(request).close()
 
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url() -> Iterator[str]:
+    with moto_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def account(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A stream of one aggregate in a moto that checks rights, and a profile; gives the sequence number."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    url = "http://{}:{}".format(*server.get_host_and_port())
 
     def client(service: str) -> Any:
         keys = {"aws_access_key_id": "root", "aws_secret_access_key": "x"}
@@ -74,7 +79,6 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         patch.setenv("AWS_ENDPOINT_URL", url)
         yield number
     check_rights_after(url, "inf")
-    server.stop()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-import logging
 import os
 import re
 import time
@@ -18,7 +17,6 @@ from typing import Any
 import boto3
 import pyarrow.parquet as pq
 import pytest
-from moto.server import ThreadedMotoServer
 
 import kpl_codec.aws.s3
 from kpl_codec import UserRecord, encode
@@ -31,6 +29,7 @@ from kpl_codec.ledger.ledger_rows import Row
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
+from ..moto_server import moto_server
 from .test_streams import nobody
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.requirement("SPK-47")]
@@ -83,19 +82,15 @@ COMMANDS = [
 @pytest.fixture(scope="module")
 def s3() -> Iterator[Any]:
     """A client of a moto server; nothing else of AWS is in the environment."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    with pytest.MonkeyPatch.context() as patch:
+    with moto_server() as url, pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patch.delenv(name)
-        patch.setenv("AWS_ENDPOINT_URL_S3", "http://{}:{}".format(*server.get_host_and_port()))
+        patch.setenv("AWS_ENDPOINT_URL_S3", url)
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.setenv(name, "mine")
         client = boto3.client("s3", region_name="us-east-1")
         client.create_bucket(Bucket=BUCKET)
         yield client
-    server.stop()
 
 
 def write_capture(folder: Location) -> None:

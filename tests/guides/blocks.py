@@ -22,6 +22,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,7 +97,8 @@ class Run:
         os.chdir(self.folder)  # as a reader would
         sys.path.insert(0, str(self.folder))
         try:
-            with contextlib.redirect_stdout(out):
+            with contextlib.redirect_stdout(out), warnings.catch_warnings():
+                warnings.simplefilter("default", UserWarning)  # as for a reader: what it tells is on the page
                 exec(code, self.names)
         finally:
             os.chdir(before)

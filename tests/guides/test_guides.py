@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import shutil
 import subprocess
@@ -14,12 +13,12 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
+from ..moto_server import moto_server
 from ..queues import queue_model
 from ..queues.queue_service import QueueServer, QueueService, RealClock
 from ..site.pages import examples_of
@@ -136,17 +135,13 @@ def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.M
 @pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An S3 with a bucket, an STS that gives roles, a Glue, a DynamoDB and a CloudWatch."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0)
-    server.start()
-    address = "http://{}:{}".format(*server.get_host_and_port())
-    for service in ("S3", "STS", "GLUE", "DYNAMODB", "CLOUDWATCH"):
-        monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", address)
-    # What servers of this process hold is one store: another guide may have left something.
-    urllib.request.urlopen(f"{address}/moto-api/reset", data=b"")
-    boto3.client("s3").create_bucket(Bucket="captures")
-    yield
-    server.stop()
+    with moto_server() as url:
+        for service in ("S3", "STS", "GLUE", "DYNAMODB", "CLOUDWATCH"):
+            monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", url)
+        # What servers of this process hold is one store: another guide may have left something.
+        urllib.request.urlopen(f"{url}/moto-api/reset", data=b"").close()
+        boto3.client("s3").create_bucket(Bucket="captures")
+        yield
 
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.

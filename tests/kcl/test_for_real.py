@@ -14,7 +14,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 import kpl_codec as kpl
 from kpl_codec.audit import Ledger
@@ -24,6 +23,7 @@ from kpl_codec.producer import Producer
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from ..audit.test_for_real import FAST, Name, kcl, name_of, names_of, put_faulty, split_of
+from ..moto_server import moto_server
 from .leases import create_leases
 
 pytest.importorskip("kcl_rs")
@@ -33,15 +33,12 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture
 def dynamodb(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A DynamoDB for leases; both services by the variables of AWS's SDKs."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    address = "http://{}:{}".format(*server.get_host_and_port())
-    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", kinesis_local.endpoint_url)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "local")
-    yield boto3.client("dynamodb", region_name="us-east-1")
-    server.stop()
+    with moto_server() as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", kinesis_local.endpoint_url)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "local")
+        yield boto3.client("dynamodb", region_name="us-east-1")
 
 
 def read_truth(path: Path) -> Counter[Name]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gzip
 import json
-import logging
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ import boto3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
 
 from kpl_codec import KinesisRecord, UserRecord, deaggregate, encode
 from kpl_codec.audit import Ledger
@@ -33,6 +31,7 @@ from kpl_codec.ledger.ledger import SUFFIX, Writer
 from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, row_of
 
 from ..audit.model import Files, rows_of
+from ..moto_server import moto_server
 
 SHARD = "shardId-000000000000"
 NAMES = st.one_of(
@@ -81,10 +80,10 @@ def test_whatever_a_line_says_nothing_is_raised(
     changed = data.draw(st.integers(0, 2))
     lines[changed] = {**lines[changed], **changes}
     text = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    book = LedgerReader()
-    rows = [row for _, some in book.add_gzip(f"w-000000{SUFFIX}", gzip.compress(text)) for row in some]
+    reader = LedgerReader()
+    rows = [row for _, some in reader.add_gzip(f"w-000000{SUFFIX}", gzip.compress(text)) for row in some]
     assert all(0 <= row.user_records < 2_000_000 for row in rows)
-    book.holes("produced")
+    reader.holes("produced")
     of_text = LedgerReader()  # the same lines, not compressed
     assert rows == [row for _, some in of_text.add_lines("app.log", text.split(b"\n")) for row in some]
 
@@ -97,9 +96,9 @@ def test_a_hostile_file_takes_little_memory() -> None:
         data = gzip.compress(text)
         del text
         tracemalloc.start()
-        book = LedgerReader()
-        assert not [row for _, rows in book.add_gzip(f"w-000000{SUFFIX}", data) for row in rows]
-        assert book.holes("handled")
+        reader = LedgerReader()
+        assert not [row for _, rows in reader.add_gzip(f"w-000000{SUFFIX}", data) for row in rows]
+        assert reader.holes("handled")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 128 << 20
@@ -146,10 +145,10 @@ def test_a_ledger_is_whole_or_says_that_it_is_not(
         "lose": b"",
         "insert": part[:at] + b"noise" + part[at:],
     }[how]
-    book, found = read({**parts, file: damaged})
+    reader, found = read({**parts, file: damaged})
     lost = [row for row in every if row not in found]
     assert all(row in every for row in found)
-    holes = book.holes("produced")
+    holes = reader.holes("produced")
     assert holes or not lost
     # What was lost is where the holes say.
     assert all(any(may_name(hole, row) for hole in holes) for row in lost if row.sequence_number)
@@ -165,9 +164,9 @@ def may_name(hole: Hole, row: Row) -> bool:
 @pytest.mark.requirement("AUD-5")
 def test_a_producer_that_was_not_closed_leaves_an_incomplete_ledger() -> None:
     row = Row("delivered", "s", "7", 1, 0)
-    book, rows = read(written([[row]], 1 << 20, closed=False))
+    reader, rows = read(written([[row]], 1 << 20, closed=False))
     assert rows == [row]
-    assert [hole.why for hole in book.holes("produced")] == ["it was not closed, or its end is not there"]
+    assert [hole.why for hole in reader.holes("produced")] == ["it was not closed, or its end is not there"]
 
 
 @pytest.mark.requirement("AUD-2")
@@ -185,13 +184,13 @@ def test_log_lines_are_a_ledger(tmp_path: Path) -> None:
     writer.close()
     log = "".join(f"2026-01-01T00:00:00Z\tINFO\t{text}\n" for text in ["a line of others", *lines])
     (tmp_path / "app.log").write_text(log)
-    book, rows = read_produced([str(tmp_path)])
+    reader, rows = read_produced([str(tmp_path)])
     assert [*rows.values()] == [[row]]
-    assert book.holes("produced") == []
+    assert reader.holes("produced") == []
     place = next(number for number, line in enumerate(lines) if '"delivered"' in line)
     (tmp_path / "app.log").write_text(log.replace(lines[place] + "\n", "\n"))
-    book, _ = read_produced([str(tmp_path)])
-    assert [hole.why for hole in book.holes("produced")] == [f"member {place}: not there, or not whole"]
+    reader, _ = read_produced([str(tmp_path)])
+    assert [hole.why for hole in reader.holes("produced")] == [f"member {place}: not there, or not whole"]
 
 
 @pytest.mark.requirement("AUD-23")
@@ -214,12 +213,12 @@ def test_in_s3_a_member_is_an_object_and_the_first_is_there_at_once(monkeypatch:
     monkeypatch.setattr(client, "put_object", objects.__setitem__)
     writer = Ledger("s3://bucket/ledger/").writer("orders")
     assert list(objects) == [f"s3://bucket/ledger/{writer.name}-000000{SUFFIX}"]
-    book, _ = read(objects)
-    assert len(book.holes("produced")) == 1  # a producer that has begun and not ended
+    reader, _ = read(objects)
+    assert len(reader.holes("produced")) == 1  # a producer that has begun and not ended
     writer.note([Row("delivered", "s", "7", 3, 5)])
     writer.close()
-    book, rows = read(objects)
-    assert book.holes("produced") == []
+    reader, rows = read(objects)
+    assert reader.holes("produced") == []
     assert len(rows) == 1
 
 
@@ -246,9 +245,9 @@ def test_a_write_that_fails_is_tried_again(fails: list[bool], stores: bool, s3: 
             writer.note([row])
     with suppress(OSError):
         writer.close()
-    book, found = read({file: b"".join(part) for file, part in files.items()})
+    reader, found = read({file: b"".join(part) for file, part in files.items()})
     assert Counter(found) == Counter(rows) or len(fails) > 6
-    assert book.holes(side) == [] or len(fails) > 6
+    assert reader.holes(side) == [] or len(fails) > 6
 
 
 @pytest.mark.requirement("AUD-6")
@@ -265,9 +264,9 @@ def test_a_member_that_was_given_up_is_missing_in_the_count(
     writer._sink = sink
     writer.close()
     assert "cannot be written" in caplog.text
-    book, rows = read({file: b"".join(part) for file, part in files.items()})
+    reader, rows = read({file: b"".join(part) for file, part in files.items()})
     assert [row.sequence_number for row in rows] == ["5"]
-    assert [hole.ranges for hole in book.holes("produced")] == [{"s": ("1", "5")}]
+    assert [hole.ranges for hole in reader.holes("produced")] == [{"s": ("1", "5")}]
 
 
 def test_a_result_cannot_wait_for_s3() -> None:
@@ -421,15 +420,12 @@ def test_a_note_that_cannot_be_written_fails_the_invocation(tmp_path: Path) -> N
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An S3 on this machine, with a bucket."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0)
-    server.start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://{}:{}".format(*server.get_host_and_port()))
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    boto3.client("s3").create_bucket(Bucket="ledgers")
-    client._s3.cache_clear()
-    yield "s3://ledgers"
-    server.stop()
+    with moto_server() as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        boto3.client("s3").create_bucket(Bucket="ledgers")
+        client._s3.cache_clear()
+        yield "s3://ledgers"
     client._s3.cache_clear()
 
 

@@ -27,9 +27,9 @@ def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
         for n in range(300)
     ]
     # (Some do not tell the user record: that is known only of a Kinesis record that has one.)
-    untold = {row.sequence_number for row in rows if chance.random() < 0.1}
+    lacking = {row.sequence_number for row in rows if chance.random() < 0.1}
     table = [
-        (row.shard_id, row.sequence_number, None if row.sequence_number in untold else sub, "x")
+        (row.shard_id, row.sequence_number, None if row.sequence_number in lacking else sub, "x")
         for row in rows
         for sub in range(row.user_records)
         for _ in range(chance.choice([1] * 50 + [0, 2]) if chance.random() < 0.5 else 1)
@@ -55,10 +55,10 @@ def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
         tally = HandledCounts(names)
         read_handled([str(tmp_path / folder)], tally)
         audit = judge(names, tally)
-        doubles = Counter((double.run, double.times) for double in audit.doubles)
+        duplicates = Counter((duplicate.run, duplicate.times) for duplicate in audit.duplicates)
         said.append(
             [runs_of(names, part) for part in (audit.missing, audit.unknown, audit.too_early)]
-            + [doubles, audit.unclaimed]
+            + [duplicates, audit.unclaimed]
         )
     assert said[0] == said[1]
     assert said[0][0]
