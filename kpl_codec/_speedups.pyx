@@ -95,14 +95,7 @@ cdef extern from "_native/row.h":
     object fields_of "kpl_fields_of" (PyObject *value, const Slots *slots)
     object new_value "kpl_new_value" (const Slots *slots, PyObject **items, bint atoms)
 
-include "_native/wire.pxi"
-
-cdef extern from "_native/row.h":
-    object new_block "kpl_new_block" (PyObject *kind, PyObject *shared, const Row *row, PyObject *pk, const Text *pk_text,
-                                      PyObject *ehk, const Text *ehk_text, size_t number, PyObject *placed,
-                                      PyObject *tags, bint atoms)
-
-include "_native/objects.pxi"
+include "_native/message.pxi"
 include "_native/buffers.pxi"
 include "_native/read.pxi"
 include "_native/write.pxi"

@@ -289,7 +289,7 @@ static inline kpl_answer kpl_read_record(const uint8_t *p, const uint8_t *end, k
     return row->data != NULL && row->pk != KPL_NONE ? KPL_SOUND : KPL_NOT_CERTAIN;
 }
 
-static kpl_answer kpl_add_hash_key(const uint8_t *p, size_t size, size_t frame, kpl_content *c) {
+static inline kpl_answer kpl_add_hash_key(const uint8_t *p, size_t size, size_t frame, kpl_content *c) {
     if (!kpl_is_hash_key(p, size)) { /* an explicit hash key is a key */
         if (!kpl_is_key(p, size)) return KPL_NOT_CERTAIN;
         size = 0, c->unusable++;
