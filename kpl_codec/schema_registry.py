@@ -182,8 +182,8 @@ def decode_payload(schema: GlueSchema, data: bytes) -> Any:
 
     Avro needs the extra ``avro``. Raises PayloadError, ModuleNotFoundError.
     """
-    # GSR-9: "A payload MUST be decoded by the schema version that its frame names; one that this does not
-    # describe MUST be an error, and one of an unknown format its bytes."
+    # GSR-9: "A payload MUST be decoded with the schema version that its frame names; a payload that does not
+    # match that schema MUST be an error, and a payload of an unknown format MUST come as its bytes."
     try:
         if schema.data_format == "JSON":
             import json

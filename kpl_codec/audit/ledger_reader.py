@@ -30,6 +30,7 @@ _MOST_TEXT: Final = 16 << 20
 #: Damaged places of a file after which the rest of it is left alone.
 _MOST_DAMAGE: Final = 100
 _MOST_NUMBER: Final = 1 << 53
+_JSON: Final = json.JSONDecoder()
 
 
 class Hole(NamedTuple):
@@ -80,9 +81,8 @@ class _Writer:
         self.named: list[tuple[int, int, Ranges]] = []
 
     def takes(self, member: int, facts: dict[str, Any]) -> bool:
-        """Whether this line of a member is no row, but about the writer."""
-        self.members.add(member)
-        self.last, kind = max(self.last, member), facts.get("kind")
+        """Whether this line of a member is about the writer; if so, what it says."""
+        kind = facts.get("kind")
         self.named += _named(facts.get("named"), member)
         if kind == "end":
             self.end = member
@@ -162,18 +162,21 @@ class LedgerReader:
                 continue
             facts = [header, *(_facts(row) for _, row in islice(numbered, header["lines"] - 1))]
             if len(facts) < header["lines"] or any(WRITER in row for row in facts[1:]):
-                self.report_lost(
-                    file, "a member that lacks lines: the text is cut, or mixed with others", number
-                )
+                why = "a member that lacks lines: the text is cut, or mixed with others"
+                self.report_lost(file, why, number)
                 continue
             name, member = self._before = header[WRITER], header["member"]
             if member not in self._writers[name].members:
-                writer, rows = self._writers[name], [row_of(row) for row in facts]
-                for row, one in zip(rows, facts, strict=True):
-                    if not writer.takes(member, one) and row is None:
-                        self.report_lost(file, "a line that is no row of a ledger", number)
+                writer, rows = self._writers[name], list[Row]()
+                writer.members.add(member)
+                writer.last = max(writer.last, member)
                 writer.origin = Origin(header["stream"], header["stream_arn"], header["side"])
-                yield writer.origin, [row for row in rows if row is not None]
+                for line_facts in facts:
+                    if row := row_of(line_facts):
+                        rows.append(row)
+                    elif not writer.takes(member, line_facts):
+                        self.report_lost(file, "a line that is no row of a ledger", number)
+                yield writer.origin, rows
 
     # -- what may be lacking ------------------------------------------------------------------
 
@@ -210,7 +213,7 @@ class LedgerReader:
 def _facts(line: bytes) -> dict[str, Any]:
     """The JSON object that a line begins with; {} for what is none, or has text that is no Unicode."""
     try:
-        facts, _ = json.JSONDecoder().raw_decode(line.decode())
+        facts, _ = _JSON.raw_decode(line.decode())
         if b"\\u" in line:  # half of a surrogate pair, which nothing can print or write
             json.dumps(facts, ensure_ascii=False).encode()
     except (ValueError, RecursionError):

@@ -95,7 +95,8 @@ class CaptureRows:
 
 
 def first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    """The first line of an error's text; where it has none, its class."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def with_shards(batch: pa.RecordBatch, shard_map: ShardMap | None, schema: pa.Schema) -> pa.RecordBatch:

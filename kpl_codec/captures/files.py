@@ -53,7 +53,7 @@ def readable(path: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"no column {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0]
         raise InputError(code="unreadable", path=path, reason=reason) from None
 
 

@@ -106,12 +106,14 @@ class Parser(argparse.ArgumentParser):
     def _check_words(self, words: Sequence[str]) -> None:
         """Refuse options and commands that there are not, before argparse says that another is missing."""
         commands: Any = self._subparsers._group_actions[0] if self._subparsers is not None else None
+        options = [*self._option_string_actions]
         for word in words:
-            name = word.partition("=")[0]
+            name = word.partition("=")[0] if word.startswith("--") else word[:2]
             if word == "--":
                 return
-            if word.startswith("--") and not any(o.startswith(name) for o in self._option_string_actions):
-                self._unknown("option", name, [*self._option_string_actions])
+            is_option = word.startswith("-") and word != "-" and not word[1].isdigit()
+            if is_option and not any(option.startswith(name) for option in options):
+                self._unknown("option", name, options)
             if commands is not None and not word.startswith("-"):
                 if word not in commands.choices:
                     self._unknown(commands.metavar.lower(), word, [*commands.choices])
@@ -203,8 +205,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
-        extra = extra_for(package, *arguments[:1], "cli")  # demo and watch have extras of their own
-        needs = f"{args.command} needs {package}, which is not installed."
+        command = next(word for word in arguments if not word.startswith("-"))
+        extra = extra_for(package, command, "cli")  # demo and watch have extras of their own
+        needs = f"{command} needs {package}, which is not installed."
         return _failed(f'{needs} Run: pip install "kpl-codec[{extra}]"')
     except BrokenPipeError:  # the reader closed our output: `| head`
         from ..rendering.terminal import drop_output
@@ -254,7 +257,7 @@ class _ClosedOutput(io.TextIOWrapper):
     """Standard output that was closed before (``>&-``): whoever writes to it fails."""
 
     def write(self, text: str) -> int:
-        raise OSError(errno.EBADF, "closed", "standard output")
+        raise OSError("standard output is closed")
 
 
 def _open_closed_streams() -> None:

@@ -72,7 +72,7 @@ class Subject:
             )  # fmt: skip
         except OSError as error:
             self._errors.close()
-            raise ProgramError(code="start", detail=f"{self.command[0]}: {error}") from error
+            raise ProgramError(code="start", detail=f"{self.command[0]}: {error.strerror}") from error
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The program's answer; or ``{"failure": "crash" | "hang" | "nonsense", "detail": ...}``."""

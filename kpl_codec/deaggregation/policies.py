@@ -85,7 +85,8 @@ class RecordDeaggregator:
         before."""
         source = iter(kinesis_records)
         # DAG-13: "A Kinesis record MUST NOT be taken from an iterator before the one in front of it is
-        # opened, unless the caller allows it: whoever goes on with the iterator would miss it."
+        # opened, unless the caller allows it: whoever leaves the loop early and continues with the iterator
+        # would miss it."
         if read_ahead is None:
             read_ahead = source is not kinesis_records
         if not read_ahead:
@@ -100,8 +101,8 @@ class RecordDeaggregator:
         held: list[KinesisRecord] = []
         refused: Exception | None = None
         while True:
-            # DAG-12: "Any iterable MUST give what a list of its records gives; where it raises, what it gave
-            # before comes first."
+            # DAG-12: "An iterator of Kinesis records MUST give the same user records as a list of them; if
+            # the iterator raises, the user records of the Kinesis records before that come first."
             try:
                 held.extend(islice(source, max(0, wanted - len(held))))
             except Exception as error:  # noqa: BLE001 - the caller's code: it is raised below
@@ -322,7 +323,8 @@ class RecordDeaggregator:
         if outcome.raw or not outcome.total:
             return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
         # DAG-10: "User records that the KCL reads in a message that is malformed here MUST follow the raw
-        # frame, each with the defect and its fate; the raw frame then has sub-sequence number -1."
+        # frame, each with the defect and with what the KCL does with it; the raw frame then has sub-sequence
+        # number -1."
         walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE, strict=False)
         return self._defective(record, error, walked, error)
 

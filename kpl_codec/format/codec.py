@@ -167,7 +167,8 @@ class AggregatedRecordBuilder:
             if self.max_size is not None and after > self.max_size:
                 count = len(self._records)
                 raise AggregateFull(field="data", size=after, max_size=self.max_size, record_index=count)
-            # ENC-6: "The size an aggregate is said to have MUST be the number of bytes written for it."
+            # ENC-6: "The size that a builder states for an aggregate MUST be the number of bytes that it
+            # writes."
             self._size = after
             key, _, explicit_hash_key, _ = record
             self._partition_keys.setdefault(key, len(self._partition_keys))

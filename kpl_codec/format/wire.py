@@ -103,8 +103,8 @@ def fields(
             if not strict:
                 tag &= 0xFFFFFFFF  # Java reads tags as 32 bits and drops what is above
         number, wire_type = tag >> 3, tag & 7
-        # MSG-1: "The message MUST be well-formed protobuf: field numbers from 1 to 2^29 - 1, wire types
-        # 0 to 5, every length inside its surroundings, every group closed by its own end tag."
+        # MSG-1: "The message MUST be well-formed protobuf: field numbers from 1 to 2^29 - 1, wire types 0 to
+        # 5, every length within the message or group around it, every group closed by its own end tag."
         if not 1 <= number < 2**29:
             raise broken("field-number", offset)
         value, begin = 0, pos

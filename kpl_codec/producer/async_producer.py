@@ -57,7 +57,7 @@ class AsyncProducer(ProducerBase):
     """A producer for one stream, its name or its ARN, in one event loop. ``options``: see
     `kpl_codec.producer.producer_base.ProducerOptions`."""
 
-    _owner: _AsyncDriver
+    _driver: _AsyncDriver
     _log: Log = staticmethod(at_once)
     _in_log = staticmethod(lambda: False)  # a log handler cannot await
 
@@ -67,10 +67,10 @@ class AsyncProducer(ProducerBase):
             _session()
         self._own_client = AsyncExitStack()
         self._core = self._new_core()
-        self._owner = _AsyncDriver(self._core, self._clock, self._on_undelivered)
-        self._owner.client, self._owner.wake = self._client, self._schedule
-        self._letters, self._wake = self._owner.letters, self._schedule
-        weakref.finalize(self, _never_closed, self._letters)
+        self._driver = _AsyncDriver(self._core, self._clock, self._on_undelivered)
+        self._driver.client, self._driver.wake = self._client, self._schedule
+        self._mailbox, self._wake = self._driver.mailbox, self._schedule
+        weakref.finalize(self, _never_closed, self._mailbox)
         self._starting, self._turnstile = asyncio.Lock(), asyncio.Lock()
         self._thread: int | None = None  # in which its event loop runs
         self._blocked = 0  # puts that wait for room
@@ -89,7 +89,7 @@ class AsyncProducer(ProducerBase):
         """Make the client, and begin in this event loop. Raises ProducerClosed."""
         self._check_loop()
         async with self._starting:
-            if not (self._started or self._letters.closing):
+            if not (self._started or self._mailbox.closing):
                 if self._client is None:
                     from aiobotocore.config import AioConfig
 
@@ -100,10 +100,10 @@ class AsyncProducer(ProducerBase):
                             merged[name] = getattr(given, name)
                     settings = {**self._client_settings, "config": AioConfig(**merged)}
                     own = _session().create_client("kinesis", **settings)
-                    self._owner.client = self._client = await self._own_client.enter_async_context(own)
-                if not self._letters.closing:  # meanwhile
-                    self._owner.notes = await asyncio.to_thread(self._new_notes)
-                    self._owner.loop, self._thread = asyncio.get_running_loop(), get_ident()
+                    self._driver.client = self._client = await self._own_client.enter_async_context(own)
+                if not self._mailbox.closing:  # meanwhile
+                    self._driver.notes = await asyncio.to_thread(self._new_notes)
+                    self._driver.loop, self._thread = asyncio.get_running_loop(), get_ident()
                     self._started = True
                     self._schedule()
                     self._loop_end = self._until_loop_ends()
@@ -117,30 +117,30 @@ class AsyncProducer(ProducerBase):
         try:
             yield
         finally:
-            if not self._letters.closing:
+            if not self._mailbox.closing:
                 text = "the event loop of a producer ends: it closes it, with %d user records outstanding"
                 logger.warning(text, self.outstanding, extra={"user_records": self.outstanding})
                 await self._close(_EXIT_TIMEOUT)
 
     def _check_loop(self) -> None:
         """Raises ProducerClosed in another event loop than that in which it has started."""
-        if self._started and asyncio.get_running_loop() is not self._owner.loop:
-            if self._owner.loop.is_closed():
+        if self._started and asyncio.get_running_loop() is not self._driver.loop:
+            if self._driver.loop.is_closed():
                 self._left_behind()
             raise ProducerClosed(code="loop-ended")
 
     def _left_behind(self) -> None:
         """Its event loop has ended without closing it. (on_undelivered cannot be called any more.)"""
-        owner, letters = self._owner, self._letters
-        _never_closed(letters)
-        left = [*owner.unresolved, *letters.inbox]
-        letters.finished, letters.inbox, letters.records, letters.bytes = True, [], 0, 0
-        owner.unresolved.clear()
-        owner.failed += len(left)
+        driver, mailbox = self._driver, self._mailbox
+        _never_closed(mailbox)
+        left = [*driver.unresolved, *mailbox.inbox]
+        mailbox.finished, mailbox.inbox, mailbox.records, mailbox.bytes = True, [], 0, 0
+        driver.unresolved.clear()
+        driver.failed += len(left)
         for pending in left:
             undelivered(self.config, pending, "closed", "loop-ended")
             with suppress(RuntimeError):  # the loop cannot call its callbacks
-                owner.end_futures([pending])
+                driver.end_futures([pending])
             if not pending.token.cancelled():
                 pending.token.exception()  # else asyncio tells of each
 
@@ -172,12 +172,12 @@ class AsyncProducer(ProducerBase):
             if not await self._size_read():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
-        letters, owner = self._letters, self._owner
+        mailbox, driver = self._mailbox, self._driver
         # (get_running_loop asks the system for the process, at each call.)
-        here = get_ident() == self._thread and owner.loop.is_running()
-        if not here or letters.closing or letters.broken is not None:
+        here = get_ident() == self._thread and driver.loop.is_running()
+        if not here or mailbox.closing or mailbox.broken is not None:
             await self._start()
-        future: asyncio.Future[Delivery] = _untrack(owner.loop.create_future())
+        future: asyncio.Future[Delivery] = _untrack(driver.loop.create_future())
         pending.token = future
         if self._blocked or not self._leave(pending):
             self._blocked += 1
@@ -185,7 +185,7 @@ class AsyncProducer(ProducerBase):
                 async with self._turnstile:
                     self._check_open()
                     while not self._leave(pending):
-                        await letters.space.wait()
+                        await mailbox.space.wait()
                         self._check_open()
             finally:
                 self._blocked -= 1
@@ -199,7 +199,12 @@ class AsyncProducer(ProducerBase):
 
     @property
     def _in_hook(self) -> bool:
-        return self._owner.hook.caller is asyncio.current_task()
+        return self._driver.hook.caller is asyncio.current_task()
+
+    def refresh_shard_map(self) -> None:
+        """As `kpl_codec.producer.Producer.refresh_shard_map`."""
+        self._check_loop()
+        super().refresh_shard_map()
 
     async def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """As `kpl_codec.producer.Producer.wait_ready`."""
@@ -220,27 +225,27 @@ class AsyncProducer(ProducerBase):
         try:
             self._check_loop()
         except ProducerClosed:
-            if not self._letters.finished:
+            if not self._mailbox.finished:
                 raise
-            return not self._owner.failed
+            return not self._driver.failed
         ended = await self._close(timeout)
         if self._loop_end is not None:
             await self._loop_end.aclose()
         return ended
 
     async def _close(self, timeout: float | None) -> bool:
-        owner, letters = self._owner, self._letters
+        driver, mailbox = self._driver, self._mailbox
 
         async def finished() -> None:
             self._schedule()
-            await letters.news.wait_for(lambda: letters.finished or not self._started)
+            await mailbox.news.wait_for(lambda: mailbox.finished or not self._started)
 
-        letters.close(letters.give_up_at if timeout is None else self._clock() + timeout)
+        mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
         try:
             await finished()
         finally:
-            if not letters.finished and self._started:
-                letters.close(self._clock())
+            if not mailbox.finished and self._started:
+                mailbox.close(self._clock())
                 self._turn()
                 await finished()
             for task in self._calls:
@@ -249,16 +254,16 @@ class AsyncProducer(ProducerBase):
                 await asyncio.wait(self._calls)
             async with self._starting:  # a start that is under way ends first
                 await self._own_client.aclose()
-            notes, owner.notes = owner.notes, None
-            if notes is not None and letters.broken is None:
+            notes, driver.notes = driver.notes, None
+            if notes is not None and mailbox.broken is None:
                 await asyncio.to_thread(notes.close)
-        return not owner.failed
+        return not driver.failed
 
     def _schedule(self) -> None:
         """Let the core run soon; many puts in a row need one run."""
-        if not self._scheduled and self._started and not self._letters.finished:
+        if not self._scheduled and self._started and not self._mailbox.finished:
             self._scheduled = True
-            self._owner.loop.call_soon(self._turn)
+            self._driver.loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._scheduled = False
@@ -266,49 +271,49 @@ class AsyncProducer(ProducerBase):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        owner = self._owner
-        if self._letters.finished:
+        driver = self._driver
+        if self._mailbox.finished:
             return
-        if not owner.turn(self._make):
-            owner.finish()
+        if not driver.turn(self._make):
+            driver.finish()
         else:
-            rest = owner.rest()
+            rest = driver.rest()
             self._rests_until = self._ran_at + rest
-            self._timer = owner.loop.call_later(rest, self._look)
+            self._timer = driver.loop.call_later(rest, self._look)
 
     def _look(self) -> None:
         """It has rested: is there something to do?"""
-        wait = self._owner.wait()
-        self._letters.awake = wait <= 0
+        wait = self._driver.wait()
+        self._mailbox.awake = wait <= 0
         if wait <= 0:
             self._schedule()
         elif wait < float("inf"):
-            self._timer = self._owner.loop.call_later(wait, self._schedule)
+            self._timer = self._driver.loop.call_later(wait, self._schedule)
 
     def _make(self, under_way: CallUnderWay) -> None:
-        task = self._owner.loop.create_task(self._call(under_way))
+        task = self._driver.loop.create_task(self._call(under_way))
         under_way.give_up = task.cancel
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
 
     async def _call(self, under_way: CallUnderWay) -> None:
-        owner, core, request = self._owner, self._core, under_way.request
+        driver, core, request = self._driver, self._core, under_way.request
         try:
-            answer = await call(owner.client, request, self._stream.argument)
+            answer = await call(driver.client, request, self._stream.argument)
         except BaseException as error:
-            if owner.loop.is_closed():
+            if driver.loop.is_closed():
                 return  # its event loop has left it behind, and nobody asks what the client makes of that
             failure, answered = what_failed(error, request)
-            owner.answers.append((under_way, partial(core.fail, request, failure, answered=answered)))
+            driver.answers.append((under_way, partial(core.fail, request, failure, answered=answered)))
             if isinstance(error, Exception):
                 self._schedule()
             else:  # it was cancelled, or the program ends: an event loop that ends must get no more calls
-                owner.loop.call_later(_AFTER_CANCELLING, self._schedule)
+                driver.loop.call_later(_AFTER_CANCELLING, self._schedule)
             log_failure(request, failure, answered)
             if not isinstance(error, Exception):
                 raise
         else:
-            owner.answers.append((under_way, partial(core.receive, request, answer)))
+            driver.answers.append((under_way, partial(core.receive, request, answer)))
             self._schedule()
 
 
@@ -337,7 +342,7 @@ class _AsyncDriver(Driver):
     log: Log = staticmethod(at_once)
 
     @staticmethod
-    def new_bell() -> Any:
+    def new_condition() -> Any:
         return _WakeUp()
 
     def end_futures(self, ended: list[Pending]) -> None:
@@ -395,6 +400,6 @@ def _session() -> Any:
     return get_session()
 
 
-def _never_closed(letters: Mailbox) -> None:
+def _never_closed(mailbox: Mailbox) -> None:
     text = "%d user records not delivered: the producer was never closed"
-    log_user_records(letters.records, text, outcome="closed")
+    log_user_records(mailbox.records, text, outcome="closed")

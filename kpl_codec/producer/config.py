@@ -8,9 +8,13 @@ Specification: spec/05-producer.md, PRD-1 to PRD-4.
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from ..errors import KplError
@@ -119,22 +123,32 @@ class ProducerConfig:
             raise ConfigError(setting="compression", value="zstd", expected=other)
 
     @classmethod
-    def from_kpl_properties(cls, properties: str, **settings: Any) -> ProducerConfig:
-        """The settings of a KPL configuration, the text of its properties file.
+    def from_kpl_properties(cls, properties: str | os.PathLike[str], **settings: Any) -> ProducerConfig:
+        """The settings of a KPL configuration: the path of its properties file, or the file's text.
 
-        Names as the KPL writes them, in any case (RecordTtl, recordTtl). Those that are no setting here
-        are ignored, with one warning that names them. ``settings``: more of them under their names here; they
-        go before the configuration's. Raises ConfigError for a value out of range.
+        Names as the KPL writes them, in any case (RecordTtl, recordTtl). One warning each names what says
+        where the KPL writes (Region, KinesisEndpoint: `client_settings` of a producer takes that), the KPL's
+        other settings without a counterpart here, and names that are none of the KPL's. ``settings``: more of
+        them under their names here, which go before the configuration's. Raises ConfigError for a file that
+        cannot be read and for a value out of range.
         """
-        given = _properties(properties)
-        ours = {one.name.removesuffix("_ms").replace("_", ""): one.name for one in fields(cls)}
-        named = {name: ours.get(name.replace("_", "").lower()) for name in given}
+        values = _properties(_text_of(properties))
+        names = {_plain(name): name for name in values}
         # PRD-45: "A configuration of the KPL MUST give the same settings here; what is no setting here MUST
-        # be ignored with a warning."
-        ignored = [name for name, setting in named.items() if setting is None]
-        if ignored:
-            warnings.warn(f"no settings here, so they are ignored: {', '.join(ignored)}", stacklevel=2)
-        taken = {setting: given[name] for name, setting in named.items() if setting is not None}
+        # be ignored with a warning. Region and KinesisEndpoint, the KPL's other settings, and names that are
+        # none of the KPL's MUST be told apart. A file that cannot be read MUST be refused."
+        unknown = [name for plain, name in names.items() if plain not in _KPL_NAMES]
+        where = _client_settings({plain: values[name] for plain, name in names.items()})
+        said = ("region", "kinesisendpoint", "kinesisport" if "endpoint_url" in where else "", *_SETTINGS)
+        ignored = [name for plain, name in names.items() if plain not in said and name not in unknown]
+        for text, about in (
+            ("where to write is no setting here: give the producer client_settings={}", where),
+            ("settings of the KPL that have no counterpart here, ignored: {}", ", ".join(ignored)),
+            ("no settings of the KPL, ignored: {}", ", ".join(map(_with_hint, unknown))),
+        ):
+            if about:
+                warnings.warn(text.format(about), stacklevel=2)
+        taken = {_SETTINGS[plain]: values[name] for plain, name in names.items() if plain in _SETTINGS}
         return cls(**{**taken, **settings})
 
     @property
@@ -212,6 +226,60 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     for name, hint in get_type_hints(ProducerConfig).items()
     if get_origin(hint) is Literal
 }
+
+
+def _plain(name: str) -> str:
+    """The name of a setting in lower case, without the unit and underscores of ours."""
+    return name.removesuffix("_ms").replace("_", "").lower()
+
+
+#: The settings here by their plain names.
+_SETTINGS: Final = {_plain(one.name): one.name for one in fields(ProducerConfig)}
+#: Settings of the KPL that have no counterpart here.
+_ONLY_OF_THE_KPL: Final = """
+CaCertPath CloudwatchEndpoint CloudwatchPort CredentialsProvider CredentialsRefreshDelay EnableCoreDumps
+GlueSchemaRegistryConfiguration GlueSchemaRegistryCredentialsProvider KinesisEndpoint KinesisPort LogLevel
+MaxUserRecordSize MetricsCredentialsProvider MetricsGranularity MetricsLevel MetricsNamespace
+MetricsUploadDelay MinConnections NativeExecutable ProxyHost ProxyPassword ProxyPort ProxyUserName Region
+ReturnUserRecordOnFailure StsEndpoint StsPort TempDirectory ThreadingModel ThreadPoolSize
+UserRecordTimeoutInMillis VerifyCertificate
+"""
+#: All names that a configuration may have, as the KPL writes them, by their plain names.
+_KPL_NAMES: Final = {
+    **{_plain(name): name for name in _ONLY_OF_THE_KPL.split()},
+    **{_plain(name): name.removesuffix("_ms").title().replace("_", "") for name in _SETTINGS.values()},
+}
+
+
+def _text_of(properties: str | os.PathLike[str]) -> str:
+    """The text of a properties file. A single line that sets nothing is the path of one."""
+    if isinstance(properties, str):
+        line = properties.strip()
+        sets = "=" in line or ": " in line or _plain(line.partition(" ")[0]) in _KPL_NAMES
+        if not line or "\n" in line or line[0] in "#!" or (sets and not os.path.isfile(line)):
+            return properties
+    try:
+        return Path(properties).read_text("latin-1")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        expected = f"the path of a properties file that can be read ({reason}), or its text"
+        raise ConfigError(setting="properties", value=os.fspath(properties), expected=expected) from None
+
+
+def _client_settings(values: Mapping[str, object]) -> dict[str, object]:
+    """boto3's arguments for what says where the KPL writes; ``values`` by plain names."""
+    settings: dict[str, object] = {}
+    if "region" in values:
+        settings["region_name"] = values["region"]
+    if "kinesisendpoint" in values:
+        port = f":{values['kinesisport']}" if "kinesisport" in values else ""
+        settings["endpoint_url"] = f"https://{values['kinesisendpoint']}{port}"
+    return settings
+
+
+def _with_hint(name: str) -> str:
+    near = get_close_matches(_plain(name), _KPL_NAMES, 1, 0.75)
+    return f"{name} (did you mean {_KPL_NAMES[near[0]]}?)" if near else name
 
 
 def _properties(text: str) -> dict[str, object]:

@@ -120,7 +120,7 @@ class _Waiters(list[Any]):
 
 def end_all(ended: Sequence[Pending]) -> None:
     asked: list[DeliveryFuture] = []
-    told: list[tuple[DeliveryFuture, list[Any]]] = []
+    waited_for: list[tuple[DeliveryFuture, list[Any]]] = []
     with LOCK:
         for pending in ended:
             future: DeliveryFuture = pending.token
@@ -135,15 +135,15 @@ def end_all(ended: Sequence[Pending]) -> None:
                 future._ended.notify_all()
                 asked.append(future)
                 if future._waiters:
-                    told.append((future, future._waiters))
+                    waited_for.append((future, future._waiters))
                 future._waiters = list(future._waiters)  # from now on nothing is refused
-    if told:
+    if waited_for:
         # A signal handler may have interrupted `wait` where it holds locks, and wait for the thread that is
         # here.
         try:
-            threading.Thread(target=_tell, args=(told,), name="kpl-codec waited", daemon=True).start()
+            threading.Thread(target=_tell, args=(waited_for,), name="kpl-codec waited", daemon=True).start()
         except RuntimeError:  # no more threads, as when the interpreter ends
-            _tell(told)
+            _tell(waited_for)
     for future in asked:
         for fn in future._done_callbacks:
             # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
@@ -153,8 +153,8 @@ def end_all(ended: Sequence[Pending]) -> None:
                 in_background(partial(logger.error, "a callback of a delivery failed", exc_info=error))
 
 
-def _tell(told: list[tuple[DeliveryFuture, list[Any]]]) -> None:
-    for future, waiters in told:
+def _tell(waited_for: list[tuple[DeliveryFuture, list[Any]]]) -> None:
+    for future, waiters in waited_for:
         for waiter in waiters:
             if future._exception is None:
                 waiter.add_result(future)

@@ -1,7 +1,7 @@
 """One producer: what its callers leave for whoever drives it (a thread, or an event loop), and its turns.
 
 callers ──▶ inbox ──▶            ──▶ calls
-                     Owner.turn
+                     Driver.turn
 calls ──▶ answers ──▶            ──▶ futures
 """
 
@@ -68,8 +68,8 @@ class Mailbox:
     and flushes. ``awake``: the driver looks for puts soon, and needs not be woken for them.
     """
 
-    def __init__(self, new_bell: Callable[[], Any]) -> None:
-        self.space, self.news = new_bell(), new_bell()
+    def __init__(self, new_condition: Callable[[], Any]) -> None:
+        self.space, self.news = new_condition(), new_condition()
         self.inbox: list[Pending] = []
         self.records = self.bytes = self.dropped = 0
         self.flushes: list[Flush] = []
@@ -109,7 +109,7 @@ class Driver:
         self.core, self.clock = core, clock
         self._new_notes = new_notes
         self.notes: Notes | None = None
-        self.letters = Mailbox(self.new_bell)
+        self.mailbox = Mailbox(self.new_condition)
         self.hook = UndeliveredReport(on_undelivered, clock)
         self.exit_timeout = 0.0
         self.wake: Callable[[], None] = lambda: None
@@ -127,7 +127,7 @@ class Driver:
     # -- what an event loop does in its own way --------------------------------------------------
 
     @staticmethod
-    def new_bell() -> Any:
+    def new_condition() -> Any:
         return threading.Condition(LOCK)
 
     def end_futures(self, ended: list[Pending]) -> None:
@@ -162,17 +162,17 @@ class Driver:
                     hook.has_raised(TypeError("on_undelivered of Producer must not be a coroutine function"))
             with LOCK:
                 self._called += batch
-                self.letters.unread = True
+                self.mailbox.unread = True
                 self.wake()
 
     # -- turns -----------------------------------------------------------------------------------
 
     def wait(self) -> float:
         """Seconds until there is something to decide, 0 for now. Called with the lock held."""
-        letters = self.letters
-        if letters.inbox or letters.flushes or letters.unread or self.answers:
+        mailbox = self.mailbox
+        if mailbox.inbox or mailbox.flushes or mailbox.unread or self.answers:
             return 0.0
-        if letters.records != len(self.unresolved):  # see decide
+        if mailbox.records != len(self.unresolved):  # see decide
             return 0.0
         return max(0.0, self._due_at - self.clock())
 
@@ -189,7 +189,7 @@ class Driver:
             for call in self._decide():
                 make(call)
             goes_on = self._resolve()
-            if not goes_on and self.letters.broken is None:
+            if not goes_on and self.mailbox.broken is None:
                 self.close_notes()
         except BaseException as error:  # noqa: BLE001 - it breaks one producer, not the thread
             goes_on = self._fall_apart(error)
@@ -198,24 +198,24 @@ class Driver:
 
     def _decide(self) -> list[CallUnderWay]:
         """Take puts and answers, and let the core decide. Returns the calls to make."""
-        core, letters = self.core, self.letters
+        core, mailbox = self.core, self.mailbox
         assert self.client is not None
         if self._new_notes is not None:  # in this thread: opening a ledger may take a while
             self.notes, self._new_notes = self._new_notes(), None
         with LOCK:
-            letters.unread = False
-            self.unresolved.update(letters.inbox)  # first: a forked child ends what is in one of the two
-            inbox, letters.inbox = letters.inbox, []
-            if letters.records != len(self.unresolved):  # Ctrl-C came after a put had counted its user record
+            mailbox.unread = False
+            self.unresolved.update(mailbox.inbox)  # first: a forked child ends what is in one of the two
+            inbox, mailbox.inbox = mailbox.inbox, []
+            if mailbox.records != len(self.unresolved):  # Ctrl-C came after a put had counted its user record
                 self._count()
-                letters.space.notify_all()
-            flushes, letters.flushes = letters.flushes, []
-            refresh, letters.refresh_wanted = letters.refresh_wanted, False
-            closing, give_up_at = letters.closing, letters.give_up_at
+                mailbox.space.notify_all()
+            flushes, mailbox.flushes = mailbox.flushes, []
+            refresh, mailbox.refresh_wanted = mailbox.refresh_wanted, False
+            closing, give_up_at = mailbox.closing, mailbox.give_up_at
             if len(inbox) >= CROWD:
-                letters.news.notify_all()
+                mailbox.news.notify_all()
         answers, self.answers = self.answers, []
-        if letters.broken is not None:  # only on_undelivered goes on
+        if mailbox.broken is not None:  # only on_undelivered goes on
             self._due_at = float("inf")
             return []
         now = self.clock()
@@ -250,7 +250,7 @@ class Driver:
         self._due_at = min((at for at in times if at is not None), default=float("inf"))
         if (core.live.state, core.summaries) != before:
             with LOCK:
-                letters.news.notify_all()
+                mailbox.news.notify_all()
         return calls
 
     def _give_up(self, now: float) -> None:
@@ -264,13 +264,13 @@ class Driver:
 
     def _count(self) -> None:
         sizes = [pending.size for pending in self.unresolved]
-        letters = self.letters
-        letters.records, letters.bytes, letters.dropped = len(sizes), sum(sizes), sizes.count(0)
+        mailbox = self.mailbox
+        mailbox.records, mailbox.bytes, mailbox.dropped = len(sizes), sum(sizes), sizes.count(0)
 
     def _resolve(self) -> bool:
         """Give user records their results. False: the producer is closed and nothing is left."""
-        core, letters = self.core, self.letters
-        ended = core.results() if letters.broken is None else []
+        core, mailbox = self.core, self.mailbox
+        ended = core.results() if mailbox.broken is None else []
         if self.notes is not None:
             self._note(self.notes, ended)
         errors: list[DeliveryError] = []
@@ -283,9 +283,9 @@ class Driver:
             self.log(partial(log_user_records, count, text, outcome, code, outcome=outcome, error_code=code))
         for line in self.hook.lines():
             self.log(line)
-        if self.hook.held or letters.broken is not None:
+        if self.hook.held or mailbox.broken is not None:
             return bool(self.hook.held)
-        return not letters.closing or core.outstanding > 0 or bool(letters.inbox)
+        return not mailbox.closing or core.outstanding > 0 or bool(mailbox.inbox)
 
     def _note(self, notes: Notes, ended: list[Pending]) -> None:
         """Give the ledger what the core has to note, and those user records that failed."""
@@ -302,17 +302,17 @@ class Driver:
 
     def end(self, ended: list[Pending]) -> None:
         """User records have ended, or will when on_undelivered has returned."""
-        letters, hook = self.letters, self.hook
+        mailbox, hook = self.mailbox, self.hook
         if ended or self._called:
             with LOCK:
                 called, self._called = self._called, []
                 hook.held.difference_update(called)
                 ended = hook.take(ended) + called
                 sizes = [pending.size for pending in ended]
-                letters.records -= len(sizes)
-                letters.bytes -= sum(sizes)
-                letters.dropped -= sizes.count(0)
-                letters.space.notify(len(sizes))
+                mailbox.records -= len(sizes)
+                mailbox.bytes -= sum(sizes)
+                mailbox.dropped -= sizes.count(0)
+                mailbox.space.notify(len(sizes))
             self.end_futures(ended)
             # Not before: a forked child ends those that are left.
             self.unresolved.difference_update(ended)
@@ -322,25 +322,25 @@ class Driver:
         if any(flush.done for flush in self._flushes):
             self._flushes = [flush for flush in self._flushes if not flush.done]
             with LOCK:
-                letters.news.notify_all()
+                mailbox.news.notify_all()
         if hook.held:
             self._due_at = min(self._due_at, self.clock() + SLOW)
         if hook.waiting and hook.caller is None:
             self.start_calling()
 
     def finish(self) -> None:
-        self.letters.finished = True
-        self.letters.notify()
+        self.mailbox.finished = True
+        self.mailbox.notify()
 
     def _fall_apart(self, error: BaseException) -> bool:
         """A bug: every waiting caller must get an error. False: that was the last turn."""
-        letters, now = self.letters, self.clock()
+        mailbox, now = self.mailbox, self.clock()
         with LOCK:
-            letters.broken = error
-            self.unresolved.update(letters.inbox)
-            letters.inbox = []
+            mailbox.broken = error
+            self.unresolved.update(mailbox.inbox)
+            mailbox.inbox = []
             self._count()
-            letters.notify()
+            mailbox.notify()
         left = self.unresolved - self.hook.held
         self.failed += len(left)
         for pending in left:

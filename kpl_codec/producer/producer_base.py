@@ -6,6 +6,7 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ..aws.calls import maybe_await, stream_for
@@ -63,8 +64,8 @@ class ProducerBase(ABC):
     another region than the ARN's; TypeError for an unknown option."""
 
     _core: ProducerCore
-    _owner: Driver
-    _letters: Mailbox
+    _driver: Driver
+    _mailbox: Mailbox
     _started = _forked = False
     #: Wakes the driver, with the lock held.
     _wake: Callable[[], None]
@@ -72,9 +73,7 @@ class ProducerBase(ABC):
     _in_log: Callable[[], bool] = staticmethod(in_log)
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
-        unknown = sorted(options.keys() - ProducerOptions.__annotations__.keys())
-        if unknown:
-            raise TypeError(f"{type(self).__name__} has no option {unknown[0]!r}")
+        _check_options(type(self).__name__, options)
         self._client = options.get("client")
         if self._client is not None:
             _check_retries(self._client)
@@ -108,26 +107,26 @@ class ProducerBase(ABC):
     def _leave(self, pending: Pending) -> bool:
         """Leave a user record for the core; False if it has to wait for room. Called with the lock held.
         Raises ProducerFull."""
-        letters, config, size = self._letters, self.config, pending.size
-        room = letters.bytes + size <= config.max_outstanding_bytes
-        if not room or letters.records - letters.dropped >= config.max_outstanding_records:
-            held = self._on_undelivered is not None and letters.dropped >= config.max_outstanding_records
+        mailbox, config, size = self._mailbox, self.config, pending.size
+        room = mailbox.bytes + size <= config.max_outstanding_bytes
+        if not room or mailbox.records - mailbox.dropped >= config.max_outstanding_records:
+            held = self._on_undelivered is not None and mailbox.dropped >= config.max_outstanding_records
             if config.when_full == "drop" and not held:
                 pending.size = size = 0  # what is dropped takes no room from others
-                letters.dropped += 1
+                mailbox.dropped += 1
             elif config.when_full != "block" or driving.here or self._in_hook or self._in_log():
-                raise ProducerFull(records=letters.records, bytes=letters.bytes)
+                raise ProducerFull(records=mailbox.records, bytes=mailbox.bytes)
             else:
                 return False
         pending.accepted_at = self._clock()
         # Ctrl-C may come between any two of these lines: the driver looks after it has been woken, and counts
         # again.
-        if not letters.awake:
+        if not mailbox.awake:
             self._wake()
-            letters.awake = True
-        letters.records += 1
-        letters.bytes += size
-        letters.inbox.append(pending)
+            mailbox.awake = True
+        mailbox.records += 1
+        mailbox.bytes += size
+        mailbox.inbox.append(pending)
         return True
 
     @property
@@ -140,9 +139,9 @@ class ProducerBase(ABC):
             raise WouldDeadlock(code="in-callback", method=method, instead=instead)
 
     def _check_open(self) -> None:
-        if self._letters.broken is not None:
-            raise ProducerClosed(code="broken") from self._letters.broken
-        if self._letters.closing:
+        if self._mailbox.broken is not None:
+            raise ProducerClosed(code="broken") from self._mailbox.broken
+        if self._mailbox.closing:
             raise ProducerClosed(code="closed")
         if self._forked and self._client is not None:  # its connections are the parent's
             raise ProducerClosed(code="forked")
@@ -150,22 +149,22 @@ class ProducerBase(ABC):
     @property
     def outstanding(self) -> int:
         """User records accepted that have not ended yet."""
-        return self._letters.records
+        return self._mailbox.records
 
     def refresh_shard_map(self) -> None:
         """Request the shard map now, for example after a permanent error was fixed. Before the start there
         is nothing to do. Raises ProducerClosed."""
         with locked("refresh_shard_map"):
             self._check_open()
-            self._letters.refresh_wanted = self._letters.unread = True
+            self._mailbox.refresh_wanted = self._mailbox.unread = True
             self._wake()
 
     async def _have_map(self, timeout: float | None) -> bool:
         """See `Producer.wait_ready`. Called with the lock held."""
-        live, letters = self._core.live, self._letters
+        live, mailbox = self._core.live, self._mailbox
         await maybe_await(
-            letters.news.wait_for(
-                lambda: live.state == "READY" or letters.broken is not None or letters.closing, timeout
+            mailbox.news.wait_for(
+                lambda: live.state == "READY" or mailbox.broken is not None or mailbox.closing, timeout
             )
         )
         self._check_open()
@@ -174,14 +173,14 @@ class ProducerBase(ABC):
     async def _size_read(self) -> bool:
         """Whether what the stream takes was read in the last minute. If not it is read now. Called with the
         lock held. Raises ProducerClosed."""
-        core, letters, now = self._core, self._letters, self._clock()
+        core, mailbox, now = self._core, self._mailbox, self._clock()
         if now >= self._size_asked_at + SIZE_AGE:
             self._size_asked_at, self._summaries = now, core.summaries
-            letters.refresh_wanted = letters.unread = True
+            mailbox.refresh_wanted = mailbox.unread = True
             self._wake()
         await maybe_await(
-            letters.news.wait_for(
-                lambda: core.summaries > self._summaries or letters.broken is not None or letters.closing,
+            mailbox.news.wait_for(
+                lambda: core.summaries > self._summaries or mailbox.broken is not None or mailbox.closing,
                 max(0.0, self._size_asked_at + _SIZE_WAIT - now),
             )
         )
@@ -190,14 +189,53 @@ class ProducerBase(ABC):
 
     async def _flushed(self, timeout: float | None) -> bool:
         """See `Producer.flush`. Called with the lock held."""
-        flush, letters = Flush(), self._letters
-        if not self._started or letters.finished:
-            return not letters.records
-        letters.flushes.append(flush)
+        flush, mailbox = Flush(), self._mailbox
+        if not self._started or mailbox.finished:
+            return not mailbox.records
+        mailbox.flushes.append(flush)
         self._wake()
         longest = LONGEST_FLUSH if timeout is None else timeout
-        await maybe_await(letters.news.wait_for(lambda: flush.done or letters.finished, longest))
-        return flush.done or (letters.finished and not letters.records)
+        await maybe_await(mailbox.news.wait_for(lambda: flush.done or mailbox.finished, longest))
+        return flush.done or (mailbox.finished and not mailbox.records)
+
+
+def _check_options(producer: str, options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an unknown option, and for one of a wrong type: with what to give instead."""
+    for name, value in options.items():
+        if name in ProducerConfig.__dataclass_fields__:
+            hint = f"it is a setting: config=ProducerConfig({name}={value!r})"
+        elif name in _CLIENT_ARGUMENTS:
+            hint = f"it is boto3's: client_settings={{{_CLIENT_ARGUMENTS[name]!r}: ...}}"
+        elif name not in ProducerOptions.__annotations__:
+            near = get_close_matches(name, ProducerOptions.__annotations__, 1)
+            hint = (
+                f"did you mean {near[0]}?" if near else f"it has {', '.join(ProducerOptions.__annotations__)}"
+            )
+        else:
+            continue
+        raise TypeError(f"{producer} has no option {name!r}; {hint}")
+    for name, (fits, instead) in _OPTION_TYPES.items():
+        value = options.get(name)
+        if value is not None and not fits(value):
+            raise TypeError(f"{name} of {producer} is of type {type(value).__name__}: give {name}={instead}")
+
+
+#: Arguments of `boto3.client` that are often given to the producer itself, and their names there.
+_CLIENT_ARGUMENTS: Final = {
+    name: name
+    for name in (
+        "region_name", "endpoint_url", "verify", "use_ssl", "api_version",
+        "aws_access_key_id", "aws_secret_access_key", "aws_session_token",
+    )
+} | {"region": "region_name", "endpoint": "endpoint_url"}  # fmt: skip
+#: Options, whether a value is of the right type, and what is given.
+_OPTION_TYPES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "config": (lambda value: isinstance(value, ProducerConfig), "ProducerConfig(...)"),
+    "ledger": (lambda value: hasattr(value, "writer"), "Ledger(...)"),
+    "client_settings": (lambda value: isinstance(value, Mapping), '{"region_name": ...}'),
+    "observe": (callable, "a function of name, value and attributes"),
+    "on_undelivered": (callable, "a function of a DeliveryError"),
+}
 
 
 def import_boto3() -> Any:

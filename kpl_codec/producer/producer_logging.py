@@ -53,14 +53,19 @@ class _Background:
         # returns, or raises what is true."
         if self.calls.qsize() < MOST_LINES:
             self.calls.put(call)
-        with LOCK:
-            if self.busy:
-                return
-            self.busy = True
         try:
+            with LOCK:
+                if self.busy:
+                    return
+                self.busy = True
             threading.Thread(target=self._run, name="kpl-codec log", daemon=True).start()
         except RuntimeError:  # no more threads, as when the interpreter ends
             self._run()
+        except BaseException:  # Ctrl-C: there may be no thread, so the next call starts one
+            with LOCK:
+                self.busy = False
+                self.idle.notify_all()
+            raise
 
     def _run(self) -> None:
         while True:
@@ -70,7 +75,9 @@ class _Background:
                     self.idle.notify_all()
                     return
             try:
-                self.calls.get()()
+                self.calls.get_nowait()()
+            except queue.Empty:  # after a Ctrl-C there may be two of these threads
+                continue
             except BaseException:  # noqa: BLE001 - a filter or handler of the caller's
                 sys.excepthook(*sys.exc_info())
 

@@ -8,13 +8,13 @@
     put (any thread) ──▶ inbox ──▶ one thread owns the core ──▶ calls ──▶ worker threads (boto3)
       future ◀────────────────────── results ◀───────────────── answers ◀──────┘
 
-`kpl_codec.producer` makes all decisions. Only the thread that drives it uses the core (producer_owner.py).
+`kpl_codec.producer` makes all decisions. Only the thread that drives it uses the core (driver.py).
 Signals go to the main thread, so Ctrl-C can interrupt a caller but not the core. Producers of several streams
 may share their threads (`ProducerThreads`).
 
 Leaving the ``with`` block, or `close`, delivers what is outstanding: at most the records' time to live and
 one request's timeouts. A producer that is dropped without `close` does this, too. Signals, forks and the end
-of the process: spec/guides/services.md, and `producer_threads`. In AWS Lambda call `flush` before the handler
+of the process: spec/guides/services.md, and `threads`. In AWS Lambda call `flush` before the handler
 returns: threads do not run between invocations.
 """
 
@@ -76,9 +76,9 @@ class Producer(ProducerBase):
     def _begin(self) -> None:
         """Set everything that a forked child needs anew. Threads start when they are needed."""
         self._core = self._new_core()
-        self._owner = Driver(self._core, self._clock, self._on_undelivered, self._new_notes)
-        self._owner.exit_timeout, self._owner.stream = self._exit_timeout, self._stream.argument
-        self._letters, self._wake = self._owner.letters, self._threads.wake
+        self._driver = Driver(self._core, self._clock, self._on_undelivered, self._new_notes)
+        self._driver.exit_timeout, self._driver.stream = self._exit_timeout, self._stream.argument
+        self._mailbox, self._wake = self._driver.mailbox, self._threads.wake
         self._started = False
         self._connecting: set[int] = set()  # threads that make the client
         self._finalizer: weakref.finalize[..., Producer] | None = None
@@ -109,19 +109,19 @@ class Producer(ProducerBase):
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         future = pending.token = new_future()
-        letters = self._letters
+        mailbox = self._mailbox
         if not self._started:
             self._connect()
         with locked("put"):
-            if letters.closing or letters.broken is not None or not self._started:
+            if mailbox.closing or mailbox.broken is not None or not self._started:
                 self._ensure_running()
             while not self._leave(pending):
-                letters.space.wait()
+                mailbox.space.wait()
                 self._ensure_running()
             # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
-            if len(letters.inbox) >= CROWD and not driving.here:
+            if len(mailbox.inbox) >= CROWD and not driving.here:
                 self._wake()
-                letters.news.wait_for(lambda: len(letters.inbox) < CROWD, LONGEST_WAIT)
+                mailbox.news.wait_for(lambda: len(mailbox.inbox) < CROWD, LONGEST_WAIT)
         return future
 
     def _size_again(self) -> bool:
@@ -137,7 +137,7 @@ class Producer(ProducerBase):
 
     @property
     def _in_hook(self) -> bool:
-        return self._owner.hook.caller == threading.get_ident()
+        return self._driver.hook.caller == threading.get_ident()
 
     def _may_wait(self, method: str) -> None:
         may_wait(method)
@@ -169,21 +169,22 @@ class Producer(ProducerBase):
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
 
         After ``timeout`` seconds the rest fails as "closed", and on_undelivered has exit_timeout seconds for
-        it. Returns whether every user record that the producer has ever accepted was delivered. Closing twice
-        is allowed.
+        it. Without one it lasts until each user record has its result, in an outage as long as
+        record_ttl_ms and 3 seconds, and until on_undelivered has returned. Returns whether every user record
+        that the producer has ever accepted was delivered. Closing twice is allowed.
         """
         self._may_wait("close")
-        owner, letters = self._owner, self._letters
+        driver, mailbox = self._driver, self._mailbox
         with locked("close"):
-            letters.close(letters.give_up_at if timeout is None else self._clock() + timeout)
+            mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
             self._wake()
             # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
             most = within_limit(None if timeout is None else timeout + self._exit_timeout)
-            ended = letters.news.wait_for(lambda: letters.finished or not self._started, most)
+            ended = mailbox.news.wait_for(lambda: mailbox.finished or not self._started, most)
         if not in_log():
             wait_for_log()
         # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
-        return ended and not owner.failed
+        return ended and not driver.failed
 
     def __enter__(self) -> Producer:
         """Start. Raises ProducerClosed."""
@@ -196,13 +197,13 @@ class Producer(ProducerBase):
         self.close()
 
     def _connect(self) -> None:
-        owner, thread = self._owner, threading.get_ident()
-        unusable = self._letters.closing or (self._forked and self._client)
-        if owner.client is not None or unusable or thread in self._connecting:
+        driver, thread = self._driver, threading.get_ident()
+        unusable = self._mailbox.closing or (self._forked and self._client)
+        if driver.client is not None or unusable or thread in self._connecting:
             return
         self._connecting.add(thread)
         try:
-            owner.client = self._client or self._threads.client(self.config, self._client_settings)
+            driver.client = self._client or self._threads.client(self.config, self._client_settings)
         except BaseException:
             self._end_unsent()
             raise
@@ -211,11 +212,11 @@ class Producer(ProducerBase):
 
     def _end_unsent(self) -> None:
         """There is no client: end what log handlers have put while it was made."""
-        owner, letters = self._owner, self._letters
+        driver, mailbox = self._driver, self._mailbox
         with locked("put"):
-            left, letters.inbox = ([], letters.inbox) if self._started else (letters.inbox, [])
-        owner.failed += len(left)
-        owner.end([undelivered(self.config, pending, "closed", "not-started") for pending in left])
+            left, mailbox.inbox = ([], mailbox.inbox) if self._started else (mailbox.inbox, [])
+        driver.failed += len(left)
+        driver.end([undelivered(self.config, pending, "closed", "not-started") for pending in left])
 
     def _ensure_running(self) -> None:
         self._check_open()
@@ -223,16 +224,16 @@ class Producer(ProducerBase):
         if self._started or threading.get_ident() in self._connecting:
             return
         close_at_exit()
-        self._finalizer = weakref.finalize(self, self._threads.let_go, self._owner)
+        self._finalizer = weakref.finalize(self, self._threads.let_go, self._driver)
         self._finalizer.atexit = False
-        self._threads.drive(self._owner, f"kpl-codec producer {self._stream.name}")
+        self._threads.drive(self._driver, f"kpl-codec producer {self._stream.name}")
         self._started = True
 
     def _after_fork_in_child(self) -> None:
         """Empty the child's producer; earlier puts belong to the parent."""
         if self._finalizer is not None:
             self._finalizer.detach()
-        closing = self._letters.closing
+        closing = self._mailbox.closing
         self._forked = True
         self._begin()
-        self._letters.closing = closing
+        self._mailbox.closing = closing

@@ -54,12 +54,12 @@ class Workers:
         self._calls: queue.SimpleQueue[tuple[Driver, CallUnderWay] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def give(self, owner: Driver, call: CallUnderWay) -> None:
+    def give(self, driver: Driver, call: CallUnderWay) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         if len(self._threads) <= min(self.busy, _MOST_THREADS):
             self.start_one()
         self.busy += 1
-        self._calls.put((owner, call))
+        self._calls.put((driver, call))
 
     def start_one(self) -> None:
         thread = threading.Thread(target=self._work, name="kpl-codec PutRecords", daemon=True)
@@ -81,19 +81,19 @@ class Workers:
             self._make(*item)
             item = None  # an idle thread keeps no producer alive
 
-    def _make(self, owner: Driver, under_way: CallUnderWay) -> None:
+    def _make(self, driver: Driver, under_way: CallUnderWay) -> None:
         request = under_way.request
         try:
-            if under_way not in owner.calls:  # it had to wait for a thread for so long
+            if under_way not in driver.calls:  # it had to wait for a thread for so long
                 raise TimeoutError
-            answer = call(owner.client, request, owner.stream)
+            answer = call(driver.client, request, driver.stream)
         except BaseException as error:  # noqa: BLE001 - botocore raises anything for an answer that is no JSON
             failure, answered = what_failed(error, request)
-            fail = partial(owner.core.fail, request, failure, answered=answered)
-            self.answers.put((owner, under_way, fail))
-            owner.log(partial(log_failure, request, failure, answered))
+            fail = partial(driver.core.fail, request, failure, answered=answered)
+            self.answers.put((driver, under_way, fail))
+            driver.log(partial(log_failure, request, failure, answered))
         else:
-            self.answers.put((owner, under_way, partial(owner.core.receive, request, answer)))
+            self.answers.put((driver, under_way, partial(driver.core.receive, request, answer)))
 
 
 class ProducerThreads:
@@ -115,7 +115,7 @@ class ProducerThreads:
 
     def begin(self) -> None:
         """Set everything that a forked child needs anew."""
-        self.owners: list[Driver] = []
+        self.drivers: list[Driver] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()
 
@@ -135,31 +135,31 @@ class ProducerThreads:
         return client
 
     def wake(self) -> None:
-        """There is something for an owner to do. Called with the lock held."""
+        """There is something for a driver to do. Called with the lock held."""
         self._answers.put(None)
 
-    def let_go(self, owner: Driver) -> None:
+    def let_go(self, driver: Driver) -> None:
         """Its producer was dropped without `close`: deliver what is outstanding, then end. May be called
         anywhere, as finalizers are."""
-        owner.letters.closing = owner.letters.unread = True
+        driver.mailbox.closing = driver.mailbox.unread = True
         self._answers.put(None)
 
-    def drive(self, owner: Driver, name: str) -> None:
-        """Give ``owner`` its turns from now on. Called with the lock held."""
+    def drive(self, driver: Driver, name: str) -> None:
+        """Give ``driver`` its turns from now on. Called with the lock held."""
         if self.thread is None:
             workers = Workers()
             workers.start_one()
             threading.Thread(target=self._run, args=(workers,), name=name, daemon=True).start()
         RUNNING.add(self)
-        owner.wake = self.wake
-        self.owners.append(owner)
+        driver.wake = self.wake
+        self.drivers.append(driver)
         self.wake()
 
     def _run(self, workers: Workers) -> None:
         driving.here = True
         with LOCK:
             # Two producers began at once (and may have ended), or Ctrl-C came while one did.
-            if self.thread is not None or not self.owners:
+            if self.thread is not None or not self.drivers:
                 workers.stop()
                 return
             self.thread = threading.current_thread()
@@ -167,19 +167,19 @@ class ProducerThreads:
             self._answers = workers.answers
         while True:
             with LOCK:
-                wait = min([owner.wait() for owner in self.owners], default=_LONGEST_SLEEP)
-                for owner in self.owners:
-                    owner.letters.awake = wait <= 0
+                wait = min([driver.wait() for driver in self.drivers], default=_LONGEST_SLEEP)
+                for driver in self.drivers:
+                    driver.mailbox.awake = wait <= 0
             self._take_answers(workers, min(wait, _LONGEST_SLEEP))
             with LOCK:
-                for owner in self.owners:
-                    owner.letters.awake = True
-                ready = [owner for owner in self.owners if owner.wait() <= 0]
-            for owner in ready:
-                if not owner.turn(partial(workers.give, owner)) and self._end(owner):
+                for driver in self.drivers:
+                    driver.mailbox.awake = True
+                ready = [driver for driver in self.drivers if driver.wait() <= 0]
+            for driver in ready:
+                if not driver.turn(partial(workers.give, driver)) and self._end(driver):
                     workers.stop()
                     return
-            self._take_answers(workers, min([owner.rest() for owner in ready], default=0.0))
+            self._take_answers(workers, min([driver.rest() for driver in ready], default=0.0))
 
     def _take_answers(self, workers: Workers, seconds: float) -> None:
         """Sleep until there is something, and take all answers."""
@@ -187,19 +187,19 @@ class ProducerThreads:
             item = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
             while True:
                 if item is not None:
-                    owner, call, answer = item
+                    driver, call, answer = item
                     workers.busy -= 1
-                    owner.answers.append((call, answer))
+                    driver.answers.append((call, answer))
                 item = self._answers.get_nowait()
         except queue.Empty:
             pass
 
-    def _end(self, owner: Driver) -> bool:
-        """An owner has had its last turn. Whether it was the last of all: then the threads end."""
+    def _end(self, driver: Driver) -> bool:
+        """A driver has had its last turn. Whether it was the last of all: then the threads end."""
         with LOCK:
-            self.owners.remove(owner)
-            owner.finish()
-            if self.owners:
+            self.drivers.remove(driver)
+            driver.finish()
+            if self.drivers:
                 return False
             self.thread = None
             RUNNING.discard(self)
@@ -233,30 +233,30 @@ def close_at_exit() -> None:
 def _close_all(**_of_the_signal: object) -> None:
     begun = time.monotonic()
     with LOCK:
-        owners = [owner for threads in RUNNING for owner in threads.owners]
-        for owner in owners:
-            owner.letters.close(owner.clock() + owner.exit_timeout)
-            owner.wake()
-        for owner in owners:
-            _wait_for_end(owner, begun)
+        drivers = [driver for threads in RUNNING for driver in threads.drivers]
+        for driver in drivers:
+            driver.mailbox.close(driver.clock() + driver.exit_timeout)
+            driver.wake()
+        for driver in drivers:
+            _wait_for_end(driver, begun)
     wait_for_log()
 
 
-def _wait_for_end(owner: Driver, begun: float) -> None:
-    """Wait for an owner that closes since ``begun``: exit_timeout seconds for deliveries, and as long again
+def _wait_for_end(driver: Driver, begun: float) -> None:
+    """Wait for a driver that closes since ``begun``: exit_timeout seconds for deliveries, and as long again
     for on_undelivered of what was given up; but not for a call of it that takes all that time."""
     # PRD-73: "A process that ends MUST NOT wait longer than exit_timeout for one call of on_undelivered, nor
     # longer than twice that for anything; what has no result then MUST be told in the log."
-    letters = owner.letters
-    for until in (begun + owner.exit_timeout, begun + 2 * owner.exit_timeout):
-        called_at = owner.hook.called_at
-        letters.news.wait_for(lambda: letters.finished, max(0.0, until - time.monotonic()))
-        if letters.finished:
+    mailbox = driver.mailbox
+    for until in (begun + driver.exit_timeout, begun + 2 * driver.exit_timeout):
+        called_at = driver.hook.called_at
+        mailbox.news.wait_for(lambda: mailbox.finished, max(0.0, until - time.monotonic()))
+        if mailbox.finished:
             return
-        if called_at is not None and called_at == owner.hook.called_at:
+        if called_at is not None and called_at == driver.hook.called_at:
             break
     text = "%d user records have no result: the process ends; on_undelivered or a callback has not returned"
-    in_background(partial(log_user_records, letters.records, text))
+    in_background(partial(log_user_records, mailbox.records, text))
 
 
 def _after_fork_in_child() -> None:
@@ -266,9 +266,9 @@ def _after_fork_in_child() -> None:
     lock.after_fork()
     producer_logging.after_fork()
     for threads in RUNNING:
-        for owner in threads.owners:
-            for pending in [*owner.unresolved, *owner.letters.inbox]:
-                pending.token.orphan(undelivered(owner.core.config, pending, "closed", "forked").result)
+        for driver in threads.drivers:
+            for pending in [*driver.unresolved, *driver.mailbox.inbox]:
+                pending.token.orphan(undelivered(driver.core.config, pending, "closed", "forked").result)
         threads.begin()
     RUNNING.clear()
     for producer in list(PRODUCERS):

@@ -65,8 +65,8 @@ class _InThreads:
 class _Tasks(QueueConsumer):
     gate: asyncio.Semaphore
 
-    async def result(self, made: object) -> None:
-        await maybe_await(made)  # a plain handler has already run
+    async def result(self, returned: object) -> None:
+        await maybe_await(returned)  # a plain handler has already run
 
     def nested(self, steps: Coroutine[Any, Any, None]) -> Any:
         return steps
@@ -74,7 +74,7 @@ class _Tasks(QueueConsumer):
     async def all_of(self, records: list[Received]) -> None:
         async def gated(received: Received) -> None:
             async with self.gate:
-                await self.one(received)
+                await self.handle_record(received)
 
         async def beats() -> None:
             while True:

@@ -51,7 +51,7 @@ _BEAT: Final = 1.0
 #: How often an acknowledgement is tried that the service may still take.
 _TRIES: Final = 5
 
-#: Told after each answer: a name of QUEUE_METRICS, how much was added, and the queue as an attribute.
+#: Called after each answer with a name of QUEUE_METRICS, how much was added, and the queue as an attribute.
 Observe = Callable[[str, float, Mapping[str, str]], object]
 
 
@@ -77,7 +77,7 @@ class QueueCounts:
     given_back: int = 0
 
 
-#: The names that ``observe`` is told: all are counters.
+#: The names that ``observe`` gets: all are counters.
 QUEUE_METRICS: Final = tuple(field.name for field in fields(QueueCounts))
 
 
@@ -146,7 +146,7 @@ class QueueConsumer(ABC):
         self._receive = {"Limit": MOST_RECORDS, "WaitTimeSeconds": wait, **self._visibility}
         #: Seconds between two beats while something is handled.
         self.beat_seconds = min(_BEAT, visibility / 3)
-        self.counts, self._told = QueueCounts(), QueueCounts()
+        self.counts, self._observed = QueueCounts(), QueueCounts()
         self._taken: list[Received] = []
         self._handled: deque[Received] = deque()  # to be acknowledged; a thread may append, another take
 
@@ -164,7 +164,7 @@ class QueueConsumer(ABC):
                     finally:
                         await self.acknowledge(all_of_them=True)
                         await self._give_back()
-                self._tell()
+                self._report_counts()
                 if self._drain and not records:
                     break
         return self.counts
@@ -184,7 +184,7 @@ class QueueConsumer(ABC):
 
     def _take(self, records: list[Mapping[str, Any]]) -> None:
         until = self._clock() + self._visibility["VisibilityTimeoutSeconds"]
-        hook = None if self._on_poison is None else self._aside
+        hook = None if self._on_poison is None else self._put_aside
         self._taken = []
         for raw in records:
             batch = Invocation(map(self._opened, [raw]), after_failure=self._after_failure, on_poison=hook)
@@ -198,13 +198,13 @@ class QueueConsumer(ABC):
     def _is_last_chance(self, received: Received) -> bool:
         return self._on_poison is not None and received.receive_count >= self._poison_after
 
-    def _aside(self, poison: Poison) -> object:
+    def _put_aside(self, poison: Poison) -> object:
         assert self._on_poison is not None
         result = self._on_poison(poison)
         self.counts.put_aside += 1
         return result
 
-    async def one(self, received: Received) -> None:
+    async def handle_record(self, received: Received) -> None:
         """Handle a record, if it may still be begun."""
         # QUE-9: "After SIGTERM a record that was begun MUST be handled to its end, and every other one given
         # back at once."
@@ -282,7 +282,7 @@ class QueueConsumer(ABC):
             )
             failed.__cause__ = error
             poison = Poison(failed, queue_record(received.raw), received.raw, self._queue, last)
-            if not settle_poison(poison, self._aside):
+            if not settle_poison(poison, self._put_aside):
                 raise
             received.aside.append(last.sub_sequence_number)
 
@@ -328,13 +328,14 @@ class QueueConsumer(ABC):
         rows, now = list[Row](), int(time.time() * 1000)
         for received in records:
             record = queue_record(received.raw)
-            known = now, digest_of(record.partition_key or "", record.data), record.record_id or ""
-            noted: dict[RowKind, list[int]] = {
+            digest, record_id = digest_of(record.partition_key or "", record.data), record.record_id or ""
+            by_kind: dict[RowKind, list[int]] = {
                 "handled": received.ran, "before": received.skipped, "aside": received.aside,
             }  # fmt: skip
-            for kind, subs in noted.items():
-                rows += runs(kind, [("", "", sub) for sub in sorted(subs)], *known)
-            rows += [Row("aside", "", "", 0, now, known[1], 0, known[2]) for _ in received.batch.aside]
+            for kind, subs in by_kind.items():
+                names = [("", "", sub) for sub in sorted(subs)]
+                rows += runs(kind, names, now, digest, record_id)
+            rows += [Row("aside", "", "", 0, now, digest, 0, record_id) for _ in received.batch.aside]
         if rows:
             self._notes.note(rows)
         for received in records:
@@ -371,17 +372,17 @@ class QueueConsumer(ABC):
         if entries:  # (What is refused here comes again as well, when its visibility ends.)
             await self._call(self._calls.update_visibility, {"Entries": entries})
 
-    def _tell(self) -> None:
+    def _report_counts(self) -> None:
         for name in QUEUE_METRICS if self._observe is not None else ():
-            added = getattr(self.counts, name) - getattr(self._told, name)
+            added = getattr(self.counts, name) - getattr(self._observed, name)
             if added and self._observe is not None:
                 self._observe(name, added, {"QueueARN": self._queue})
-        self._told = replace(self.counts)
+        self._observed = replace(self.counts)
 
     # -- what differs ---------------------------------------------------------------------------
 
     @abstractmethod
-    async def result(self, made: object) -> None:
+    async def result(self, returned: object) -> None:
         """Take what a handler or ``once`` has returned. Raises TypeError for what must not be."""
 
     @abstractmethod
@@ -390,7 +391,7 @@ class QueueConsumer(ABC):
 
     @abstractmethod
     async def all_of(self, records: list[Received]) -> None:
-        """`one` for each, and meanwhile `beat` every ``beat_seconds``."""
+        """`handle_record` for each, and meanwhile `beat` every ``beat_seconds``."""
 
     @abstractmethod
     def wait(self, seconds: float) -> Any:

@@ -123,8 +123,8 @@ class _Threads(QueueConsumer):
         super().__init__(*given, **options)
         self._lock = threading.Lock()
 
-    async def result(self, made: object) -> None:
-        done(made)
+    async def result(self, returned: object) -> None:
+        done(returned)
 
     def nested(self, steps: Coroutine[Any, Any, None]) -> None:
         run_sync(steps)
@@ -132,7 +132,7 @@ class _Threads(QueueConsumer):
     async def all_of(self, records: list[Received]) -> None:
         with beating(lambda: run_sync(self.beat()), self.beat_seconds):
             for received in records:
-                await self.one(received)
+                await self.handle_record(received)
 
     async def acknowledge(self, **how: Any) -> None:
         with self._lock:  # the other thread does it, too

@@ -49,7 +49,8 @@ class Shard(Value):
     @classmethod
     def from_aws(cls, shard: Mapping[str, Any]) -> Shard:
         """From the ``Shard`` structure of ListShards and DescribeStream. Raises ShardMapError."""
-        # SHD-9: "What is not a listing, and a shard with a fact that is missing or invalid, MUST be refused."
+        # SHD-9: "Input that is no shard listing, and a shard with a missing or invalid field, MUST be
+        # refused."
         shard_id = shard.get("ShardId") if isinstance(shard, Mapping) else None
         if not isinstance(shard_id, str) or not shard_id:
             raise ShardMapError(code="malformed", reason="a shard has no ShardId", shard_ids=())

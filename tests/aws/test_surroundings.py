@@ -107,11 +107,11 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
 def _config_of(skin: str, settings: dict[str, Any]) -> Any:
     if skin == "threads":
         with Producer("s", client_settings={**KEYS, **settings}) as producer:
-            return producer._owner.client.meta.config
+            return producer._driver.client.meta.config
 
     async def main() -> Any:
         async with AsyncProducer("s", client_settings={**KEYS, **settings}) as producer:
-            return producer._owner.client.meta.config
+            return producer._driver.client.meta.config
 
     return asyncio.run(main())
 

@@ -222,6 +222,7 @@ def test_paths_stand_before_behind_and_between_options(
             "unknown option --nothing-like-it (see kpl-codec keys hash --help)",
         ),
         ("cat a --json", "unknown option --json (see kpl-codec cat --help)"),  # not --only
+        ("-x", "unknown option -x (see kpl-codec --help)"),
         ("--frobnicate", "unknown option --frobnicate (see kpl-codec --help)"),
         ("generate --frobnicate", "unknown option --frobnicate (see kpl-codec generate --help)"),
         ("validat a", "unknown command validat; did you mean validate? (see kpl-codec --help)"),

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import io
 import json
-import os
 
 import pytest
 
@@ -118,10 +117,6 @@ def test_a_frame_turned_into_text_is_said_to_be_one(wrap, capsys, tmp_path):
     out = run(capsys, path, "--raw", code=1)
     assert "encoded frame" in out
     assert "plain record  an aggregated record as base64" in out
-
-
-def test_no_data_at_all_is_a_plain_record(capsys):
-    assert run(capsys, os.devnull).startswith("0 bytes: plain")
 
 
 def test_colours_only_where_they_are_welcome(capsys, monkeypatch):

@@ -43,6 +43,13 @@ def test_commands_and_options_exist(path: Path) -> None:
             assert {option.partition("=")[0] for option in given} <= known[form], f"{path.name}: {command}"
 
 
+def test_files_of_the_words_exist() -> None:
+    page = (ROOT / "spec/words.md").read_text()
+    files = re.findall(r"`([\w/]+(?:\.py|/))`", page)
+    assert len(files) > 30
+    assert [name for name in files if not (ROOT / "kpl_codec" / name).exists()] == []
+
+
 def test_a_guide_names_every_command() -> None:
     page = (ROOT / "spec/guides/command-line.md").read_text()
     assert {name for name in COMMANDS if f"kpl-codec {name}" not in page} == set()

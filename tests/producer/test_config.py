@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -107,8 +108,8 @@ def kpl_name(name: str) -> str:
 def test_a_properties_file_of_the_kpl_gives_the_same_settings(name: str) -> None:
     low, high = RANGES[name]
     for value in (low, high):
-        text = f"# the KPL's\n! too\n\n{kpl_name(name)} = {value}\nRegion: eu-west-1\nLogLevel warning\n"
-        with pytest.warns(UserWarning, match="ignored: Region, LogLevel$"):
+        text = f"# the KPL's\n! too\n\n{kpl_name(name)} = {value}\nMinConnections: 1\nLogLevel warning\n"
+        with pytest.warns(UserWarning, match="ignored: MinConnections, LogLevel$"):
             assert getattr(ProducerConfig.from_kpl_properties(text), name) == value
     with pytest.raises(ConfigError) as caught:
         ProducerConfig.from_kpl_properties(f"{kpl_name(name)} = {high + 1}")
@@ -133,8 +134,34 @@ def test_a_properties_file_with_a_mistake_is_refused(text: str) -> None:
 
 
 @pytest.mark.requirement("PRD-45")
-@pytest.mark.parametrize("name", ["RecordTTTL", "MetricsLevel"])
-def test_what_is_no_setting_here_is_a_warning(name: str) -> None:
-    with pytest.warns(UserWarning, match=name):
-        config = ProducerConfig.from_kpl_properties(f"{name} = 5\nRecordTtl = 20000")
+def test_what_is_no_setting_here_is_told_by_its_kind() -> None:
+    text = "Region=eu-west-1\nKinesisEndpoint=k.example\nKinesisPort=44\nLogLevel=info\nRecordTTTL=5\nFoo=1"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        config = ProducerConfig.from_kpl_properties(f"{text}\nRecordTtl = 20000")
     assert config == ProducerConfig(record_ttl_ms=20000)
+    where = {"region_name": "eu-west-1", "endpoint_url": "https://k.example:44"}
+    assert [str(warning.message) for warning in caught] == [
+        f"where to write is no setting here: give the producer client_settings={where}",
+        "settings of the KPL that have no counterpart here, ignored: LogLevel",
+        "no settings of the KPL, ignored: RecordTTTL (did you mean RecordTtl?), Foo",
+    ]
+    with pytest.warns(UserWarning, match="ignored: KinesisPort$"):  # a port of nothing
+        ProducerConfig.from_kpl_properties("KinesisPort = 443")
+
+
+@pytest.mark.requirement("PRD-45")
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_path_is_read_or_refused(kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("kpl.properties", "a=b", "RecordTtl 5000"):
+        path = kind(tmp_path / name)
+        if name != "a=b":  # as a text it sets something
+            with pytest.raises(ConfigError, match=r"that can be read \(No such file"):
+                ProducerConfig.from_kpl_properties(path)
+        (tmp_path / name).write_text("RecordTtl = 20000")
+        assert ProducerConfig.from_kpl_properties(path).record_ttl_ms == 20000
+        assert ProducerConfig.from_kpl_properties(kind(name)).record_ttl_ms == 20000
+    with pytest.raises(ConfigError, match="directory"):
+        ProducerConfig.from_kpl_properties(kind(tmp_path))
+    assert ProducerConfig.from_kpl_properties("recordttl 5000").record_ttl_ms == 5000

@@ -282,11 +282,12 @@ app.conf.update(
     worker_max_tasks_per_child=2, worker_prefetch_multiplier=1, task_ignore_result=True,
     broker_connection_retry_on_startup=False,
 )
-producer = Producer(os.environ["STREAM"], client_settings=json.loads(os.environ["SETTINGS"]))
+producer = Producer(os.environ["STREAM"], client_settings=json.loads(os.environ["SETTINGS"]), exit_timeout=60)
 
 @app.task
 def send(number):
     producer.put("k", b"%d" % number)
+    open(f"{os.environ['BEGUN']}/{number}", "w").close()
 
 if __name__ == "__main__":
     for number in range(5):
@@ -294,29 +295,32 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.soak  # failed once in a full run, passes alone: why is not known
+@pytest.mark.slow
 @pytest.mark.server
+@pytest.mark.timeout(300)
 def test_workers_of_celery_deliver_when_they_are_recycled(
     kinesis_local: LocalKinesis, client: Any, stream: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("celery")
     (tmp_path / "tasks.py").write_text(TASKS)
-    queue = tmp_path / "queue"
-    queue.mkdir()
-    (tmp_path / "queue-control").mkdir()
-    here = {**os.environ, "QUEUE": str(queue), "STREAM": stream}
+    queue, begun = tmp_path / "queue", tmp_path / "begun"
+    for folder in (queue, begun, tmp_path / "queue-control"):
+        folder.mkdir()
+    here = {**os.environ, "QUEUE": str(queue), "BEGUN": str(begun), "STREAM": stream}
     here["SETTINGS"] = json.dumps(kinesis_local.client_settings)
-    subprocess.run([sys.executable, "tasks.py"], cwd=tmp_path, env=here, timeout=50, check=True)
+    subprocess.run([sys.executable, "tasks.py"], cwd=tmp_path, env=here, timeout=100, check=True)
     command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-P", "prefork", "-c", "2"]
     command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     with open(tmp_path / "log", "wb") as log:
         worker = subprocess.Popen(command, cwd=tmp_path, env=here, stdout=log, stderr=log)
         try:
-            until = time.monotonic() + 60
-            while list(queue.iterdir()) and time.monotonic() < until:
+            # Not until the queue is empty: a task that has left it may wait for a worker that is just being
+            # recycled, and a shutdown puts it back.
+            until = time.monotonic() + 200
+            while len(list(begun.iterdir())) < 5 and worker.poll() is None and time.monotonic() < until:
                 time.sleep(0.1)
             worker.terminate()  # a warm shutdown: tasks that have begun end
-            worker.wait(50)
+            worker.wait(90)
         finally:
             worker.kill()
     found = {record.data for record in kpl.deaggregate(list(read_stream(client, stream)))}

@@ -22,6 +22,7 @@ from kpl_codec.producer import (
     ProducerConfig,
     RecordTooLarge,
     async_producer,
+    producer_logging,
 )
 from kpl_codec.producer.producer_base import SIZE_AGE
 from kpl_codec.shards.stream_name import StreamNameError
@@ -144,6 +145,28 @@ def test_what_is_no_stream_is_refused_at_once(skin: str, stream: str) -> None:
         (Producer if skin == "threads" else AsyncProducer)(stream)
 
 
+@pytest.mark.parametrize("kind", [Producer, AsyncProducer])
+@pytest.mark.parametrize(
+    ("options", "instead"),
+    [
+        ({"region": "eu-west-1"}, "no option 'region'; it is boto3's: client_settings={'region_name': ...}"),
+        ({"endpoint_url": "x"}, "client_settings={'endpoint_url': ...}"),
+        ({"record_ttl_ms": 1}, "it is a setting: config=ProducerConfig(record_ttl_ms=1)"),
+        ({"client_setings": {}}, "did you mean client_settings?"),
+        ({"x": 1}, "it has config, ledger, client"),
+        ({"config": {"rate_limit": 1}}, "is of type dict: give config=ProducerConfig(...)"),
+        ({"ledger": "folder"}, "is of type str: give ledger=Ledger(...)"),
+        ({"client_settings": "eu-west-1"}, "is of type str: give client_settings={"),
+        ({"observe": 1}, "is of type int: give observe=a function"),
+        ({"on_undelivered": []}, "is of type list: give on_undelivered=a function"),
+    ],
+)
+def test_an_option_that_is_wrong_names_the_right_one(kind: Any, options: Any, instead: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        kind("s", **options)
+    assert instead in str(caught.value)
+
+
 @SKINS
 def test_an_arn_is_a_stream_in_its_region(skin: str) -> None:
     asked: list[dict[str, Any]] = []
@@ -164,7 +187,7 @@ def test_the_region_of_an_arn_counts() -> None:
     keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
     with Producer(ARN, client_settings=keys) as producer:
         producer._connect()
-        client: Any = producer._owner.client
+        client: Any = producer._driver.client
         assert client.meta.region_name == "ap-south-1"
 
     async def main() -> str:
@@ -337,7 +360,7 @@ def test_a_call_that_its_event_loop_has_left_behind_ends_without_a_word() -> Non
     (call,) = producer._calls
     call.get_coro().close()  # type: ignore[union-attr]
     call._log_destroy_pending = False  # type: ignore[attr-defined]
-    assert producer._letters.broken is None
+    assert producer._mailbox.broken is None
 
 
 def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,3 +384,38 @@ def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) 
 
     asyncio.run(main())
     assert calls == 1
+
+
+def test_another_event_loop_can_ask_for_no_shard_map() -> None:
+    producer = AsyncProducer("s", client=AsyncModelClient(ModelClient()), config=FAST)
+
+    async def begin() -> None:
+        await producer.wait_ready()
+
+    async def elsewhere() -> None:
+        with pytest.raises(ProducerClosed) as caught:
+            producer.refresh_shard_map()
+        assert caught.value.code == "loop-ended"
+
+    asyncio.run(begin())
+    asyncio.run(elsewhere())
+
+
+def test_ctrl_c_at_the_start_of_the_log_thread_stops_no_later_log_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    background, made = producer_logging._Background(), []
+
+    class Interrupted:
+        def __init__(self, **_: Any) -> None: ...
+
+        def start(self) -> None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            background.add(lambda: made.append(1))
+    background.add(lambda: made.append(2))
+    background.wait(30)
+    assert made == [1, 2]

@@ -178,11 +178,11 @@ def test_a_broken_producer_counts_the_attempts_that_are_left_out() -> None:
     history = NO_HISTORY
     for outcome in ["throttled"] * 5 + ["no-answer"] + ["throttled"] * 24:
         history = history.with_attempt(Attempt(outcome, 0.0, 0.0, None))
-    owner = Producer("s", client=ModelClient())._owner
-    pending = owner.core.prepare("k", b"x", None, ())
+    driver = Producer("s", client=ModelClient())._driver
+    pending = driver.core.prepare("k", b"x", None, ())
     pending.number, pending.history, pending.token = 1, history, DeliveryFuture()
-    owner.unresolved.add(pending)
-    owner._fall_apart(ValueError())
+    driver.unresolved.add(pending)
+    driver._fall_apart(ValueError())
     error = pending.token.exception()
     assert isinstance(error, DeliveryError)
     assert len(error.attempts) + error.attempts_left_out == 31
@@ -346,16 +346,16 @@ def test_a_caller_waits_a_moment_for_a_thread_that_is_behind(monkeypatch: pytest
         producer.put("k", b"first").add_done_callback(hold)
         assert held.wait(30)
         waits: list[tuple[int, float]] = []
-        letters = producer._letters
-        wait_for = letters.news.wait_for
+        mailbox = producer._mailbox
+        wait_for = mailbox.news.wait_for
 
         def crowded(predicate: Any, seconds: float | None = None) -> bool:
             if seconds is None:
                 return wait_for(predicate)
-            waits.append((len(letters.inbox), seconds))
+            waits.append((len(mailbox.inbox), seconds))
             return False
 
-        monkeypatch.setattr(letters.news, "wait_for", crowded)
+        monkeypatch.setattr(mailbox.news, "wait_for", crowded)
         futures = [producer.put("k", b"%d" % n) for n in range(1005)]
         go.set()
     assert waits == [(n, 0.01) for n in range(1000, 1006)]

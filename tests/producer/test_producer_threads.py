@@ -261,7 +261,7 @@ def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -
     with Producer("next", client=Together(), config=single, threads=threads) as producer:
         assert producer.wait_ready()
         go.set()
-        while late._owner.client.calls.count("PutRecords") < 5:
+        while late._driver.client.calls.count("PutRecords") < 5:
             time.sleep(0.001)
         for _ in range(3):
             producer.put("k", b"one by one").result(10)

@@ -374,7 +374,7 @@ def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_called(
         producer.refusing = True
         for _ in range(5):
             await producer.put("k", b"x")
-        while not producer.producer._owner.hook.held:
+        while not producer.producer._driver.hook.held:
             await asyncio.sleep(0.01)
         return producer.given
 

@@ -346,5 +346,5 @@ def _ctrl_c_in_put(line: int) -> bool:
         after.join(5)
         assert not after.is_alive()
         assert producer.flush(10)
-        assert producer.outstanding == producer._letters.bytes == 0
+        assert producer.outstanding == producer._mailbox.bytes == 0
     return left < 0

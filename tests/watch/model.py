@@ -32,7 +32,7 @@ class Put:
 
 @dataclass
 class ModelStream:
-    """``shards``: id -> its records, in order. ``refuse``: what fails, told the call and the time."""
+    """``shards``: id -> its records, in order. ``refuse``: what fails, by call and time."""
 
     shard_map: kpl.ShardMap
     refuse: Callable[[ShardCall, float], str | None] = lambda call, now: None
@@ -103,8 +103,8 @@ def run(
     at_once: int = 4,
     changes: Iterable[tuple[float, Callable[[float], list[WatchFinding]]]] = (),
 ) -> list[WatchFinding]:
-    """Let ``watch`` run from ``start`` to ``end``; what it told of. ``changes``: calls at given times."""
-    told: list[WatchFinding] = []
+    """Let ``watch`` run from ``start`` to ``end``; its findings. ``changes``: calls at given times."""
+    findings: list[WatchFinding] = []
     events: list[tuple[float, int, Any]] = [(at, -1, change) for at, change in changes]
     heapq.heapify(events)
     now, order, under_way = start, 0, 0
@@ -122,14 +122,14 @@ def run(
                 under_way -= 1
                 answer = stream.answer(event, now)
                 if isinstance(answer, Failure):
-                    told += watch.fail(event, answer, now)
+                    findings += watch.fail(event, answer, now)
                 else:
-                    told += watch.receive(event, answer, now)
+                    findings += watch.receive(event, answer, now)
             else:
-                told += event(now)
+                findings += event(now)
         else:
-            told += watch.tick(now)
-    return told
+            findings += watch.tick(now)
+    return findings
 
 
 def open_map(count: int) -> kpl.ShardMap:

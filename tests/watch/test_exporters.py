@@ -1,4 +1,4 @@
-"""What is told, as those who receive it read it: Prometheus, OpenTelemetry, CloudWatch, Slack."""
+"""Metrics, findings and alarms as their receivers read them: Prometheus, OpenTelemetry, CloudWatch, Slack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .test_watch import Traffic, watched
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[Watch, list[WatchFinding]]:
+def watch_and_findings() -> tuple[Watch, list[WatchFinding]]:
     """Ten minutes of a stream with a naive aggregator."""
     stream = ModelStream(open_map(2))
     Traffic(stream, rate=10, naive=0.1).fill(START - 60, START + 600)
@@ -40,8 +40,8 @@ def told() -> tuple[Watch, list[WatchFinding]]:
 
 
 @pytest.mark.requirement("WCH-24")
-def test_every_metric_is_told_also_of_a_clean_stream(told):
-    watch, _ = told
+def test_every_metric_is_told_also_of_a_clean_stream(watch_and_findings):
+    watch, _ = watch_and_findings
     metrics = watch_metrics(watch, START + 600)
     lost = watch.last_hour.lost()
     values = {m.name: m.value for m in metrics if not m.attributes}
@@ -61,8 +61,8 @@ def prometheus_name(name: str) -> str:
 
 
 @pytest.mark.requirement("WCH-24")
-def test_prometheus_reads_every_measure_of_opentelemetry(told):
-    watch, _ = told
+def test_prometheus_reads_every_measure_of_opentelemetry(watch_and_findings):
+    watch, _ = watch_and_findings
     metrics = watch_metrics(watch, START + 600)
     reader = PrometheusMetricReader()
     provider = MeterProvider([reader])
@@ -81,14 +81,14 @@ def test_prometheus_reads_every_measure_of_opentelemetry(told):
 
 
 @pytest.mark.requirement("WCH-24")
-def test_emf_lines_hold_what_their_directives_name(told, capsys):
-    watch, _ = told
+def test_emf_lines_hold_what_their_directives_name(watch_and_findings, capsys):
+    watch, _ = watch_and_findings
     exporter = EmfLines("orders")
     metrics = watch_metrics(watch, START + 600)
     exporter.on_metrics(metrics, START + 600)
     exporter.on_metrics(metrics, START + 630)  # within the minute: nothing
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    told_of = 0
+    count = 0
     for line in lines:
         assert isinstance(line["_aws"]["Timestamp"], int)
         (directive,) = line["_aws"]["CloudWatchMetrics"]
@@ -98,17 +98,17 @@ def test_emf_lines_hold_what_their_directives_name(told, capsys):
         assert directive["Namespace"] == NAMESPACE
         assert all(isinstance(line[name], str) for name in directive["Dimensions"][0])
         assert all(isinstance(line[metric["Name"]], (int, float)) for metric in directive["Metrics"])
-        told_of += len(directive["Metrics"])
-    assert told_of == len(metrics)
+        count += len(directive["Metrics"])
+    assert count == len(metrics)
 
 
 def test_counters_are_added_up_once():
     emf, watch = Emf("orders"), Watch(LastHour("orders"))
-    told = 0
+    total = 0
     for calls in (3, 3, 10):
         watch.call_counts.polls = calls
-        told += sum(line.get("Polls", 0) for line in emf.lines(watch_metrics(watch, START), START))
-    assert told == 10
+        total += sum(line.get("Polls", 0) for line in emf.lines(watch_metrics(watch, START), START))
+    assert total == 10
 
 
 class Receiver(ServerThread):
@@ -136,8 +136,8 @@ class Receiver(ServerThread):
 
 
 @pytest.mark.requirement("WCH-25")
-def test_a_webhook_gets_findings_in_order_and_again_after_a_failure(told):
-    _, findings = told
+def test_a_webhook_gets_findings_in_order_and_again_after_a_failure(watch_and_findings):
+    _, findings = watch_and_findings
     with Receiver(failures=1) as receiver:
         with Webhook(receiver.url) as webhook:
             for finding in findings:
@@ -152,8 +152,8 @@ def test_a_webhook_gets_findings_in_order_and_again_after_a_failure(told):
 
 @pytest.mark.slow
 @pytest.mark.requirement("WCH-25")
-def test_a_receiver_that_is_gone_holds_up_nothing(told):
-    _, findings = told
+def test_a_receiver_that_is_gone_holds_up_nothing(watch_and_findings):
+    _, findings = watch_and_findings
     with Webhook("http://127.0.0.1:9/") as webhook:
         for finding in findings[:1] * 150:
             webhook.on_finding(finding)
@@ -161,8 +161,8 @@ def test_a_receiver_that_is_gone_holds_up_nothing(told):
 
 
 @pytest.mark.requirement("WCH-25")
-def test_a_receiver_that_speaks_no_http_is_counted_and_ends_nothing(told):
-    _, findings = told
+def test_a_receiver_that_speaks_no_http_is_counted_and_ends_nothing(watch_and_findings):
+    _, findings = watch_and_findings
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -184,8 +184,8 @@ def test_a_receiver_that_speaks_no_http_is_counted_and_ends_nothing(told):
 
 
 @pytest.mark.requirement("WCH-24")
-def test_metrics_go_on_when_the_clock_is_set_back(told, capsys):
-    watch, _ = told
+def test_metrics_go_on_when_the_clock_is_set_back(watch_and_findings, capsys):
+    watch, _ = watch_and_findings
     lines = EmfLines("orders")
     for now in (START + 600, START + 601, START - 3000):
         lines.on_metrics(watch_metrics(watch, START + 600), now)

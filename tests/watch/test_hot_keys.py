@@ -29,14 +29,14 @@ def test_hot_keys_and_skew_are_told_without_names_unless_asked():
         stream._numbers = 10**21 + 10**9
         watch = Watch(LastHour("orders", names=names))
         watch.set_shard_map(shard_map, START)
-        told = run(watch, stream, START, START + 600)
-        kinds = {f.kind: f for f in told}
+        findings = run(watch, stream, START, START + 600)
+        kinds = {f.kind: f for f in findings}
         assert set(kinds) == {"hot-key", "skewed-shard"}
-        assert {f.shard_id for f in told} == {"shardId-000000000002"}
+        assert {f.shard_id for f in findings} == {"shardId-000000000002"}
         assert (hot in kinds["hot-key"].text) is names
         if not names:
             assert str(partition_key_hash(hot)) in kinds["hot-key"].text
-        assert "b'" not in str([f.to_json() for f in told])
+        assert "b'" not in str([f.to_json() for f in findings])
 
 
 def test_a_shard_that_is_read_whole_makes_no_key_hot():

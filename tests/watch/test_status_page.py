@@ -99,7 +99,7 @@ def test_who_comes_late_gets_a_page_of_now():
         server.on_metrics([], START)  # nothing was read yet
         Traffic(stream, rate=10).fill(START, START + 60)
         run(watch, stream, START, START + 60)
-        server._made_at = float("-inf")  # long ago
+        server._rendered_at = float("-inf")  # long ago
         answered = threading.Event()
 
         def renew() -> None:

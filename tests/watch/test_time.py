@@ -43,12 +43,12 @@ def test_a_watch_that_reads_behind_tells_its_lag_and_one_that_keeps_up_does_not(
         return []
 
     changes = [(START + second, check) for second in range(10, 400, 5)]
-    told = run(watch, stream, START, START + 400, changes=changes)
-    assert {f.kind for f in told} <= {"lag"}  # it is looked at: not "not-watched"
-    assert all("this watch reads" in f.text and f.severity == "warning" for f in told)
+    findings = run(watch, stream, START, START + 400, changes=changes)
+    assert {f.kind for f in findings} <= {"lag"}  # it is polled: not "not-watched"
+    assert all("this watch reads" in f.text and f.severity == "warning" for f in findings)
     for shard_id, lag in longest.items():
         if abs(lag - 60 - since) > 25:
-            assert (lag > 60 + since) == any(f.shard_id == shard_id for f in told)
+            assert (lag > 60 + since) == any(f.shard_id == shard_id for f in findings)
 
 
 @pytest.mark.requirement("WCH-32")
@@ -63,8 +63,8 @@ def test_a_watch_that_began_in_the_past_has_no_more_time_once_it_reached_the_end
     (lag,) = run(watch, stream, START, START + 400)  # 600 s behind at first: that was asked for
     assert lag.kind == "lag"
     assert START + 160 < lag.last_seen < START + 230
-    (told,) = (m.value for m in watch_metrics(watch, START + 400) if m.name == "lag_seconds")
-    assert told == pytest.approx(200, abs=25)
+    (findings,) = (m.value for m in watch_metrics(watch, START + 400) if m.name == "lag_seconds")
+    assert findings == pytest.approx(200, abs=25)
 
 
 @pytest.mark.requirement("WCH-32")

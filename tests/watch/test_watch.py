@@ -79,11 +79,11 @@ def test_a_naive_aggregator_is_named_with_its_shards_and_its_number():
     traffic = Traffic(stream, rate=20, naive=0.02)
     traffic.fill(START - 60, START + 600)
     watch = watched(stream)
-    told = run(watch, stream, START, START + 60)
-    first = next(f for f in told if f.kind == "naive-aggregator")
+    findings = run(watch, stream, START, START + 60)
+    first = next(f for f in findings if f.kind == "naive-aggregator")
     # 0.02 of 80 aggregates a second: found within period + 3 / (0.05 * 1.6), in 95 of 100 cases.
     assert first.last_seen - START < seconds_to_find(0.02 * 80, 0.05, period=20)
-    told += run(watch, stream, START + 60, START + 600)
+    findings += run(watch, stream, START + 60, START + 600)
     found = [f for f in watch.last_hour.findings() if f.kind == "naive-aggregator"]
     assert {f.shard_id for f in found} == set(stream.shard_map)
     for finding in found:
@@ -119,7 +119,7 @@ def test_a_clean_stream_is_silent_for_an_hour():
     rate=st.sampled_from([0.01, 1.0, 5.0]),
 )
 @settings(max_examples=examples(20))
-def test_every_shard_is_looked_at_in_every_period(shards, sampling_rate, period, rate):
+def test_every_shard_is_polled_in_every_period(shards, sampling_rate, period, rate):
     stream = ModelStream(open_map(shards))
     Traffic(stream, rate=rate).fill(START - 120, START + 300)
     watch = watched(stream, sampling_rate=sampling_rate, period=period)
@@ -190,13 +190,13 @@ def test_a_watch_that_sees_nothing_says_so():
     stream = ModelStream(open_map(2), refuse=lambda call, now: denied[0])
     Traffic(stream, rate=5).fill(START - 60, START + 900)
     watch = watched(stream)
-    told = run(watch, stream, START, START + 200)
-    blind = [f for f in told if f.kind == "not-watched"]
+    findings = run(watch, stream, START, START + 200)
+    blind = [f for f in findings if f.kind == "not-watched"]
     assert {f.shard_id for f in blind} == {"shardId-000000000000", "shardId-000000000001"}
     assert all("AccessDeniedException" in f.text and f.severity == "error" for f in blind)
     denied[0] = None
-    told = run(watch, stream, START + 200, START + 400)
-    assert {f.shard_id for f in told if f.kind == "not-watched" and f.state == "resolved"} == {
+    findings = run(watch, stream, START + 200, START + 400)
+    assert {f.shard_id for f in findings if f.kind == "not-watched" and f.state == "resolved"} == {
         f.shard_id for f in blind
     }
     assert watch.call_counts.skipped > 0
@@ -237,9 +237,9 @@ def test_what_a_split_catches_is_told_at_once_and_to_the_record():
     for at in (100.3, 100.9):
         stream.put(child.shard_id, START + at, "a", stale)
     stream.shard_map = after
-    told = watch.set_shard_map(after, START + 105) + run(watch, stream, START + 105, START + 107)
+    findings = watch.set_shard_map(after, START + 105) + run(watch, stream, START + 105, START + 107)
     assert stream.calls[calls][1] in ("shardId-000000000002", "shardId-000000000003")
-    (finding,) = lost_at_kcl(told)
+    (finding,) = lost_at_kcl(findings)
     assert (finding.kind, finding.shard_id, finding.writer) == ("mixed-aggregate", child.shard_id, "kpl")
     assert finding.lost[:4] == (20, 20, 20, 20)
     run(watch, stream, START + 107, START + 160)
@@ -278,9 +278,9 @@ def test_faults_neither_lose_nor_double_a_record():
     stream.answer = lambda call, now: {} if rng.random() < 0.1 else honest(call, now)  # type: ignore[method-assign]
     Traffic(stream, rate=5).fill(START, START + 300)
     watch = watched(stream, sampling_rate=1.0)
-    told = run(watch, stream, START, START + 420)
+    findings = run(watch, stream, START, START + 420)
     assert watch.last_hour.totals["kinesis_records"] == sum(len(r) for r in stream.records.values())
-    assert {f.kind for f in told} <= {"throttled"}
+    assert {f.kind for f in findings} <= {"throttled"}
     assert watch.call_counts.failed.keys() == {*codes, "IncompleteAnswer"}
 
 
@@ -298,8 +298,8 @@ def test_a_record_given_twice_is_a_duplicate_and_counts_once():
 
     stream.answer = doubled  # type: ignore[method-assign]
     watch = watched(stream, sampling_rate=1.0, since=50, limits=Limits(5, 50, 1e7, 1e7))
-    told = run(watch, stream, START, START + 12)
-    assert [f.kind for f in told if f.state == "open"] == ["duplicate"]
+    findings = run(watch, stream, START, START + 12)
+    assert [f.kind for f in findings if f.state == "open"] == ["duplicate"]
     put = [put for put in stream.records["shardId-000000000000"] if put.at_ms >= (START - 50) * 1000]
     assert watch.last_hour.totals["kinesis_records"] == len(put)
 
@@ -313,11 +313,11 @@ def test_a_stream_made_anew_is_another_stream():
     assert lost_at_kcl(watch.last_hour.findings())
     stream.records.clear()
     Traffic(stream, rate=5, seed=2).fill(START + 50, START + 200)
-    told = watch.set_shard_map(stream.shard_map, START + 60, recreated=True)
-    assert [f.state for f in told if f.lost or f.kind == "naive-aggregator"] == ["resolved"] * 2
-    assert [f.kind for f in told if f.state == "open"] == ["stream-recreated"]
-    told = run(watch, stream, START + 60, START + 200)
-    assert [f for f in told if f.kind != "stream-recreated"] == []
+    findings = watch.set_shard_map(stream.shard_map, START + 60, recreated=True)
+    assert [f.state for f in findings if f.lost or f.kind == "naive-aggregator"] == ["resolved"] * 2
+    assert [f.kind for f in findings if f.state == "open"] == ["stream-recreated"]
+    findings = run(watch, stream, START + 60, START + 200)
+    assert [f for f in findings if f.kind != "stream-recreated"] == []
     assert watch.last_hour.lost().seen == 0
 
 
@@ -332,16 +332,16 @@ def test_what_lies_past_the_slot_is_seen_and_not_scaled():
     call = ShardCall("GetRecords", shard.shard_id, {"ShardIterator": "0", "Limit": 10}, 1)
     records = [answered_record(r, shard.shard_id) for r in stream.answer(call, START + 9)["Records"]]
     look = SampleSlot(shard.shard_id, 1, scale=20.0, end_ms=(START + 1) * 1000)
-    (told,) = last_hour.observe(look, records, START + 9)
-    assert (told.lost.seen, told.lost.estimate) == (20, 10 * 20 + 10)
+    (findings,) = last_hour.observe(look, records, START + 9)
+    assert (findings.lost.seen, findings.lost.estimate) == (20, 10 * 20 + 10)
 
 
 @pytest.mark.requirement("WCH-10")
 def test_a_finding_is_over_only_after_a_quiet_time():
     stream = mended_after_a_minute()
     watch = watched(stream)
-    told = run(watch, stream, START, START + 900)
-    naive = [f for f in told if f.kind == "naive-aggregator"]
+    findings = run(watch, stream, START, START + 900)
+    naive = [f for f in findings if f.kind == "naive-aggregator"]
     assert {f.state for f in naive} == {"open", "grown", "resolved"}
     over = [f for f in naive if f.state == "resolved"]
     assert len(over) == 2

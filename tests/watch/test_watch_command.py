@@ -150,15 +150,15 @@ def test_a_value_that_makes_no_sense_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["watch", "--stream", "orders", f"{option}={value}"])
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith(f"kpl-codec: argument {option}: ")
-    assert "_" not in told  # no name of a function of ours
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"kpl-codec: argument {option}: ")
+    assert "_" not in error  # no name of a function of ours
 
 
 def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", "--stream", "orders", "--sampling-rate", "1e-7"]) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert "--sampling-rate of --period is below 0.01 s: give a higher rate" in told
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "--sampling-rate of --period is below 0.01 s: give a higher rate" in error
 
 
 def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):

@@ -23,7 +23,7 @@ from kpl_codec.watch.record_checks import (
 from ..spec.vectors import VECTORS, wild
 
 
-def told_as(outer_key: str | None, data: bytes) -> str:
+def writer_named(outer_key: str | None, data: bytes) -> str:
     record = kpl.KinesisRecord(outer_key, data)
     return writer_of(record, list(kpl.deaggregate([record], "report")), fingerprint(data, outer_key))
 
@@ -53,7 +53,7 @@ SOUND = kpl.encode([kpl.UserRecord(key, b"an order") for key in KEYS])
     ],
 )
 def test_the_kind_of_a_writer(outer_key, data, writer):
-    assert told_as(outer_key, data) == writer
+    assert writer_named(outer_key, data) == writer
 
 
 @pytest.mark.requirement("WCH-12")
@@ -62,8 +62,8 @@ def test_every_aggregate_of_a_real_writer_is_told_by_its_outer_key(writer):
     for vector in json.loads((VECTORS / f"story-{writer}.json").read_text())["vectors"]:
         data = bytes.fromhex(vector.get("data") or vector["input"]["data"])
         if kpl.is_aggregated(data):
-            assert told_as("8f3a", data) == "other-key"
-            assert told_as("a", data) == "kpl"
+            assert writer_named("8f3a", data) == "other-key"
+            assert writer_named("a", data) == "kpl"
 
 
 def checked(encoder: str) -> CheckedRecords:
@@ -92,13 +92,13 @@ def checked(encoder: str) -> CheckedRecords:
 def test_an_encoder_in_the_wild_is_named(encoder, writers, swapped):
     found = checked(encoder)
     assert found.writers == writers
-    told = Counter(fault.group for fault in found.faults)
-    assert sum(count for group, count in told.items() if group.kind == "swapped-keys") == swapped
-    assert {group.writer for group in told} <= WRITERS.keys()
+    groups = Counter(fault.group for fault in found.faults)
+    assert sum(count for group, count in groups.items() if group.kind == "swapped-keys") == swapped
+    assert {group.writer for group in groups} <= WRITERS.keys()
 
 
 @pytest.mark.requirement("WCH-38")
 def test_the_writer_of_what_no_consumer_opens_is_named():
-    told = Counter((fault.group.kind, fault.group.writer) for fault in checked("erlmld").faults)
-    assert told == {("capture-encoded-frame", "foreign-magic"): 8}
+    groups = Counter((fault.group.kind, fault.group.writer) for fault in checked("erlmld").faults)
+    assert groups == {("capture-encoded-frame", "foreign-magic"): 8}
     assert WRITERS["foreign-magic"].startswith("erlmld (certain: ")
