@@ -163,18 +163,18 @@ def unframe(
         return Unframed(version_id, data[HEADER_SIZE:])
     unpacker = zlib.decompressobj()
     try:
-        made = unpacker.decompress(data[HEADER_SIZE:], max_decompressed_size + 1)
+        payload = unpacker.decompress(data[HEADER_SIZE:], max_decompressed_size + 1)
     except zlib.error:
         raise SchemaFrameError(code="schema-frame-damaged", schema_version_id=version_id) from None
     # GSR-3: "A payload in zlib that is damaged, cut short, followed by other bytes, or larger than the
     # reader's limit MUST be an error that says which; it MUST NOT be shortened."
-    if len(made) > max_decompressed_size:
+    if len(payload) > max_decompressed_size:
         raise SchemaFrameError(
             code="schema-frame-too-large", schema_version_id=version_id, max_size=max_decompressed_size
         )
     if not unpacker.eof or (unpacker.unused_data and not as_kcl):
         raise SchemaFrameError(code="schema-frame-damaged", schema_version_id=version_id)
-    return Unframed(version_id, made)
+    return Unframed(version_id, payload)
 
 
 def decode_payload(schema: GlueSchema, data: bytes) -> Any:
