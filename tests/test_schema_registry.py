@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import KinesisRecord, UserRecord, adapters, deaggregate
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.schema_registry import (
     GlueSchema,
     PayloadError,
@@ -30,7 +31,6 @@ from kpl_codec.testing import strategies as kst
 
 VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 BOMB = frame(bytes(80 * 1024 * 1024), VERSION, compress=True)
-POLICIES = ("strict", "kcl", "report")
 #: What user records hold: frames, and data without one.
 DATA = kst.schema_frames() | kst.unframed_data().map(lambda data: kst.SchemaFrame("", data, data))
 

@@ -17,8 +17,8 @@ from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policy_rules import PolicyRules
 from ..format import nested
 from ..schema_registry import version_id_text
-from ..shards.placement import AGGREGATE_KINDS, CodedShards, PlacementChecker
-from .layout import KEYS_AND_DATA, TAGS_FIELD, TYPES, Layout, Source
+from ..shards.placement import AGGREGATE_KINDS, CodedShards, Placement, PlacementChecker
+from .layout import KEYS_AND_DATA, TAGS_FIELD, TYPES, VERDICT_VALUES, Layout, Source
 
 Numbers = np.ndarray[Any, Any]
 
@@ -164,7 +164,7 @@ class CompiledColumns:
             columns["aggregated"] = _pick(_NO_YES, _of_rows(self._opened, records), count)
         if self._facts is not None and wants("hashKey"):
             put("hashKey", pa.binary(), frames.hash_keys)
-        if self._facts is not None and wants("expectedShardId", "placement", "inRange"):
+        if self._facts is not None and wants(*VERDICT_VALUES):
             columns |= self._facts.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):
             kinds = _of_rows(self._kinds, records)
@@ -205,11 +205,14 @@ class _Facts:
             self._numbers = table[codes]
         else:
             self._numbers = np.searchsorted(distinct, codes).astype(np.int32)
-        facts = [coded.words(code) for code in distinct.tolist()]
+        placements = [
+            Placement(verdict, None, None, expected, in_range)
+            for verdict, expected, in_range in map(coded.words, distinct.tolist())
+        ]
         tables = {
-            "expectedShardId": pa.array([expected for _, expected, _ in facts], pa.string()),
-            "placement": pa.array([verdict for verdict, _, _ in facts], pa.string()),
-            "inRange": pa.array([in_range for _, _, in_range in facts], pa.bool_()),
+            name: pa.array(map(value, placements), TYPES[name], size=len(placements))
+            for name, value in VERDICT_VALUES.items()
+            if layout.wants(name)
         }
         # The verdict is mostly the same for all, also where the expected shards are not.
         same = {name: table[:1] for name, table in tables.items() if len(table.unique()) == 1}

@@ -23,7 +23,7 @@ from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
 from ..format.records import KinesisRecord
 from ..shards.placement import Placement, PlacementChecker
 from .exchange import filled
-from .layout import ERROR_FIELDS, TYPES, Layout, Source
+from .layout import ERROR_FIELDS, TYPES, VERDICT_VALUES, Layout, Source
 
 #: About so many bytes a defect adds to a row.
 _DEFECT_BYTES = 128
@@ -48,10 +48,8 @@ DEFECT_VALUES: dict[str, Callable[[DecodeError], Any]] = {
 }
 _PLACEMENT_VALUES: dict[str, Callable[[Placement], Any]] = {
     "hashKey": lambda place: None if place.hash_key is None else hash_key_to_bytes(place.hash_key),
-    "expectedShardId": lambda place: place.expected_shard_id,
-    "placement": lambda place: place.verdict,
     "aggregatePlacement": lambda place: place.aggregate,
-    "inRange": lambda place: place.in_range,
+    **VERDICT_VALUES,
 }
 _VALUES: dict[str, Callable[[DeaggregatedRecord], Any]] = {
     "subSequenceNumber": lambda record: record.sub_sequence_number,

@@ -27,10 +27,9 @@ from ..format.records import Tag
 from ..lazy import needing_extras
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from .delivery import undelivered
-from .driver import CallUnderWay, Driver, Mailbox
+from .driver import CallUnderWay, Driver, Mailbox, call, what_failed
 from .producer_base import ProducerBase, client_config
 from .producer_logging import Log, at_once, log_failure, log_user_records, logger
-from .service_calls import call, what_failed
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -29,11 +29,10 @@ from typing import Any, Final
 
 from . import ProducerConfig, lock, producer_logging
 from .delivery import undelivered
-from .driver import CallUnderWay, Driver
+from .driver import CallUnderWay, Driver, call, what_failed
 from .lock import LOCK, driving
 from .producer_base import client_config, import_boto3
 from .producer_logging import in_background, log_failure, log_user_records, logger, wait_for_log
-from .service_calls import call, what_failed
 
 #: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
 _LONGEST_SLEEP: Final = 3600.0
