@@ -99,8 +99,8 @@ def is_framed(data: bytes, versions: frozenset[bytes] | None = None) -> bool:
     """Whether ``data`` begins like a frame: of random data that begins with 03 00 one in 64 does, with 03 05
     one in some 50,000. ``versions``: the ids that are known, 16 bytes each; all other data has no frame."""
     # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if bytes 2 to
-    # 17 are a schema version that the reader knows or, where it was told of none, a UUID of version 4 and
-    # what follows 03 05 begins as zlib does; all other data MUST be left as it is."
+    # 17 are a schema version that the reader knows or, where it was given none, a UUID of version 4 and what
+    # follows 03 05 begins as zlib does; all other data MUST be left as it is."
     if len(data) < HEADER_SIZE or not data.startswith((PLAIN, ZLIB)):
         return False
     if versions is not None:

@@ -197,9 +197,9 @@ cdef class Frames:
             row = &self.m.rows.at[i]
             at = row.data
             schemas[i] = -1
-            # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if bytes 2 to
-            # 17 are a schema version that the reader knows or, where it was told of none, a UUID of version 4 and
-            # what follows 03 05 begins as zlib does; all other data MUST be left as it is."
+            # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if
+            # bytes 2 to 17 are a schema version that the reader knows or, where it was given none, a UUID of
+            # version 4 and what follows 03 05 begins as zlib does; all other data MUST be left as it is."
             if row.size < 18 or at[0] != 3 or (at[1] != 0 and at[1] != 5):
                 continue
             if at[8] >> 4 != 4 or at[10] >> 6 != 2:

@@ -112,7 +112,7 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
     below 1.
     """
     check_max_size(max_size)
-    # ZIP-3: "A reader that is told to decompress MUST undo one compression of a user record whose data starts
+    # ZIP-3: "A reader that is set to decompress MUST undo one compression of a user record whose data starts
     # like compressed data, and leave other data as it is."
     compression = compression_of(data)
     if compression is None:
