@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import KinesisRecord, UserRecord, adapters, deaggregate
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.schema_registry import (
     GlueSchema,
     PayloadError,
@@ -30,7 +31,6 @@ from kpl_codec.testing import strategies as kst
 
 VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 BOMB = frame(bytes(80 * 1024 * 1024), VERSION, compress=True)
-POLICIES = ("strict", "kcl", "report")
 #: What user records hold: frames, and data without one.
 DATA = kst.schema_frames() | kst.unframed_data().map(lambda data: kst.SchemaFrame("", data, data))
 
@@ -247,7 +247,7 @@ def test_a_producer_refuses_what_it_cannot_frame() -> None:
         Bench().put(b"x", schema="orders")
     with pytest.raises(SchemaRefused, match="zlib, not gzip"):
         Bench(compression="gzip").put(b"x", schema=VERSION)
-    with pytest.raises(kpl.EncodeError, match="data-type"):
+    with pytest.raises(kpl.EncodeError, match="data must be bytes, got str"):
         Bench().put("text", schema=VERSION)  # type: ignore[arg-type]
     Bench(aggregation_enabled=False).put(bytes(2**20 - 1), schema=None)
     with pytest.raises(kpl.EncodeError, match="takes"):

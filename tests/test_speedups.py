@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation import policies
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.format import codec, message, wire
 from kpl_codec.format.hash_keys import effective_hash_key
 from kpl_codec.format.message import AggregatedRecord
@@ -244,7 +245,7 @@ def test_encode_writes_or_refuses_the_same(records: list[kpl.UserRecord]) -> Non
         st.one_of(kst.aggregated_records(max_records=5).map(lambda made: made.data), damaged().map(framed)),
         max_size=6,
     ),
-    st.sampled_from(["strict", "kcl", "report"]),
+    st.sampled_from(POLICIES),
     st.none() | kst.shard_maps(),
     st.none() | st.integers(0, 2**128 - 1).map(lambda end: kpl.HashKeyRange(0, end)),
     st.booleans(),

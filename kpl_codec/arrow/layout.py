@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from ..deaggregation.policy_rules import PolicyRules
 from ..errors import CaptureError
+from ..shards.placement import Placement
 
 Numbers = np.ndarray[Any, Any]
 #: The columns of a user record. Names and order are those of the existing Kinesis connectors.
@@ -56,6 +57,13 @@ COUNTING_FIELDS = (
 TYPES: dict[str, pa.DataType] = {
     field.name: field.type
     for field in (*FIELDS, TAGS_FIELD, SCHEMA_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+}
+#: The columns that are the same for all user records with one verdict, expected shard and place in or outside
+#: of the range: by name, the value of a `Placement`.
+VERDICT_VALUES: dict[str, Callable[[Placement], Any]] = {
+    "expectedShardId": lambda placement: placement.expected_shard_id,
+    "placement": lambda placement: placement.verdict,
+    "inRange": lambda placement: placement.in_range,
 }
 KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
 #: The columns that all user records of a Kinesis record share.
@@ -116,7 +124,7 @@ class Layout:
         self.made = pa.schema([*self.schema, *more])
         self._own = own.intersection(self.made.names)
         #: Whether a column tells the placement, and whether anything depends on it.
-        self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), "inRange")
+        self.placement = placement and self.wants("hashKey", "aggregatePlacement", *VERDICT_VALUES)
         self.judged = (placement or ranged) and (rules.as_kcl or self.placement or self.wants("kcl"))
         self.shared = [name for name in shared if name in self.made.names]
 

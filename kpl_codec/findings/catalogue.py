@@ -340,7 +340,7 @@ Where the stream was looked at, they are sound.
 Do: Look at the consumer: checkpoints, poison records, filters, its errors then. {_PUT_AGAIN}
 
 audit-dropped: critical, AUD-16: Put, and dropped by the KCL's rule
-Their aggregate has user records outside the shard's range, so the KCL drops it whole, in silence.
+Their aggregate has user records outside the shard's range, so the KCL silently drops it whole.
 Do: Fix the writer: aggregate per shard. {_PUT_AGAIN}
 
 audit-broken: critical, AUD-16: Put, and cannot be opened

@@ -42,9 +42,9 @@ def layers_around(data: bytes) -> tuple[str, ...] | None:
         return None
     todo: list[tuple[tuple[str, ...], int, bytes]] = [((), 0, data)]
     for layers, count, inner in todo:  # which grows
-        # NST-1: "A check MUST tell each sound aggregated record that a deaggregator leaves within data: one
-        # that begins in the first 32 bytes, also after up to three times base64, hexadecimal digits or
-        # compression were undone; other data MUST NOT be told."
+        # NST-1: "A check MUST report each sound aggregated record that deaggregation leaves inside data: one
+        # that begins in the first 32 bytes, also after up to three layers of base64, hexadecimal digits or
+        # compression were undone; it MUST NOT report other data."
         for at in _places(inner):
             around = (*layers, f"behind {at} bytes") if at else layers
             if _is_frame(memoryview(inner)[at:]):

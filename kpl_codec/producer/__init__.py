@@ -1,10 +1,27 @@
 """Producers: `Producer` (threads, boto3) and `AsyncProducer` (asyncio, aiobotocore).
 
-Both drive one `ProducerCore`, which has no clock, no thread and no network: what to send, where and when, and
-what the answers mean. Read the core in this order: config, outcomes, partitioner, pending, record_builder,
-aggregator, send_queue, ordering, shard_router, stored_outcomes, delivery, core. Then what drives it: driver,
-producer_base, threads with threaded_producer, async_producer. Names that need boto3 are imported on first
-use. Specification: spec/05-producer.md.
+How a user record goes from `put` to its Delivery, and which module does it:
+
+    threaded_producer, async_producer: `put`
+        │  pending checks the user record; producer_base asks whether there is room, else `put` waits
+        ▼
+    driver.Mailbox, the inbox
+        │  threads: one thread; asyncio: the event loop
+        ▼
+    driver.Driver.turn ◀──▶ core: what to send, where and when, and what an answer means
+        │            ▲
+        ▼ calls      │ answers
+    worker threads (threads.Workers, boto3), or tasks (AsyncProducer._call, aiobotocore)
+
+    driver.Driver.end: user records that have a result
+        │  those that were not delivered: on_undelivered first (producer_logging.UndeliveredReport)
+        ▼
+    delivery_future, or asyncio.Future: the Delivery or the DeliveryError, then the callbacks
+
+`ProducerCore` has no clock, no thread and no network. Read it in this order: config, outcomes, partitioner,
+pending, record_builder, aggregator, send_queue, ordering, shard_router, stored_outcomes, delivery, core. Then
+the modules of the picture; lock says where a caller must not wait. Names that need boto3 are imported on
+first use. Specification: spec/05-producer.md.
 """
 
 from typing import TYPE_CHECKING

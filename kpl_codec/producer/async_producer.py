@@ -27,10 +27,9 @@ from ..format.records import Tag
 from ..lazy import needing_extras
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from .delivery import undelivered
-from .driver import CallUnderWay, Driver, Mailbox
+from .driver import CallUnderWay, Driver, Mailbox, call, what_failed
 from .producer_base import ProducerBase, client_config
 from .producer_logging import Log, at_once, log_failure, log_user_records, logger
-from .service_calls import call, what_failed
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -112,8 +111,8 @@ class AsyncProducer(ProducerBase):
 
     async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
         """An event loop that ends closes its asynchronous generators: this one then closes the producer."""
-        # PRD-75: "An event loop that ends MUST close the producers that nobody has closed, and tell it in the
-        # log; in another event loop every method MUST raise ProducerClosed."
+        # PRD-75: "An event loop that ends MUST close the producers that nobody has closed, and log it; in
+        # another event loop every method MUST raise ProducerClosed."
         try:
             yield
         finally:

@@ -1,8 +1,9 @@
-"""One producer: what its callers leave for whoever drives it (a thread, or an event loop), and its turns.
+"""The driver of one producer, the same for a thread and for an event loop: it takes user records and answers
+from the mailbox, asks the core what to do, and gives futures their results.
 
-callers ──▶ inbox ──▶            ──▶ calls
-                     Driver.turn
-calls ──▶ answers ──▶            ──▶ futures
+callers ──▶ Mailbox.inbox ──▶               ──▶ calls
+                              Driver.turn
+calls ──▶ Driver.answers ──▶                ──▶ futures
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
+
+from ..aws.calls import failure_of, send
+from ..aws_errors import rule_of
 from ..ledger.ledger_rows import Notes, Row, RowKind
 from ..shards.live_shard_map import Failure, Request
 from . import Attempt, DeliveryError, Pending, ProducerCore
@@ -50,6 +55,33 @@ class CallUnderWay:
         self.lost_at = min(max(timeouts, min(first, latest)), last + _GRACE)
 
 
+def call(client: Any, request: PutRecordsRequest | Request, stream: Mapping[str, str]) -> Any:
+    """Make a call of the producer's core: its answer (boto3), or an awaitable of it (aiobotocore)."""
+    if isinstance(request, PutRecordsRequest):
+        return client.put_records(**stream, Records=request.records)
+    return send(client, request)
+
+
+def what_failed(error: BaseException, request: PutRecordsRequest | Request) -> tuple[Failure, bool]:
+    """The failure of a call, and whether it is an answer or came before sending: then nothing is stored.
+
+    A 5xx is an answer; the outcomes table says whether its records may be stored.
+    """
+    if not isinstance(error, (ClientError, BotoCoreError, OSError)):
+        return Failure(type(error).__name__), False
+    failure = failure_of(error, getattr(request, "operation", "PutRecords"))
+    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
+    # nothing was sent, or that it was refused."
+    answered = isinstance(error, ClientError) or rule_of(failure.code).producer in ("not-sent", "invalid")
+    if isinstance(error, EndpointConnectionError):
+        # aiobotocore raises it where an existing connection broke, too.
+        causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
+        answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
+    elif isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Failure("SSLCertVerificationError", failure.reason), True  # no request before the handshake
+    return failure, answered
+
+
 class Flush:
     """A flush with a waiting caller. ``left``: of the user records accepted before it; None: not begun."""
 
@@ -61,7 +93,8 @@ class Flush:
 
 
 class Mailbox:
-    """What callers leave for the driver, and it for them. Used with the lock held.
+    """User records that were put and that the driver has not taken yet, flushes, and whether the producer
+    closes. Used with the lock held.
 
     ``space`` and ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: of
     outstanding user records, ``dropped`` of them without room: their size is 0. ``unread``: news besides puts

@@ -29,11 +29,10 @@ from typing import Any, Final
 
 from . import ProducerConfig, lock, producer_logging
 from .delivery import undelivered
-from .driver import CallUnderWay, Driver
+from .driver import CallUnderWay, Driver, call, what_failed
 from .lock import LOCK, driving
 from .producer_base import client_config, import_boto3
 from .producer_logging import in_background, log_failure, log_user_records, logger, wait_for_log
-from .service_calls import call, what_failed
 
 #: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
 _LONGEST_SLEEP: Final = 3600.0
@@ -246,7 +245,7 @@ def _wait_for_end(driver: Driver, begun: float) -> None:
     """Wait for a driver that closes since ``begun``: exit_timeout seconds for deliveries, and as long again
     for on_undelivered of what was given up; but not for a call of it that takes all that time."""
     # PRD-73: "A process that ends MUST NOT wait longer than exit_timeout for one call of on_undelivered, nor
-    # longer than twice that for anything; what has no result then MUST be told in the log."
+    # longer than twice that for anything; what has no result then MUST be logged."
     mailbox = driver.mailbox
     for until in (begun + driver.exit_timeout, begun + 2 * driver.exit_timeout):
         called_at = driver.hook.called_at

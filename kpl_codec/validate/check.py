@@ -193,9 +193,9 @@ class _Schemas:
             )
 
     def _of_broken(self, error: SchemaFrameError) -> tuple[str, str]:
-        # GSR-11: "A check MUST leave frames as they are, and tell each broken one, each aggregate with
+        # GSR-11: "A check MUST leave frames as they are, and report each broken one, each aggregate with
         # several schema versions, and each schema version; a damaged one whose schema version stands in no
-        # sound frame of the run may be no frame, and MUST be told as that."
+        # sound frame of the run may be no frame, and MUST be reported as that."
         known = error.schema_version_id in self._sound
         if known or error.code != "schema-frame-damaged":
             return error.code, error.describe()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, coalesce, deaggregate_batches, output_schema
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.format.compression import DecompressionError
 from kpl_codec.format.hash_keys import hash_key_to_bytes
@@ -156,7 +157,7 @@ def objects(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> tu
 @settings(max_examples=examples(300))
 @given(
     st.lists(kinesis_records, max_size=8),
-    st.sampled_from(["strict", "kcl", "report"]),
+    st.sampled_from(POLICIES),
     st.sampled_from(MAPS),
     st.integers(1, 2000),
     st.booleans(),
@@ -243,7 +244,7 @@ def test_columns_that_cannot_be_made(columns: list[str]) -> None:
 
 @given(
     st.lists(kinesis_records, max_size=6),
-    st.sampled_from(["strict", "kcl", "report"]),
+    st.sampled_from(POLICIES),
     st.sampled_from(MAPS),
     st.booleans(),
 )

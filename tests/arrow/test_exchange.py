@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import arrow
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table, output_schema
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.errors import KplError
 from tests.examples import examples
 
@@ -154,7 +155,7 @@ def outcome(run: Callable[[], pa.Table]) -> Any:
 @given(
     st.lists(kinesis_records, min_size=1, max_size=60),
     st.integers(0, 60),
-    st.sampled_from(["strict", "kcl", "report"]),
+    st.sampled_from(POLICIES),
     st.sampled_from(MAPS),
     st.booleans(),
     st.integers(1, 4),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec import KplError, deaggregate
 from kpl_codec.arrow import Deaggregator, deaggregate_batches, deaggregate_table, output_schema
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.schema_registry import frame
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
@@ -63,7 +64,7 @@ def rows_of(batch: pa.RecordBatch, deaggregator: Deaggregator) -> tuple[list[dic
 @settings(max_examples=examples(150))
 @given(
     RECORDS,
-    st.sampled_from(["strict", "kcl", "report"]),
+    st.sampled_from(POLICIES),
     st.sampled_from(MAPS),
     st.none() | st.just(3000),
     st.integers(1, 2000),

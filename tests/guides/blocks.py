@@ -74,11 +74,16 @@ class Run:
 
     def page(self, path: Path) -> None:
         """All blocks of a page, from top to bottom. An error says the line of its block."""
-        for block in blocks(path.read_text()):
-            try:
-                self.block(block)
-            except BaseException as error:
-                raise AssertionError(f"{path.name}:{block.line} ({block.language}): {error!r}") from error
+        try:
+            for block in blocks(path.read_text()):
+                try:
+                    self.block(block)
+                except BaseException as error:
+                    raise AssertionError(f"{path.name}:{block.line} ({block.language}): {error!r}") from error
+        finally:  # another page may have an `app.py`, too
+            for name, module in list(sys.modules.items()):
+                if Path(getattr(module, "__file__", None) or "/").is_relative_to(self.folder):
+                    del sys.modules[name]
 
     def block(self, block: Block) -> None:
         """Raises AssertionError, or what the block raises."""

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "spec").rglob("*.md"))]
 
 
-#: Options that are not those of kpl-codec: of Glue's jobs, pip, pytest, and this repository's own tools.
-_OF_OTHERS = {"--additional-python-modules", "--hypothesis-profile", "--platform", "--table"}
+#: Options of others: of Glue's jobs, Spark, pip, pytest, and this repository's own tools.
+_OF_OTHERS = {"--additional-python-modules", "--conf", "--hypothesis-profile", "--platform", "--table"}
 
 
 def commands(page: str) -> list[str]:
@@ -41,6 +41,13 @@ def test_commands_and_options_exist(path: Path) -> None:
             known = _options(_parser([form]))
             assert form in known, f"{path.name}: kpl-codec {command}"
             assert {option.partition("=")[0] for option in given} <= known[form], f"{path.name}: {command}"
+
+
+def test_files_of_the_words_exist() -> None:
+    page = (ROOT / "spec/words.md").read_text()
+    files = re.findall(r"`([\w/]+(?:\.py|/))`", page)
+    assert len(files) > 30
+    assert [name for name in files if not (ROOT / "kpl_codec" / name).exists()] == []
 
 
 def test_a_guide_names_every_command() -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from kpl_codec.aws_errors import _TABLE
 from kpl_codec.producer import AsyncProducer, DeliveryError, Producer, ProducerConfig
+from kpl_codec.producer.driver import what_failed
 from kpl_codec.producer.outcomes import ACTIONS, MAY_BE_STORED, outcome_of
 from kpl_codec.producer.record_builder import PutRecordsRequest
-from kpl_codec.producer.service_calls import what_failed
 
 from .model import ModelStream
 

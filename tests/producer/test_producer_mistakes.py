@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from kpl_codec.aws.calls import maybe_await, run_sync
 from kpl_codec.producer import (
     AsyncProducer,
     Delivery,
@@ -28,29 +27,22 @@ from kpl_codec.producer.producer_base import SIZE_AGE
 from kpl_codec.shards.stream_name import StreamNameError
 
 from ..aws.model_client import AsyncModelClient, ModelClient
+from .skins import SKINS, call, new_producer, result_of
 
 pytestmark = pytest.mark.timeout(60)
 FAST = ProducerConfig(record_max_buffered_time_ms=5, record_ttl_ms=300)
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
-SKINS = pytest.mark.parametrize("skin", ["threads", "asyncio"])
 
 
 def run(skin: str, client: ModelClient, records: int = 5, stream: str = "s", **options: Any) -> Any:
     """Put user records, flush, close. Returns what flush and close gave, and the results."""
-    options = {"config": FAST, **options}
-    if skin == "threads":
-        producer = Producer(stream, client=client, **options)
-        futures = [producer.put(f"k{n}", b"%d" % n) for n in range(records)]
-        flushed = producer.flush(float("inf"))
-        closed = producer.close(float("inf"))
-        return flushed, closed, [future.exception(float("inf")) or future.result() for future in futures]
 
     async def main() -> Any:
-        producer = AsyncProducer(stream, client=AsyncModelClient(client), **options)
-        futures = [await producer.put(f"k{n}", b"%d" % n) for n in range(records)]
-        flushed = await producer.flush(float("inf"))
-        closed = await producer.close(float("inf"))
-        return flushed, closed, await asyncio.gather(*futures, return_exceptions=True)
+        producer = new_producer(skin, stream, client=client, **{"config": FAST, **options})
+        futures = [await call(producer.put, f"k{n}", b"%d" % n) for n in range(records)]
+        flushed = await call(producer.flush, float("inf"))
+        closed = await call(producer.close, float("inf"))
+        return flushed, closed, [await result_of(future, float("inf")) for future in futures]
 
     return asyncio.run(main())
 
@@ -68,10 +60,7 @@ def test_both_start_and_end_alike_without_a_block(skin: str, before: str) -> Non
     """``before``: the first method that is called."""
 
     async def steps() -> list[Any]:
-        options: Any = {"config": FAST, "client": AsyncModelClient(ModelClient())}
-        producer: Any = AsyncProducer("s", **options)
-        if skin == "threads":
-            producer = Producer("s", client=ModelClient(), config=FAST)
+        producer = new_producer(skin, client=ModelClient(), config=FAST)
         told: list[Any] = []
         for name, *arguments in (
             (before, *["k", b"x"] * (before == "put")),
@@ -81,8 +70,7 @@ def test_both_start_and_end_alike_without_a_block(skin: str, before: str) -> Non
             ("put", "k", b"z"),
         ):
             try:
-                given = getattr(producer, name)(*arguments)
-                given = await given if asyncio.iscoroutine(given) else given
+                given = await call(getattr(producer, name), *arguments)
                 told.append(given if isinstance(given, bool) else None)
             except ProducerClosed as closed:
                 told.append(closed.code)
@@ -260,15 +248,13 @@ def of_size(mebibytes: float, *, answers: bool = True) -> ModelClient:
 
 
 def put_of_size(skin: str, client: ModelClient, size: int, config: ProducerConfig) -> Any:
-    data = b"x" * size
-    if skin == "threads":
-        with Producer("s", client=client, config=config) as producer:
-            future = producer.put("k", data)
-        return future.result(0)
-
     async def main() -> Any:
-        async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
-            return await (await producer.put("k", data))
+        producer = new_producer(skin, client=client, config=config)
+        try:
+            future = await call(producer.put, "k", b"x" * size)
+        finally:
+            await call(producer.close)
+        return await result_of(future, 0)
 
     return asyncio.run(main())
 
@@ -308,31 +294,24 @@ def test_a_limit_that_is_raised_is_noticed_and_asked_for_once_a_minute(skin: str
 
     client, data = ModelClient(spoil=spoil), b"x" * (2 << 20)
 
-    async def steps(put: Any) -> None:
+    async def main() -> None:
+        producer = new_producer(skin, client=client, clock=clock)
+        await call(producer.wait_ready)
         with pytest.raises(RecordTooLarge):
-            await maybe_await(put("k", data))
+            await call(producer.put, "k", data)
         before, mebibytes[0] = asked[0], 10
         for _ in range(5):  # it was read just now
             with pytest.raises(RecordTooLarge) as caught:
-                await maybe_await(put("k", data))
+                await call(producer.put, "k", data)
         assert "once a minute" in caught.value.todo
         assert asked[0] == before
         later[0] = SIZE_AGE + 1
-        future = await maybe_await(put("k", data))
+        future = await call(producer.put, "k", data)
         assert asked[0] == before + 1
-        assert (await maybe_await(future) if skin == "asyncio" else future.result(10)).shard_id
+        assert (await result_of(future, 10)).shard_id
+        await call(producer.close)
 
-    async def main() -> None:
-        async with AsyncProducer("s", client=AsyncModelClient(client), clock=clock) as producer:
-            await producer.wait_ready()
-            await steps(producer.put)
-
-    if skin == "threads":
-        with Producer("s", client=client, clock=clock) as producer:
-            producer.wait_ready()
-            run_sync(steps(producer.put))
-    else:
-        asyncio.run(main())
+    asyncio.run(main())
 
 
 @pytest.mark.requirement("PRD-41")

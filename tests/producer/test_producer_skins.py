@@ -29,6 +29,7 @@ from kpl_codec.producer.delivery_future import DeliveryFuture
 from kpl_codec.producer.outcomes import NO_HISTORY
 
 from ..aws.model_client import AsyncModelClient, ModelClient
+from .skins import SKINS, call, new_producer, result_of
 
 pytestmark = pytest.mark.timeout(60)
 FAST = ProducerConfig(record_max_buffered_time_ms=5)
@@ -58,18 +59,10 @@ def test_a_callback_that_raises_costs_nobody_a_result(
     assert "callback" in caplog.text
 
 
-async def call(method: Any, *arguments: Any) -> Any:
-    """Call a method of either producer."""
-    given = method(*arguments)
-    return await given if asyncio.iscoroutine(given) else given
-
-
-def either(skin: str, client: ModelClient, **settings: Any) -> Any:
-    """A producer of one of the two kinds."""
+def small(skin: str, client: ModelClient, **settings: Any) -> Any:
+    """A producer with room for ten user records."""
     config = ProducerConfig(record_max_buffered_time_ms=5, max_outstanding_records=10, **settings)
-    if skin == "threads":
-        return Producer("s", client=client, config=config)
-    return AsyncProducer("s", client=AsyncModelClient(client), config=config)
+    return new_producer(skin, client=client, config=config)
 
 
 def throttled(operation: str, answer: Any) -> Any:
@@ -80,10 +73,10 @@ def throttled(operation: str, answer: Any) -> Any:
 
 @pytest.mark.requirement("PRD-7", "PRD-9")
 @pytest.mark.parametrize("when_full", ["fail", "drop"])
-@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+@SKINS
 def test_a_full_producer_fails_or_drops_and_gives_up_in_time(skin: str, when_full: str) -> None:
     async def main() -> list[Any]:
-        producer = either(skin, ModelClient(spoil=throttled), when_full=when_full)
+        producer = small(skin, ModelClient(spoil=throttled), when_full=when_full)
         futures = [await call(producer.put, "k", b"x") for _ in range(10)]
         if when_full == "drop":
             dropped = await call(producer.put, "k", b"x")
@@ -103,10 +96,10 @@ def test_a_full_producer_fails_or_drops_and_gives_up_in_time(skin: str, when_ful
 
 
 @pytest.mark.requirement("PRD-7")
-@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+@SKINS
 def test_a_full_producer_makes_its_callers_wait(skin: str) -> None:
     async def main() -> tuple[int, list[Any]]:
-        producer = either(skin, ModelClient(latency=0.001))
+        producer = small(skin, ModelClient(latency=0.001))
         futures, most = [], 0
         for _ in range(60):
             futures.append(await call(producer.put, "k", b"x"))
@@ -142,7 +135,7 @@ HOSTILE: list[Any] = [None, "x", {"Records": [{}]}, {"Shards": "x"}, {"StreamDes
 
 @pytest.mark.requirement("PRD-23", "PRD-41")
 @pytest.mark.parametrize("answer", HOSTILE, ids=str)
-@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+@SKINS
 def test_answers_of_any_shape_end_in_results(answer: Any, skin: str) -> None:
     client = ModelClient(spoil=lambda operation, good: answer)
     config = ProducerConfig(record_max_buffered_time_ms=1, record_ttl_ms=300)
@@ -152,7 +145,7 @@ def test_answers_of_any_shape_end_in_results(answer: Any, skin: str) -> None:
 
 @pytest.mark.requirement("PRD-41")
 @pytest.mark.parametrize("method", ["receive", "requests", "results", "fail"])
-@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+@SKINS
 def test_a_bug_in_the_core_ends_every_future_and_says_what_may_be_stored(
     method: str, skin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,32 +184,23 @@ def test_a_broken_producer_counts_the_attempts_that_are_left_out() -> None:
 
 def run(skin: str, client: ModelClient, config: ProducerConfig, before: Any = lambda core: None) -> list[Any]:
     """Put five user records and close; what came of them."""
-    if skin == "threads":
-        producer = Producer("s", client=client, config=config)
-        before(producer._core)
-        futures: list[Any] = []
-        try:
-            futures += [producer.put(f"k{n}", b"%d" % n) for n in range(5)]
-        except ProducerClosed as closed:
-            assert closed.code == "broken"
-        started = time.monotonic()
-        producer.close(20)
-        assert time.monotonic() - started < 10
-        return [future.exception(1) or future.result(0) for future in futures]
 
     async def main() -> list[Any]:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        futures: list[asyncio.Future[Delivery]] = []
-        async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
-            before(producer._core)
-            for number in range(5):
-                try:
-                    futures.append(await producer.put(f"k{number}", b"%d" % number))
-                except ProducerClosed as closed:
-                    assert closed.code == "broken"
-        return await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 1)
+        producer = new_producer(skin, client=client, config=config)
+        before(producer._core)
+        futures: list[Any] = []
+        for number in range(5):
+            try:
+                futures.append(await call(producer.put, f"k{number}", b"%d" % number))
+            except ProducerClosed as closed:
+                assert closed.code == "broken"
+        started = time.monotonic()
+        await call(producer.close, 20)
+        assert time.monotonic() - started < 10
+        return [await result_of(future, 1) for future in futures]
 
-    return asyncio.run(asyncio.wait_for(main(), 20))
+    return asyncio.run(main())
 
 
 @pytest.mark.requirement("MAP-8")
@@ -360,3 +344,44 @@ def test_a_caller_waits_a_moment_for_a_thread_that_is_behind(monkeypatch: pytest
         go.set()
     assert waits == [(n, 0.01) for n in range(1000, 1006)]
     assert all(isinstance(future.result(0), Delivery) for future in futures)
+
+
+def test_closing_while_the_first_put_makes_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aiobotocore.session import ClientCreatorContext
+
+    entered = ClientCreatorContext.__aenter__
+    closing, exits = asyncio.Event(), []
+
+    async def enter(self: Any) -> Any:
+        await closing.wait()
+        return await entered(self)
+
+    async def leave(self: Any, *_: object) -> None:
+        exits.append(self)
+
+    monkeypatch.setattr(ClientCreatorContext, "__aenter__", enter)
+    monkeypatch.setattr(ClientCreatorContext, "__aexit__", leave)
+
+    async def main() -> None:
+        producer = AsyncProducer("s", client_settings={"region_name": "eu-west-1"})
+        put = asyncio.create_task(producer.put("k", b"x"))
+        await asyncio.sleep(0)
+        close = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        closing.set()
+        assert await close
+        with pytest.raises(ProducerClosed):
+            await put
+        assert len(exits) == 1  # its client is closed, too
+
+    asyncio.run(main())
+
+
+def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> None:
+    async def main() -> None:
+        producer = AsyncProducer("s", client_settings={"region_name": "eu-west-1", "endpoint_url": "::bad"})
+        with pytest.raises(ValueError, match="Invalid endpoint"):
+            await producer.put("k", b"x")
+        assert await producer.close()
+
+    asyncio.run(main())

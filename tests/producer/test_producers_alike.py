@@ -21,7 +21,6 @@ from kpl_codec.producer import (
     AsyncProducer,
     Delivery,
     DeliveryError,
-    Producer,
     ProducerClosed,
     ProducerConfig,
     ProducerFull,
@@ -32,10 +31,10 @@ from kpl_codec.producer import (
     producer_logging,
 )
 
-from ..aws.model_client import AsyncModelClient, ModelClient
+from ..aws.model_client import ModelClient
+from .skins import SKINS, call, new_producer
 
 pytestmark = pytest.mark.timeout(120)
-SKINS = pytest.mark.parametrize("skin", ["threads", "asyncio"])
 
 #: What a caller does. "refuse" and "take": what the service answers from now on. "break": a bug in the core.
 STEPS = st.sampled_from(
@@ -102,16 +101,11 @@ class Skin:
         client = ModelClient(spoil=spoil)
         config = ProducerConfig(record_max_buffered_time_ms=1, **settings)
         options: Any = {"config": config, "on_undelivered": hook}
-        self.producer: Any = (
-            Producer("s", client=client, **options)
-            if skin == "threads"
-            else AsyncProducer("s", client=AsyncModelClient(client), **options)
-        )
+        self.producer: Any = new_producer(skin, client=client, **options)
         self.given: list[tuple[Put, Any]] = []
 
     async def __call__(self, name: str, *arguments: Any) -> Any:
-        given = getattr(self.producer, name)(*arguments)
-        return await given if asyncio.iscoroutine(given) else given
+        return await call(getattr(self.producer, name), *arguments)
 
     async def put(self, *arguments: Any) -> Any:
         future = await self("put", *arguments)

@@ -53,7 +53,7 @@ SKIN = (
         f"/kpl_codec/producer/{name}.py"
         for name in (
             *("async_producer", "delivery_future", "driver", "lock", "producer_base", "producer_logging"),
-            *("service_calls", "threaded_producer", "threads"),
+            *("threaded_producer", "threads"),
         )
     ),
 )

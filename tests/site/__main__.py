@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,13 +33,23 @@ def navigation() -> list[object]:
         return path.read_text().partition("\n")[0].removeprefix("# ")
 
     chapters = sorted((ROOT / "spec").glob("[0-9]*.md"))
-    guides = sorted(path for path in (ROOT / "spec/guides").glob("*.md") if path.name != "README.md")
+    # The guides in the order and under the headings of their list.
+    listed = (ROOT / "spec/guides/README.md").read_text().split("\n## ")[1:]
+    guides = {
+        section.partition("\n")[0]: [
+            ROOT / "spec/guides" / name for name in re.findall(r"\]\(([\w-]+\.md)\)", section)
+        ]
+        for section in listed
+    }
     return [
         {"Start": "index.md"},
         {
             "Guides": [
                 "spec/guides/README.md",
-                *({title(path): f"spec/guides/{path.name}"} for path in guides),
+                *(
+                    {heading: [{title(path): f"spec/guides/{path.name}"} for path in paths]}
+                    for heading, paths in guides.items()
+                ),
             ]
         },
         {

@@ -84,8 +84,9 @@ ON_TEXT = """
   const button = pre.parentElement.querySelector(".md-clipboard, .md-code__button");
   if (!button || !button.checkVisibility() || !pre.querySelector("code")) return false;
   const place = button.getBoundingClientRect(), range = document.createRange();
+  const shown = pre.querySelector("code").getBoundingClientRect().right;
   range.selectNodeContents(pre.querySelector("code"));
-  return [...range.getClientRects()].some(line => line.width && line.right > place.left
+  return [...range.getClientRects()].some(line => line.width && Math.min(line.right, shown) > place.left
     && line.left < place.right && line.bottom > place.top && line.top < place.bottom);
 }).map(pre => pre.textContent.slice(0, 60))
 """

@@ -1,4 +1,4 @@
-"""The thread producer on a real local Kinesis: splits under load, faults on the wire, fork, exit, signals."""
+"""Both producers on a real local Kinesis: splits under load, faults on the wire, fork, exit, signals."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec import schema_registry
 from kpl_codec.aws import fetch_lineage, read_stream
 from kpl_codec.producer import (
     AsyncProducer,
@@ -36,6 +37,8 @@ from kpl_codec.testing.faults import (
     throttle,
 )
 from kpl_codec.testing.local_kinesis import LocalKinesis
+
+from .skins import SKINS, call, new_producer, result_of
 
 #: The local server shares this machine with everything else: slow answers are no faults here.
 #: And the bound keeps us from offering more than it takes.
@@ -125,7 +128,7 @@ def test_splits_under_load_lose_nothing_and_double_nothing(
 
 
 @pytest.mark.requirement("PRD-27")
-@pytest.mark.parametrize("skin", ["threads", "asyncio"])
+@SKINS
 def test_an_aggregate_that_a_split_has_parted_is_sent_again(
     kinesis_local: LocalKinesis, stream: str, skin: str
 ) -> None:
@@ -134,25 +137,16 @@ def test_an_aggregate_that_a_split_has_parted_is_sent_again(
     options: dict[str, Any] = {"config": config, "client_settings": kinesis_local.client_settings}
     puts = [("k", b"%d" % n, part * 2**124) for n, part in enumerate((1, 7, 9, 15))]
 
-    def in_threads() -> list[Any]:
-        producer = Producer(stream, **options)
-        assert producer.wait_ready(60)
-        reshard(kinesis_local, stream, 1, threading.Event())
-        futures = [producer.put(*put) for put in puts]
-        assert producer.flush(90)
-        assert producer.close()
-        return [future.result(0) for future in futures]
-
-    async def in_asyncio() -> list[Any]:
-        producer = AsyncProducer(stream, **options)
-        assert await producer.wait_ready(60)
+    async def main() -> list[Any]:
+        producer = new_producer(skin, stream, **options)
+        assert await call(producer.wait_ready, 60)
         await asyncio.to_thread(reshard, kinesis_local, stream, 1, threading.Event())
-        futures = [await producer.put(*put) for put in puts]
-        assert await producer.flush(90)
-        assert await producer.close()
-        return [future.result() for future in futures]
+        futures = [await call(producer.put, *put) for put in puts]
+        assert await call(producer.flush, 90)
+        assert await call(producer.close)
+        return [await result_of(future, 0) for future in futures]
 
-    results = in_threads() if skin == "threads" else asyncio.run(in_asyncio())
+    results = asyncio.run(main())
     outcomes = Counter(result.attempts[0].outcome for result in results)
     assert outcomes == {"misplaced": 2, "delivered": 2}  # one of two shards was split
     assert delivered(kinesis_local, stream) == {data: 1 for _, data, _ in puts}
@@ -195,11 +189,10 @@ def test_strict_order_holds_under_splits_and_lost_answers(
         assert places == sorted(places)
 
 
+@SKINS
 @pytest.mark.requirement("PRD-10", "PRD-21", "PRD-23")
 def test_every_kind_of_fault_at_once_loses_nothing(
-    kinesis_local: LocalKinesis,
-    stream: str,
-    proxy: FaultProxy,
+    kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy, skin: str
 ) -> None:
     for fault in (
         lose_answer(),
@@ -213,14 +206,18 @@ def test_every_kind_of_fault_at_once_loses_nothing(
     proxy.on("PutRecords", fail_records(lambda i, entry: i % 3 == 0, "InternalFailure"), rate=0.2)
     proxy.on("ListShards", error("InternalFailure", status=500), rate=0.3)
     config = ProducerConfig(record_max_buffered_time_ms=10, aggregation_max_size=300, **PATIENT)
-    with Producer(stream, config=config, client_settings=through(kinesis_local, proxy)) as producer:
-        futures = [producer.put(f"key-{n % 50}", b"%05d" % n) for n in range(1000)]
-        futures += [producer.put(None, b"keyless %05d" % n) for n in range(200)]
-    found = delivered(kinesis_local, stream)
-    for future in futures:
-        assert isinstance(future.result(0), Delivery)
-    assert len(found) == 1200
-    outcomes = Counter(a.outcome for future in futures for a in future.result(0).attempts)
+    producer = new_producer(skin, stream, config=config, client_settings=through(kinesis_local, proxy))
+
+    async def main() -> list[Any]:
+        futures = [await call(producer.put, f"key-{n % 50}", b"%05d" % n) for n in range(1000)]
+        futures += [await call(producer.put, None, b"keyless %05d" % n) for n in range(200)]
+        assert await call(producer.close)
+        return [await result_of(future, 0) for future in futures]
+
+    results = asyncio.run(main())
+    assert all(isinstance(result, Delivery) for result in results)
+    assert len(delivered(kinesis_local, stream)) == 1200
+    outcomes = Counter(attempt.outcome for result in results for attempt in result.attempts)
     assert {"no-answer", "throttled", "internal"} <= set(outcomes)
 
 
@@ -472,3 +469,43 @@ def test_the_log_tells_codes_and_counts_but_no_data(
     assert counted == 5
     assert {getattr(record, "error_code", None) for record in lines} == {"KMSDisabledException"}
     assert not any("secret" in str(record.__dict__) for record in lines)
+
+
+def test_a_cancelled_wait_does_not_take_the_record_back(kinesis_local: LocalKinesis, stream: str) -> None:
+    async def main() -> None:
+        async with AsyncProducer(stream, client_settings=kinesis_local.client_settings) as producer:
+            future = await producer.put("k", b"wanted all the same")
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(future, 0.001)
+            await producer.flush()
+
+    asyncio.run(main())
+    assert delivered(kinesis_local, stream) == {b"wanted all the same": 1}
+
+
+@pytest.mark.requirement("GSR-8")
+def test_a_put_with_a_schema_is_framed(kinesis_local: LocalKinesis, stream: str) -> None:
+    version = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+
+    async def main() -> None:
+        async with AsyncProducer(stream, client_settings=kinesis_local.client_settings) as producer:
+            await producer.put("k", b"payload", schema=version)
+            await producer.flush()
+
+    asyncio.run(main())
+    assert delivered(kinesis_local, stream) == {schema_registry.frame(b"payload", version): 1}
+
+
+def test_a_cancelled_close_still_gives_every_future_its_result(
+    kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy
+) -> None:
+    proxy.on("PutRecords", throttle())
+
+    async def main() -> None:
+        producer = await AsyncProducer(stream, client_settings=through(kinesis_local, proxy)).__aenter__()
+        futures = [await producer.put("k", b"x") for _ in range(5)]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(producer.close(), 0.3)
+        assert all(isinstance(future.exception(), DeliveryError) for future in futures)
+
+    asyncio.run(main())
