@@ -72,7 +72,7 @@ def _channel(client: Any, summary: dict[str, Any]) -> Channel:
 def channel_findings(subscribers: Subscribers, aggregated_records: int) -> Iterator[Finding]:
     """What the channels do to the ``aggregated_records`` that were seen on their stream."""
     # CHN-1: "A channel of a format that aggregated records cannot have MUST be a finding where aggregated
-    # records were seen, told as following from the documentation."
+    # records were seen, reported as following from the documentation."
     if not aggregated_records:
         return
     seen = f"aggregated records seen: {aggregated_records:,}"

@@ -121,7 +121,7 @@ def units(
     """
     if watch is not None:
         watch.see(event)
-    # LMB-12: "Under the kcl policy what the KCL drops MUST be told to the caller."
+    # LMB-12: "Under the kcl policy what the KCL drops MUST be reported to the caller."
     check_drops_are_heard(policy, on_drop)
     known: Any = shard_map
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
