@@ -132,17 +132,6 @@ def threads_share_the_drop_in() -> None:
     together(*[work] * THREADS)
 
 
-class Adding:
-    """Does ``then`` whenever one of its methods is asked."""
-
-    def __init__(self, then: Callable[[], object]) -> None:
-        self.then = then
-
-    def __iter__(self) -> Iterator[Any]:
-        self.then()
-        return iter(("é", b"data", None, ()))
-
-
 class Number(int):
     """Compares as a number, and does ``then`` meanwhile."""
 
@@ -200,13 +189,6 @@ def hold_what_it_says(builder: Any) -> None:
     data = builder.build()
     assert len(data) == builder.size
     assert len(kpl.decode(data)) == len(builder)
-
-
-@case
-def a_record_that_adds_while_it_is_read() -> None:
-    builder = kpl.AggregatedRecordBuilder()
-    builder.add(Adding(adding_to(builder)))  # type: ignore[arg-type]
-    hold_what_it_says(builder)
 
 
 @case

@@ -35,7 +35,7 @@ from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 cdef extern from *:
     """
@@ -95,14 +95,7 @@ cdef extern from "_native/row.h":
     object fields_of "kpl_fields_of" (PyObject *value, const Slots *slots)
     object new_value "kpl_new_value" (const Slots *slots, PyObject **items, bint atoms)
 
-include "_native/wire.pxi"
-
-cdef extern from "_native/row.h":
-    object new_block "kpl_new_block" (PyObject *kind, PyObject *shared, const Row *row, PyObject *pk, const Text *pk_text,
-                                      PyObject *ehk, const Text *ehk_text, size_t number, PyObject *placed,
-                                      PyObject *tags, bint atoms)
-
-include "_native/objects.pxi"
+include "_native/message.pxi"
 include "_native/buffers.pxi"
 include "_native/read.pxi"
 include "_native/write.pxi"

@@ -121,7 +121,8 @@ class NotAggregated(DecodeError):
     length: int
     disguise: str | None = None
     text = (
-        "not an aggregated record: {length} bytes without the magic, or too short for a message and a digest"
+        "not an aggregated record: its {length} bytes do not begin with f3899ac2, or are too few for a "
+        "message and a digest"
     )
     concerns = "Nobody: a plain record is not an error."
     todo = (
@@ -133,7 +134,7 @@ class NotAggregated(DecodeError):
         """The text without the place."""
         if self.disguise is None:
             return super().describe()
-        return f"an aggregated record as {self.disguise}: no consumer opens it before it is decoded"
+        return f"an aggregated record encoded as {self.disguise}: consumers deliver it unopened"
 
 
 class ChecksumMismatch(DecodeError):
@@ -145,7 +146,7 @@ class ChecksumMismatch(DecodeError):
     expected: str
     actual: str
     sound: int | None = None
-    text = "the frame ends in digest {expected}, its message has {actual}"
+    text = "the digest is {expected}, but the MD5 of the message is {actual}"
     todo = "Find where the bytes were changed: a proxy, a re-encoding, a cut, or more bytes put behind it."
 
     def describe(self) -> str:
@@ -172,7 +173,22 @@ class MalformedMessage(DecodeError):
     code: MalformedCode
     requirement = "MSG-1"
     requirements: ClassVar = {"varint-too-long": "MSG-2", "varint-overflow": "MSG-3", "too-deep": "MSG-4"}
-    text = "malformed message: {code}"
+    text = "malformed message ({code})"
+    #: What is wrong, by code.
+    _WHAT: ClassVar[Mapping[str, str]] = {
+        "truncated": "a field goes on behind the end of what holds it",
+        "varint-too-long": "a number has more than 10 bytes",
+        "varint-overflow": "a number is above 2^64 - 1",
+        "field-number": "a field number is not from 1 to 2^29 - 1",
+        "wire-type": "a field has wire type 6 or 7, which protobuf does not define",
+        "stray-end-group": "a group ends that did not begin",
+        "unterminated-group": "a group does not end",
+        "too-deep": "groups are nested more than 100 deep",
+    }
+
+    def describe(self) -> str:
+        """The text without the place."""
+        return f"{super().describe()}: {self._WHAT.get(self.code, 'it is not protobuf')}"
 
 
 class WrongWireType(DecodeError):
@@ -183,7 +199,7 @@ class WrongWireType(DecodeError):
     field: str
     wire_type: int
     expected: int
-    text = "field {field} has wire type {wire_type}, the schema says {expected}"
+    text = "field {field} has wire type {wire_type}, but kpl.proto says {expected}"
 
 
 class MissingField(DecodeError):
@@ -203,7 +219,7 @@ class InvalidKey(DecodeError):
     requirements: ClassVar = {"key-too-long": "MSG-9"}
     table: str
     index: int
-    text = "entry {index} of {table} is not a key: {code}"
+    text = "entry {index} of {table} is not a key ({code})"
 
 
 class InvalidHashKey(DecodeError):
@@ -212,7 +228,7 @@ class InvalidHashKey(DecodeError):
     code = "hash-key"
     requirement = "KEY-3"
     index: int
-    text = "entry {index} of explicit_hash_key_table is no hash key"
+    text = "entry {index} of explicit_hash_key_table is not a number from 0 to 2^128 - 1"
 
 
 class UnusedHashKey(DecodeError):
@@ -224,7 +240,7 @@ class UnusedHashKey(DecodeError):
     code = "unused-hash-key"
     requirement = "KEY-8"
     index: int
-    text = "entry {index} of explicit_hash_key_table is no hash key; no user record uses it"
+    text = "entry {index} of explicit_hash_key_table is not a hash key, but no user record uses it"
     concerns = "Nobody: a warning, never raised. Every consumer delivers all user records of the aggregate."
     todo = "Nothing. Its writer should leave the entry out."
 
@@ -237,7 +253,7 @@ class IndexOutOfTable(DecodeError):
     index: int
     table: str
     size: int
-    text = "index {index} into {table}, which has {size} entries"
+    text = "index {index} is outside {table}, which has {size} entries"
 
 
 class NoUserRecords(DecodeError):
@@ -245,7 +261,7 @@ class NoUserRecords(DecodeError):
 
     code = "no-user-records"
     requirement = "MSG-10"
-    text = "an aggregated record without user records"
+    text = "the aggregated record holds no user records"
     todo = "Find the writer: the aggregate's user records are not on the stream."
 
 
@@ -253,14 +269,29 @@ class EncodeError(KplError, ValueError):
     """A user record that must not be written. ``field`` names the part, ``code`` the reason:
 
     partition-key-type, partition-key-empty, partition-key-too-long, partition-key-utf-8,
-    explicit-hash-key, data-type, tag, no-user-records. ``record_index`` says which.
+    explicit-hash-key, data-type, tag, no-user-records, null. ``record_index`` says which. ``got``: the type
+    or the number of characters that was given, where that is what is wrong.
     """
 
     code: str
     field: str
     requirement: str | None = "ENC-1"
     record_index: int | None = None
-    text = "user record refused: {code} ({field})"
+    got: str | None = None
+    text = "the {field} of a user record cannot be written ({code})"
+    #: What is wrong, by code.
+    _WHAT: ClassVar[Mapping[str, str]] = {
+        "partition-key-type": "the partition key must be str",
+        "partition-key-empty": "the partition key is empty: it must have 1 to 256 characters",
+        "partition-key-too-long": "the partition key must have at most 256 characters",
+        "partition-key-utf-8": "the partition key holds half a surrogate pair, which has no UTF-8 form",
+        "explicit-hash-key": "the explicit hash key must be a number from 0 to 2^128 - 1, or that number as "
+        "text without sign and leading zeros",
+        "data-type": "data must be bytes",
+        "tag": "tags must be a tuple of kpl_codec.Tag, whose texts have a UTF-8 form",
+        "no-user-records": "an aggregated record needs at least one user record",
+        "null": "{field} must not be null",
+    }
     todo = "Fix the user record that the error names: a key of 1 to 256 characters, data as bytes."
     codes = (
         "partition-key-type", "partition-key-empty", "partition-key-too-long", "partition-key-utf-8",
@@ -268,6 +299,13 @@ class EncodeError(KplError, ValueError):
     )  # fmt: skip
 
     places: ClassVar = {"record_index": "user record {}"}
+
+    def describe(self) -> str:
+        """The text without the place."""
+        if type(self).text is not EncodeError.text or self.code not in self._WHAT:
+            return super().describe()
+        what = self._WHAT[self.code].format(field=self.field)
+        return what if self.got is None else f"{what}, got {self.got}"
 
 
 class AggregateFull(EncodeError):
@@ -287,9 +325,13 @@ class HashKeyError(KplError, ValueError):
     code: str = "hash-key"
     requirement = "KEY-3"
     reason: str
-    text = "no hash key: {reason}"
+    text = "invalid hash key: {reason}"
     todo = "Give a decimal number from 0 to 2^128 - 1."
     codes = ("outside", "overlap", "exhausted")
+
+    def describe(self) -> str:
+        """The text without the place; of the other codes it is the reason alone."""
+        return super().describe() if self.code == "hash-key" else self.reason
 
 
 class ShardMapError(KplError, ValueError):
@@ -311,7 +353,7 @@ class ShardMapError(KplError, ValueError):
     reason: str
     shard_ids: tuple[str, ...]
     source: str | None = None
-    text = "shard map refused: {code}: {reason}"
+    text = "invalid listing of shards ({code}): {reason}"
     concerns = "Whoever uses the map: with a gap or an overlap, a hash key may have no shard, or two."
     todo = "Take the listing again, all pages of it: aws kinesis list-shards --stream-name NAME."
     codes = ("empty", "incomplete", "malformed", "duplicate", "gap", "overlap", "cycle", "contradiction")

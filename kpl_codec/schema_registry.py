@@ -51,10 +51,10 @@ class SchemaFrameError(DecodeError):
 
     def describe(self) -> str:
         """The text without the place."""
-        what = "zlib stream that is damaged, cut short, or has bytes behind it"
+        what = "its zlib stream is damaged, cut short, or followed by other bytes"
         if self.code == "schema-frame-too-large":
-            what = f"payload of more than {self.max_size} bytes"
-        return f"frame of schema version {self.schema_version_id}: {what}"
+            what = f"its payload has more than {self.max_size} bytes"
+        return f"Schema Registry frame of schema version {self.schema_version_id}: {what}"
 
 
 class PayloadError(KplError, ValueError):
@@ -64,7 +64,7 @@ class PayloadError(KplError, ValueError):
     requirement = "GSR-9"
     schema_version_id: str
     data_format: str
-    text = "payload is no {data_format} of schema version {schema_version_id}"
+    text = "the payload does not match its {data_format} schema, version {schema_version_id}"
     concerns = "Readers of this user record: its writer used another schema than its frame says."
     todo = "Find its writer; the bytes of the payload are the record's data."
 
@@ -76,7 +76,7 @@ class SchemaRefused(EncodeError):
     requirement = "GSR-8"
     field: str = "schema"
     reason: str
-    text = "user record refused: {reason}"
+    text = "the user record cannot be framed: {reason}"
     todo = "Give a schema version id of Glue, and compression none or zlib."
 
 
@@ -99,8 +99,8 @@ def is_framed(data: bytes, versions: frozenset[bytes] | None = None) -> bool:
     """Whether ``data`` begins like a frame: of random data that begins with 03 00 one in 64 does, with 03 05
     one in some 50,000. ``versions``: the ids that are known, 16 bytes each; all other data has no frame."""
     # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if bytes 2 to
-    # 17 are a schema version that the reader knows or, where it was told of none, a UUID of version 4 and
-    # what follows 03 05 begins as zlib does; all other data MUST be left as it is."
+    # 17 are a schema version that the reader knows or, where it was given none, a UUID of version 4 and what
+    # follows 03 05 begins as zlib does; all other data MUST be left as it is."
     if len(data) < HEADER_SIZE or not data.startswith((PLAIN, ZLIB)):
         return False
     if versions is not None:
@@ -163,18 +163,18 @@ def unframe(
         return Unframed(version_id, data[HEADER_SIZE:])
     unpacker = zlib.decompressobj()
     try:
-        made = unpacker.decompress(data[HEADER_SIZE:], max_decompressed_size + 1)
+        payload = unpacker.decompress(data[HEADER_SIZE:], max_decompressed_size + 1)
     except zlib.error:
         raise SchemaFrameError(code="schema-frame-damaged", schema_version_id=version_id) from None
     # GSR-3: "A payload in zlib that is damaged, cut short, followed by other bytes, or larger than the
     # reader's limit MUST be an error that says which; it MUST NOT be shortened."
-    if len(made) > max_decompressed_size:
+    if len(payload) > max_decompressed_size:
         raise SchemaFrameError(
             code="schema-frame-too-large", schema_version_id=version_id, max_size=max_decompressed_size
         )
     if not unpacker.eof or (unpacker.unused_data and not as_kcl):
         raise SchemaFrameError(code="schema-frame-damaged", schema_version_id=version_id)
-    return Unframed(version_id, made)
+    return Unframed(version_id, payload)
 
 
 def decode_payload(schema: GlueSchema, data: bytes) -> Any:

@@ -69,8 +69,8 @@ def test_the_place_is_added_and_the_type_stays() -> None:
     there = error.at(sequence_number="7", shard_id="shardId-000000000000")
     assert (there.table, there.size, there.sequence_number) == ("partition_key_table", 2, "7")
     assert str(there) == (
-        "index 5 into partition_key_table, which has 2 entries (at byte 9, user record 1, sequence number 7, "
-        "shardId-000000000000) [MSG-7]"
+        "index 5 is outside partition_key_table, which has 2 entries (at byte 9, user record 1, "
+        "sequence number 7, shardId-000000000000) [MSG-7]"
     )
     assert error.sequence_number is None
     full = errors.AggregateFull(field="data", size=5, max_size=4).at(record_index=3)
@@ -126,6 +126,6 @@ def test_wrong_fields_are_named() -> None:
     refused = errors.ShardMapError(code="empty", reason="r", shard_ids=())
     sourced = errors.ShardMapError(code="empty", reason="r", shard_ids=(), source="file")
     assert sourced.describe() == f"file: {refused.describe()}"
-    assert refused.describe().startswith("shard map refused: ")
+    assert refused.describe().startswith("invalid listing of shards (")
     disguised = errors.NotAggregated(offset=0, length=3, disguise="base64")
-    assert str(disguised).startswith("an aggregated record as base64: ")
+    assert str(disguised).startswith("an aggregated record encoded as base64: ")

@@ -247,7 +247,7 @@ def test_a_producer_refuses_what_it_cannot_frame() -> None:
         Bench().put(b"x", schema="orders")
     with pytest.raises(SchemaRefused, match="zlib, not gzip"):
         Bench(compression="gzip").put(b"x", schema=VERSION)
-    with pytest.raises(kpl.EncodeError, match="data-type"):
+    with pytest.raises(kpl.EncodeError, match="data must be bytes, got str"):
         Bench().put("text", schema=VERSION)  # type: ignore[arg-type]
     Bench(aggregation_enabled=False).put(bytes(2**20 - 1), schema=None)
     with pytest.raises(kpl.EncodeError, match="takes"):

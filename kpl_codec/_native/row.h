@@ -23,7 +23,7 @@ typedef struct {
     PyObject_VAR_HEAD /* ob_size: bytes of `refs` and of what is inside */
     PyObject *shared; /* a tuple of all fields; of a block those that it shares with its whole Kinesis record */
     uint32_t number;  /* its sub-sequence number */
-    uint32_t pk_size : 9, ehk_size : 9, has : 7; /* sizes of the keys inside; no explicit hash key is empty */
+    uint32_t pk_size : 9, ehk_size : 9, has : 14; /* sizes of the keys inside; no explicit hash key is empty */
     PyObject *refs[];                            /* then data, partition key, explicit hash key */
 } kpl_block;
 
@@ -130,6 +130,7 @@ static inline kpl_block *kpl_new_row(PyObject *kind, PyObject *shared, size_t si
     if (!row) return NULL;
     Py_INCREF(shared);
     row->shared = shared;
+    row->pk_size = row->ehk_size = 0;
     row->has = atoms ? 0 : KPL_COLLECTED;
     return row;
 }
@@ -147,7 +148,7 @@ static PyObject *kpl_new_block(PyObject *kind, PyObject *shared, const kpl_row *
         size = 0;
     }
     uint32_t has = KPL_IS_BLOCK | (pk ? KPL_HAS_PK : 0) | (ehk ? KPL_HAS_EHK : 0) | (placed ? KPL_HAS_PLACED : 0) |
-                   (data ? KPL_HAS_DATA : 0) | (tags ? KPL_HAS_TAGS : 0);
+                   (data ? KPL_HAS_DATA : 0) | (tags ? KPL_HAS_TAGS : 0) | (atoms ? 0 : KPL_COLLECTED);
     kpl_block *row =
         kpl_new_row(kind, shared, kpl_refs(has) * sizeof(PyObject *) + size + pk_size + ehk_size, atoms);
     if (!row) {
@@ -163,7 +164,7 @@ static PyObject *kpl_new_block(PyObject *kind, PyObject *shared, const kpl_row *
     row->number = (uint32_t)number;
     row->pk_size = pk_size;
     row->ehk_size = ehk_size;
-    row->has |= has;
+    row->has = has;
     uint8_t *inside = (uint8_t *)ref;
     if (size) memcpy(inside, user->data, size);
     if (pk_size) memcpy(inside + size, pk_text->at, pk_size);

@@ -8,6 +8,7 @@ cdef enum What:  # of a run; see `FrameRows`
     OPENED = 0
     DROPPED = 1
     UNDECIDED = 2
+    OPENED_WITH_WARNING = 3
 
 
 cdef extern from "Python.h":
@@ -19,11 +20,12 @@ cdef class FrameRows(Frames):
     """The first of the KinesisRecords in ``records``; ``count``: how many it takes (all of a short list).
 
     An iterator of runs (what, first, last, rows) of the Kinesis records ``first`` to before ``last``: opened (0),
-    with some hundred user records; one that the KCL drops (1), with how many; one that Python must open (2).
+    with some hundred user records; one that the KCL drops (1), with how many; one that Python must open (2); one with a
+    warning (3, see `unused_entry`), with its user records.
 
     ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the field kcl of a row by the kind of its
     aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
-    `judge` is called before the first run. ``warned``: as in `FrameColumns`.
+    `judge` is called before the first run. ``warned``: whether there are runs of 3.
     ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `judge`.
 
     If hash keys are needed, all messages are read at once, otherwise each when its rows are made, while its bytes
@@ -168,9 +170,13 @@ cdef class FrameRows(Frames):
             else:
                 if self.state[record] == UNREAD and not self.judged:
                     self.read_now(record)
-                if self.state[record] != AGGREGATED:
+                if not self.is_sound(record):
                     what = UNDECIDED
                     break
+                if self.state[record] == WARNED:
+                    if record != first:
+                        break
+                    what = OPENED_WITH_WARNING
                 start, stop = 0, self.m.rows.count
                 if self.judged:
                     start, stop = self.starts[record], self.starts[record + 1]
@@ -182,11 +188,13 @@ cdef class FrameRows(Frames):
                 for i in range(start, stop):
                     rows.append(self.user_row(shared, record, i, i - start, kind, atoms))
             record += 1
+            if what == OPENED_WITH_WARNING:
+                break
         if record == first:
             self.next += 1
             return <int>what, first, first + 1, stop - start
         self.next = record
-        return <int>OPENED, first, record, rows
+        return <int>(what if what == OPENED_WITH_WARNING else OPENED), first, record, rows
 
     cdef tuple fields(self, size_t record, object aggregated, char kind, PyObject *pk, PyObject *data, PyObject *ehk,
                       object sub, PyObject *placed, bint atoms):

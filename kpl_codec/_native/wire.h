@@ -62,14 +62,12 @@ typedef struct {
 } kpl_tags;
 
 /* What has been read so far, from one message or many. Starts as zeros. An entry of `ehks` that is no explicit hash
-   key is empty, and no row has it; `unusable` counts these, and with `no_unusable` a message that has one is not
-   certain. Tags are in the order of their rows. */
+   key is empty, and no row has it; `unusable` counts these. Tags are in the order of their rows. */
 typedef struct {
     kpl_rows rows;
     kpl_texts pks, ehks;
     kpl_tags tags;
     size_t unusable;
-    bool no_unusable;
 } kpl_content;
 
 /* `at` with twice the room. NULL if there is no memory; then `at` is unchanged. */
@@ -135,7 +133,6 @@ static inline void kpl_take_content(kpl_content *c) {
         if (spare == NULL) continue;
         *c = *spare;
         kpl_empty_content(c);
-        c->no_unusable = false;
         free(spare);
         return;
     }
@@ -292,9 +289,9 @@ static inline kpl_answer kpl_read_record(const uint8_t *p, const uint8_t *end, k
     return row->data != NULL && row->pk != KPL_NONE ? KPL_SOUND : KPL_NOT_CERTAIN;
 }
 
-static kpl_answer kpl_add_hash_key(const uint8_t *p, size_t size, size_t frame, kpl_content *c) {
+static inline kpl_answer kpl_add_hash_key(const uint8_t *p, size_t size, size_t frame, kpl_content *c) {
     if (!kpl_is_hash_key(p, size)) { /* an explicit hash key is a key */
-        if (c->no_unusable || !kpl_is_key(p, size)) return KPL_NOT_CERTAIN;
+        if (!kpl_is_key(p, size)) return KPL_NOT_CERTAIN;
         size = 0, c->unusable++;
     }
     return kpl_add_text(&c->ehks, p, size, frame) ? KPL_SOUND : KPL_NO_MEMORY;

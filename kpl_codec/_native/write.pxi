@@ -9,7 +9,8 @@ cdef class FrameColumns(Frames):
     ``hash_keys``: the hash keys of all keys are computed, and plain records with unusual explicit hash keys
     are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data must not be opened: these are
     uncertain. ``unframe``: rows have no frame of the Schema Registry (schema_registry.py), unless with zlib.
-    ``warned``: aggregates with an unused entry that is no explicit hash key are uncertain.
+    ``warned``: an aggregate with an entry that is no explicit hash key, and that no user record has, has status 4,
+    and one more row in front: the Kinesis record itself, whose sub-sequence number is -1.
 
     Rows do not change once a column, or `cut`, was asked for: `drop` then raises ValueError.
     """
@@ -30,7 +31,7 @@ cdef class FrameColumns(Frames):
             raise ValueError("columns of different lengths")
         self.column, self.pk, self.ehk, self.allocate = data, partition_keys, explicit_hash_keys, allocate
         self.reserve(data.count, warned)
-        self.unframing = unframe
+        self.unframing, self.warning_rows = unframe, 1
         for i in range(self.count):
             self.data[i].at, self.data[i].size, self.data[i].plain = NULL, 0, False
             if not data.is_null(i) and (closed is None or not closed[i]):
@@ -130,7 +131,7 @@ cdef class FrameColumns(Frames):
         out = self.output(8 * (stop - start))
         with nogil:
             for i in range(start, stop):
-                (<int64_t *>out.at)[i - start] = <int64_t>(i - self.starts[self.m.rows.at[i].frame])
+                (<int64_t *>out.at)[i - start] = <int64_t>i - <int64_t>self.first_user_record(self.m.rows.at[i].frame)
         return None, out.buffer
 
     def user_data(self, size_t start, size_t stop):

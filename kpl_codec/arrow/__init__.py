@@ -47,7 +47,7 @@ from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
 from .layout import Layout, Numbers, Source, parts
-from .object_columns import NEEDED, ObjectColumns, undone
+from .object_columns import NEEDED, ObjectColumns, decode_payloads
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
@@ -149,8 +149,8 @@ class Deaggregator:
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
-        #: What is done to batches of user records if compiled code does not do it.
-        self._undo = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts.defects)
+        #: Takes compression and frames off, where compiled code does not.
+        self._decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts.defects)
         # It does not see frames in compressed data, and knows no versions.
         self._peels = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
@@ -163,7 +163,7 @@ class Deaggregator:
             columns,
             ranged=hash_key_range is not None,
             dictionaries=dictionaries,
-            needed=NEEDED if self._undo.beginnings else (),
+            needed=NEEDED if self._decoder.beginnings else (),
             unframe=unframe is not False,
         )
         judge = PlacementChecker(shard_map, hash_key_range) if self._layout.judged else None
@@ -187,13 +187,13 @@ class Deaggregator:
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
         # in the same order, under every policy."
         for part in parts(plain(batch), _PART_BYTES):
-            made = self._process_part(Source(part, self._layout))
+            batches = self._process_part(Source(part, self._layout))
             whole = len(self._layout.made) == len(self.schema)
-            yield from made if whole else (rows.select(self.schema.names) for rows in made)
+            yield from batches if whole else (rows.select(self.schema.names) for rows in batches)
 
-    def _undone(self, made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        undo = partial(undone, undo=self._undo, max_bytes=self.max_batch_bytes)
-        return chain.from_iterable(map(undo, made)) if self._undo.beginnings else made
+    def _payloads_decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decode = partial(decode_payloads, decoder=self._decoder, max_bytes=self.max_batch_bytes)
+        return chain.from_iterable(map(decode, batches)) if self._decoder.beginnings else batches
 
     def goes_on(self, batch: pa.RecordBatch) -> bool:
         """Whether the first row was opened before: what becomes of it depends on the one in front."""
@@ -222,9 +222,9 @@ class Deaggregator:
             other, way = divmod(int(ways[start]), _OTHER)
             objects = self._objects[other]
             if way == _KEPT:
-                yield from self._undone(objects.kept(source, start, end, limit))
+                yield from self._payloads_decoded(objects.kept(source, start, end, limit))
             elif way == _OBJECTS:
-                yield from self._undone(objects.opened(source, start, end, limit))
+                yield from self._payloads_decoded(objects.opened(source, start, end, limit))
             else:
                 objects.forget()
                 columns = compiled[other]
@@ -232,9 +232,9 @@ class Deaggregator:
                     self.counts.dropped[drop.reason] += drop.user_records
                     if self._on_drop is not None:
                         self._on_drop(drop)
-                made = columns.batches(start, end, self.counts, limit)
+                batches = columns.batches(start, end, self.counts, limit)
                 done = self._peels and not columns.packed
-                yield from made if done else self._undone(made)
+                yield from batches if done else self._payloads_decoded(batches)
             start = end
 
     def _others(self, source: Source) -> Numbers | None:
@@ -248,8 +248,8 @@ class Deaggregator:
         others = self._streams.others(pc.unique(column).to_pylist())
         if not others:
             return None
-        found = pc.is_in(column.cast(pa.string()), value_set=pa.array(others, pa.string()))
-        return np.asarray(found.to_numpy(zero_copy_only=False), np.int8)
+        is_other = pc.is_in(column.cast(pa.string()), value_set=pa.array(others, pa.string()))
+        return np.asarray(is_other.to_numpy(zero_copy_only=False), np.int8)
 
 
 class Batches(Iterator[pa.RecordBatch]):

@@ -15,16 +15,21 @@ from ..compiled import compiled
 from ..deaggregation.deaggregated_record import Counts, Drop
 from ..deaggregation.kcl import fate_of_sound
 from ..deaggregation.policy_rules import PolicyRules
+from ..errors import UnusedHashKey
 from ..format import nested
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Placement, PlacementChecker
-from .layout import KEYS_AND_DATA, TAGS_FIELD, TYPES, VERDICT_VALUES, Layout, Source
+from .layout import KEYS_AND_DATA, PLACEMENT_FIELDS, TAGS_FIELD, TYPES, VERDICT_VALUES, Layout, Source
+from .object_columns import DEFECT_BYTES, DEFECT_VALUES
 
 Numbers = np.ndarray[Any, Any]
+#: The status of a sound aggregate with an entry that is no explicit hash key and that no user record has.
+_WARNED = 4
 
 #: The largest table of all codes; without one, the numbers of codes are found by a search in a sorted list.
 _TABLE_SIZE = 1 << 20
-
+#: Columns that are null in the row of a warning.
+_OF_USER_RECORDS = (*(field.name for field in PLACEMENT_FIELDS), "inRange", "kcl")
 
 _Column, _FrameColumns = compiled("Column", None), compiled("FrameColumns", None)
 _may_nest = compiled("may_nest", None)
@@ -77,8 +82,13 @@ class CompiledColumns:
         makers = partial(frames.texts, False), partial(frames.texts, True), frames.user_data
         self._makers: dict[str, Callable[[int, int], Any]] = dict(zip(KEYS_AND_DATA, makers, strict=True))
         status = np.frombuffer(frames.status, np.uint8)
-        self.certain: Numbers = (status == 1) | (status == 2)
-        self._opened = (status == 2).astype(np.int32)
+        #: The Kinesis records with a warning: each has one more row, in front of its user records.
+        self._warned = np.flatnonzero(status == _WARNED)
+        self.certain: Numbers = (status == 1) | (status == 2) | (status == _WARNED)
+        self._opened = ((status == 2) | (status == _WARNED)).astype(np.int32)
+        self._width = source.width
+        if len(self._warned):
+            self._width = self._width + np.where(status == _WARNED, DEFECT_BYTES, 0)
         self._facts: _Facts | None = None
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
         #: The first row of each record.
@@ -120,8 +130,11 @@ class CompiledColumns:
         counts.kinesis_records += last - first
         counts.aggregated_records += int(self._opened[first:last].sum())
         counts.user_records += stop - start
+        warned = np.count_nonzero((self._warned >= first) & (self._warned < last))
+        if warned:
+            counts.defects[UnusedHashKey.code] += int(warned)
         while start < stop:
-            end = frames.cut(start, stop, max_bytes, self._source.width)
+            end = frames.cut(start, stop, max_bytes, self._width)
             yield self._write(start, end, opens)
             start = end
 
@@ -176,7 +189,33 @@ class CompiledColumns:
             columns["schemaVersionId"] = pa.DictionaryArray.from_arrays(coded, ids, safe=False)
         if wants("errorCount"):
             columns["errorCount"] = pa.array(np.zeros(count, np.int64))
+        if len(self._warned):
+            columns |= self._warnings(columns, start, stop)
         return layout.batch(columns, count)
+
+    def _warnings(self, columns: dict[str, pa.Array], start: int, stop: int) -> dict[str, pa.Array]:
+        """The columns whose values are others in the rows of warnings."""
+        records = self._warned[(self._starts[self._warned] >= start) & (self._starts[self._warned] < stop)]
+        if not len(records):
+            return {}
+        is_warning = np.zeros(stop - start, bool)
+        is_warning[self._starts[records] - start] = True
+        mask = pa.array(is_warning)
+        user_records = pa.array(np.arange(stop - start), mask=is_warning)
+        changed = {name: columns[name].take(user_records) for name in _OF_USER_RECORDS if name in columns}
+        if self._layout.wants("aggregated"):
+            changed["aggregated"] = pc.and_not(columns["aggregated"], mask)
+        if self._layout.wants("errorCount"):
+            changed["errorCount"] = mask.cast(pa.int64())
+        warnings = [
+            UnusedHashKey(index=index, offset=offset)
+            for index, offset in map(self._frames.unused_entry, records.tolist())
+        ]
+        for name, value in DEFECT_VALUES.items():
+            if self._layout.wants(name):
+                values = pa.array(map(value, warnings), TYPES[name], size=len(warnings))
+                changed[name] = pc.replace_with_mask(pa.nulls(stop - start, TYPES[name]), mask, values)
+        return changed
 
 
 def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:

@@ -1,6 +1,6 @@
 """Makes columns of objects: of Kinesis records that the compiled parser cannot decide (without it, of all),
-of rows without data, and of user records that were opened before. Undoes, in columns, what was done to the
-data of user records: compression, and the Schema Registry's frame."""
+of rows without data, and of user records that were opened before. Takes compression and the Schema
+Registry's frame off the data of user records in columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .exchange import filled
 from .layout import ERROR_FIELDS, TYPES, VERDICT_VALUES, Layout, Source
 
 #: About so many bytes a defect adds to a row.
-_DEFECT_BYTES = 128
+DEFECT_BYTES = 128
 #: A row that was opened before keeps its values in these columns.
 _KEPT = (
     "tags",
@@ -179,7 +179,7 @@ class ObjectColumns:
                 record = row.record
                 keys = len(record.partition_key or "") + len(record.explicit_hash_key or "")
                 size = int(width[row.number]) + 4 * keys + len(record.data or b"")
-                yield row, size + _DEFECT_BYTES * bool(record.defects)
+                yield row, size + DEFECT_BYTES * bool(record.defects)
 
         return (self._batch(source, held, kept) for held in filled(sized(), max_bytes))
 
@@ -211,25 +211,27 @@ NEEDED = (
     *("error", "errorRecordIndex", "errorRequirement", "errorText", "errorCount"),
 )
 #: Data, schema version id (None: as before), defects.
-_Undone = tuple[Any, str | None, tuple[DecodeError, ...]]
+_Payload = tuple[Any, str | None, tuple[DecodeError, ...]]
 
 
-def undone(rows: pa.RecordBatch, undo: PayloadDecoder, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """``rows`` with what ``undo`` makes of their data, in batches of at most ``max_bytes`` of it (one row
+def decode_payloads(
+    rows: pa.RecordBatch, decoder: PayloadDecoder, max_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """``rows`` with what ``decoder`` makes of their data, in batches of at most ``max_bytes`` of it (one row
     always fits). Only user records that begin like something to undo become Python objects."""
     column = rows.column("data").cast(pa.large_binary())
-    heads = pa.array({beginning[:2] for beginning in undo.beginnings}, pa.large_binary())
+    heads = pa.array({beginning[:2] for beginning in decoder.beginnings}, pa.large_binary())
     likely = np.flatnonzero(pc.is_in(pc.binary_slice(column, 0, 2), heads))
-    found = {row for row in likely.tolist() if column[row].as_py().startswith(undo.beginnings)}
-    if not found:
+    encoded = {row for row in likely.tolist() if column[row].as_py().startswith(decoder.beginnings)}
+    if not encoded:
         yield rows
         return
 
-    def values() -> Iterator[tuple[_Undone, int]]:
+    def values() -> Iterator[tuple[_Payload, int]]:
         for row in range(rows.num_rows):
-            value: _Undone = column[row].as_py(), None, ()
-            if row in found:
-                record = undo(_record(rows, row, value[0]))
+            value: _Payload = column[row].as_py(), None, ()
+            if row in encoded:
+                record = decoder(_record(rows, row, value[0]))
                 value = record.data, record.schema_version_id, record.defects
             yield value, len(value[0] or b"")
 
@@ -252,7 +254,7 @@ def _record(rows: pa.RecordBatch, row: int, data: bytes) -> DeaggregatedRecord:
     )
 
 
-def _batch(part: pa.RecordBatch, held: list[_Undone]) -> pa.RecordBatch:
+def _batch(part: pa.RecordBatch, held: list[_Payload]) -> pa.RecordBatch:
     columns = part.columns
     data, versions, defects = zip(*held, strict=True)
 
@@ -267,7 +269,7 @@ def _batch(part: pa.RecordBatch, held: list[_Undone]) -> pa.RecordBatch:
     if any(defects):
         counts = part["errorCount"].to_pylist()
         for name in filter(NEEDED.__contains__, DEFECT_VALUES):
-            told, rows = DEFECT_VALUES[name], zip(defects, counts, part[name].to_pylist(), strict=True)
-            put(name, (told(new[0]) if new and not count else before for new, count, before in rows))
+            value, rows = DEFECT_VALUES[name], zip(defects, counts, part[name].to_pylist(), strict=True)
+            put(name, (value(new[0]) if new and not count else before for new, count, before in rows))
         put("errorCount", ((n or 0) + len(new) if new else n for new, n in zip(defects, counts, strict=True)))
     return pa.RecordBatch.from_arrays(columns, schema=part.schema)

@@ -103,7 +103,7 @@ def read_handled(
     reader, queue = LedgerReader(), _Queue(tally)
 
     def add(file: InputFile, origin: Origin, rows: list[Row]) -> None:
-        # AUD-20: "Ledgers of another stream MUST be passed over, and told."
+        # AUD-20: "Ledgers of another stream MUST be skipped, and reported."
         if origin.side != "produced" and origin.is_of(stream, arn):
             rows = [queue.named(row) if row.record_id else row for row in rows]
             for kind in ("handled", "before"):
@@ -161,8 +161,8 @@ def _rows(
     reader: LedgerReader, file: InputFile, wanted: tuple[str, ...], progress: ReadProgress
 ) -> Iterator[tuple[Origin, list[Row] | _Part]]:
     """The rows of a ledger, or parts of a table. What cannot be read is told by the reader."""
-    # AUD-21: "What cannot be read of a ledger or a table MUST be told with its file, and the row where it is
-    # one; the rest MUST be read, and what it may have named be called unknown, not missing."
+    # AUD-21: "What cannot be read of a ledger or a table MUST be reported with its file, and the row where it
+    # is one; the rest MUST be read, and what it may have named be called unknown, not missing."
     begun = progress.read
     try:
         with readable(file.place.path):

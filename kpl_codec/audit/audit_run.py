@@ -96,14 +96,14 @@ def findings_of(
         where = "" if row is None else f"row {row}: "
         many = "" if often == 1 else f" ({often:,} times)"
         yield Finding(kind="audit-unreadable", file=file, line=row, detail=f"{where}{problem}{many}")
-    # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be told even where nothing is
+    # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be reported even where nothing is
     # missing; of a last member that only lacks its end, as a killed consumer leaves it, a note is enough."
     for hole in audit.handled_holes:
         if not hole.is_cut and hole.why not in {one.why for one in unreadable}:
             yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
     for run in runs_of(names, audit.aside):
         yield run.finding("audit-aside", "a poison hook took it")
-    # AUD-13: "User records that were handled oftener than once MUST be told apart by the cause: a consumer's
+    # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
     # retry, a producer's that sent a Kinesis record again, or a repair."
     for run, count in audit.duplicates:
         times = f"{count} times" if count < 255 else "255 times or oftener"

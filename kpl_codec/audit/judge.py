@@ -256,8 +256,8 @@ def _unclaimed(
     found: list[tuple[Origin, Unclaimed, bytes | None]] = []
     for place, one in sorted(tally.unclaimed.items()):
         digest = digests.get(place) or tally.queued.get(place)
-        # AUD-14: "What was handled and no ledger names MUST be told: as an attempt without an answer where
-        # its digest is that of one, as a foreign writer's where it cannot be such an attempt."
+        # AUD-14: "A handled user record that no ledger names MUST be reported: as an attempt without an
+        # answer where its digest is that of one, as a foreign writer's where it cannot be such an attempt."
         if digest in known:
             found.append(("unanswered", one, digest))
         elif holes or (digest is None and one.last < largest):  # (attempts without an answer lie anywhere)

@@ -256,7 +256,7 @@ class HandledCounts:
         strays, unknown = np.zeros(len(places), bool), np.flatnonzero(places < 0)
         if len(unknown):
             others = np.array(self.names.in_any_shard(numbers[at] for at in unknown.tolist()))
-            # AUD-28: "A row whose sequence number is of another shard than it says MUST be told, MUST NOT
+            # AUD-28: "A row whose sequence number is of another shard than it says MUST be reported, MUST NOT
             # count for the shard that it says, and MUST make unknown what it may name."
             strays[unknown] = others >= 0
             self.doubtful[others[others >= 0]] = True

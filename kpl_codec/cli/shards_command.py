@@ -76,7 +76,7 @@ def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
         return {}
     from ..aws.channels import subscribers_of
 
-    # CHN-2: "Where a stream is listed, its channels and queues MUST be told."
+    # CHN-2: "Where a stream is listed, its channels and queues MUST be listed, too."
     subscribers = subscribers_of(client_of(args), args.stream)
     channels = [
         {"name": channel.name, "destination": channel.destination, "recordFormat": channel.record_format}

@@ -19,11 +19,15 @@ class DeaggregatedRecord(Value, storage=compiled("row_storage", None)):
     """One user record of a Kinesis record, with everything known about it.
 
     ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
-    record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong, and
-    ``partition_key`` is None where it cannot be known. ``placement`` is set when a shard map was given,
-    ``kcl`` (under the ``report`` policy) is its fate at a KCL consumer. ``schema_version_id`` (with
-    ``unframe``) is the schema of ``data``, whose frame is off. Of a record from a queue ``sequence_number``
-    and ``shard_id`` are None, and ``record_id`` identifies the Kinesis record.
+    record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong.
+    ``placement`` is set when a shard map was given, ``kcl`` (under the ``report`` policy) is what a KCL
+    consumer gets of it. ``schema_version_id`` (with ``unframe``) is the schema of ``data``, whose frame is
+    off. Of a record from a queue ``sequence_number`` and ``shard_id`` are None, and ``record_id`` identifies
+    the Kinesis record.
+
+    ``partition_key`` is None in two cases only: a plain record (``aggregated`` is False) of a stream that
+    distributes records AUTO, and, under ``report``, a user record with a defect in its key. A user record of
+    a sound aggregate always has one. `require_partition_key` gives it as a str.
 
     It keeps no frame in memory. Compiled code makes ``data`` whenever it is asked for.
     """
@@ -47,6 +51,13 @@ class DeaggregatedRecord(Value, storage=compiled("row_storage", None)):
 
     def __repr__(self) -> str:
         return short_fields(self)
+
+    def require_partition_key(self) -> str:
+        """The partition key, for code that needs one. Raises ValueError where there is none."""
+        if self.partition_key is None:
+            place = f"sequence number {self.sequence_number}, user record {self.sub_sequence_number}"
+            raise ValueError(f"no partition key ({place}): a plain record of an AUTO stream, or a defect")
+        return self.partition_key
 
 
 class Drop(Value):

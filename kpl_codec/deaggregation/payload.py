@@ -27,8 +27,8 @@ class PayloadDecoder:
         decompresses = max_size is not None
         largest = compression.DEFAULT_MAX_DECOMPRESSED_SIZE if max_size is None else max_size
         self._max_size = compression.check_max_size(largest)
-        # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only if
-        # it is told to."
+        # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only
+        # where an option says so."
         takes_off, self._versions = unframes is not False, known_versions(unframes)
         self._steps = [self._decompressed] * decompresses + [self._unframed] * takes_off
         #: How data begins in which there may be something to undo.

@@ -20,7 +20,7 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
 from ..compiled import compiled
-from ..errors import DecodeError, MalformedMessage
+from ..errors import DecodeError, MalformedMessage, UnusedHashKey
 from ..format import frame, wire
 from ..format.codec import decode, is_aggregated
 from ..format.hash_keys import HashKeyRange
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 #: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
 _AT_ONCE, _AT_FIRST = 1024, 32
 #: What compiled code says of a run of Kinesis records.
-_OPENED, _DROPPED = 0, 1
+_OPENED, _DROPPED, _OPENED_WITH_WARNING = 0, 1, 3
 #: Its status of a sound aggregate.
 _AGGREGATED = 2
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
@@ -139,6 +139,11 @@ class RecordDeaggregator:
                 counts.aggregated_records += 1
                 outside = frames.first_outside(first)
                 self._drop(records[first], user_records, "out-of-range", outside)
+            elif what == _OPENED_WITH_WARNING:
+                counts.kinesis_records += 1
+                counts.aggregated_records += 1
+                counts.user_records += len(user_records)
+                yield (self._warning(records[first], *frames.unused_entry(first)), *user_records)
             else:
                 yield self.open_one(records[first])
 
@@ -234,8 +239,8 @@ class RecordDeaggregator:
         if "" not in parsed.explicit_hash_key_table:
             return user_records
         index = parsed.explicit_hash_key_table.index("")
-        unused = wire.unused_hash_key(record.data, 4, len(record.data) - DIGEST_SIZE, index)
-        return chain((self._raw(record, unused, None, -1),), user_records)
+        offset = wire.hash_key_offset(record.data, 4, len(record.data) - DIGEST_SIZE, index)
+        return chain((self._warning(record, index, offset),), user_records)
 
     def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         kind, placements = None, None
@@ -255,9 +260,20 @@ class RecordDeaggregator:
         self, record: KinesisRecord, error: DecodeError, fate: KclFate | None, sub: int = 0
     ) -> DeaggregatedRecord:
         error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
+        return self._row_of(record, error, fate, sub)
+
+    def _warning(self, record: KinesisRecord, index: int, offset: int) -> DeaggregatedRecord:
+        """The row in front of a sound aggregate's user records that names its unused entry."""
+        number, shard_id = record.sequence_number, record.shard_id
+        unused = UnusedHashKey(index=index, offset=offset, sequence_number=number, shard_id=shard_id)
+        return self._row_of(record, unused, None, -1)
+
+    def _row_of(
+        self, record: KinesisRecord, defect: DecodeError, fate: KclFate | None, sub: int
+    ) -> DeaggregatedRecord:
         self._counts.user_records += 1
-        self._counts.defects[error.code] += 1
-        return user_record_rows.unopened(record, None, fate, (error,), sub)
+        self._counts.defects[defect.code] += 1
+        return user_record_rows.unopened(record, None, fate, (defect,), sub)
 
     def _walked(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         """The user records of a frame that is not sound."""
@@ -327,10 +343,12 @@ def no_kinesis_record(given: object) -> TypeError:
     """The TypeError for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
     if isinstance(given, KinesisRecord) and not isinstance(given.data, bytes):
         data = type(given.data).__name__
-        return TypeError(f"KinesisRecord.data is {data}, not bytes: base64.b64decode decodes base64 text")
+        return TypeError(
+            f"KinesisRecord.data must be bytes, got {data}: base64.b64decode decodes base64 text"
+        )
     return TypeError(
-        f"{type(given).__name__} where a list of KinesisRecords belongs: kpl_codec.adapters.kinesis_records "
-        "makes them of events, answers and captures, kpl_codec.aws_lambda.user_records reads an event"
+        f"expected a list of KinesisRecords, got {type(given).__name__}: kpl_codec.adapters.kinesis_records "
+        "makes them from events, responses and captures; kpl_codec.aws_lambda.user_records reads an event"
     )
 
 

@@ -39,7 +39,7 @@ POLICY_RULES: Final[Mapping[str, PolicyRules]] = {
 def rules_of(policy: str) -> PolicyRules:
     """Raises ValueError for an unknown policy; its text lists the policies."""
     if policy not in POLICIES:
-        raise ValueError(f"policy {policy!r}: {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+        raise ValueError(f"unknown policy {policy!r}: choose {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
     return POLICY_RULES[policy]
 
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from .catalogue import TEXTS
+from .catalogue import DAMAGED_BYTES, TEXTS
 
 Severity = Literal["critical", "error", "warning", "info"]
 #: Worst first.
@@ -62,6 +62,17 @@ def _read(text: str, concerns: str, todo: str) -> Iterator[FindingType]:
 KINDS: Mapping[str, FindingType] = MappingProxyType(
     {kind.name: kind for text in TEXTS for kind in _read(*text)}
 )
+
+
+#: Kinds about damaged bytes of Kinesis records.
+DAMAGE_KINDS = frozenset(kind.name for kind in _read(DAMAGED_BYTES, "", ""))
+#: Kinds about records whose data holds an aggregated record that no consumer opens.
+HIDDEN_AGGREGATE_KINDS = frozenset(("capture-encoded-frame", "nested-aggregate"))
+
+
+def is_unread_input(name: str) -> bool:
+    """Whether findings of the kind of that name are about a part of the input that was not read."""
+    return name.startswith("capture") and name not in {*HIDDEN_AGGREGATE_KINDS, "capture-timestamp"}
 
 
 def kind_of(name: str) -> FindingType:

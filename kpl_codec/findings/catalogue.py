@@ -121,7 +121,7 @@ _ALL_WHO_OPEN = (
     "so. Plain readers get the bytes as they are."
 )
 #: About broken bytes of Kinesis records.
-_BYTES = f"""
+DAMAGED_BYTES = f"""
 checksum-mismatch: error, FRM-3: The digest is not that of the message
 Bytes of an aggregated record were changed or cut, or it is a plain record that happens to begin with the same
 four bytes. The KCL hands it on unopened, as one plain record.
@@ -403,7 +403,7 @@ _NOBODY, _NOTHING = "Nobody.", "Nothing."
 #: Every text, with whom its kinds concern and what to do, where they do not say.
 TEXTS = (
     (_PLACEMENT, _NOBODY, _NOTHING),
-    (_BYTES, _ALL_WHO_OPEN, _REWRITE),
+    (DAMAGED_BYTES, _ALL_WHO_OPEN, _REWRITE),
     (_WRITERS, _NOBODY, _NOTHING),
     (_CAPTURES + _INPUT, _ONLY_THE_CHECK, _NOTHING),
     (WATCH, _NOBODY, _NOTHING),

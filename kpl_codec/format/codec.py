@@ -12,7 +12,7 @@ from ..errors import AggregateFull, EncodeError
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD
 from . import frame, wire
 from .message import AggregatedRecord, field_size, parse, serialize, tag_bytes, varint_size
-from .records import UserRecord, check
+from .records import UserRecord, check, no_user_record
 
 
 def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
@@ -79,21 +79,19 @@ def aggregated_record(walked: wire.Message) -> AggregatedRecord:
 def encode(user_records: Iterable[UserRecord]) -> bytes:
     """One aggregated record of the given user records (at least one), in their order.
 
-    The same bytes as the KPL's encoder for the same user records. Raises EncodeError, with the index of the
-    refused user record, or TypeError if it is not given a list of UserRecords; then nothing is written.
+    The same bytes as the KPL's encoder for the same user records. Raises EncodeError for a user record that
+    must not be written, and TypeError for what is no UserRecord, both with its index.
     """
-    try:
-        return _encode(user_records)
-    except EncodeError:
-        raise
-    except (TypeError, ValueError):
-        # (An iterator may raise them, too.)
-        if isinstance(user_records, Iterable) and not isinstance(
-            user_records, (list, tuple, str, bytes, Mapping)
-        ):
-            raise
-        what = type(user_records).__name__
-    raise TypeError(f"{what} where a list of UserRecords belongs, each kpl_codec.UserRecord(key, data)")
+    if isinstance(user_records, _NO_LIST) or not hasattr(user_records, "__iter__"):
+        raise TypeError(
+            f"encode takes a list of UserRecords, not {type(user_records).__name__}: "
+            "kpl_codec.encode([kpl_codec.UserRecord(key, data)])"
+        )
+    return _encode(user_records)
+
+
+#: Iterable types that hold no UserRecords.
+_NO_LIST = (UserRecord, Mapping, str, bytes, bytearray, memoryview)
 
 
 def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
@@ -159,6 +157,8 @@ class AggregatedRecordBuilder:
     def add(self, record: UserRecord) -> None:
         """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
         fit; in both cases nothing has changed."""
+        if not isinstance(record, tuple):
+            raise no_user_record(record, len(self))
         record = tuple.__new__(UserRecord, record)  # what is measured cannot change
         self._take_turn()
         try:

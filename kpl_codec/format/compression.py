@@ -44,10 +44,10 @@ class DecompressionError(DecodeError):
     def describe(self) -> str:
         """The text without the place."""
         if self.code == "decompressed-too-large":
-            return f"{self.compression} data of more than {self.max_size} bytes"
+            return f"{self.compression} data becomes more than {self.max_size} bytes"
         if self.code == "no-zstd":
-            return "zstd data: install kpl-codec with its extra zstd"
-        return f"data that starts like {self.compression} and is none, or damaged"
+            return "zstd data needs Python 3.14, or kpl-codec with its extra zstd"
+        return f"data starts like {self.compression}, but is damaged or something else"
 
 
 def zstd_module() -> Any:
@@ -80,14 +80,14 @@ def compress(data: bytes, compression: Compression) -> bytes:
         zstd = zstd_module()
         if zstd is None:
             raise ModuleNotFoundError("zstd needs Python 3.14, or kpl-codec with its extra zstd")
-        made: bytes = zstd.compress(data)
+        compressed: bytes = zstd.compress(data)
     else:
         # (The header of gzip has no time: the same data always gives the same bytes.)
         packer = zlib.compressobj(wbits=31 if compression == "gzip" else 15)
-        made = packer.compress(data) + packer.flush()
+        compressed = packer.compress(data) + packer.flush()
     # ZIP-2: "Data MUST be compressed if that makes it smaller, or if it starts like compressed data; other
     # data MUST stay as it is."
-    return made if len(made) < len(data) or compression_of(data) is not None else data
+    return compressed if len(compressed) < len(data) or compression_of(data) is not None else data
 
 
 def _unpacker(compression: Compression) -> tuple[Any, type[Exception]] | None:
@@ -112,7 +112,7 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
     below 1.
     """
     check_max_size(max_size)
-    # ZIP-3: "A reader that is told to decompress MUST undo one compression of a user record whose data starts
+    # ZIP-3: "A reader that is set to decompress MUST undo one compression of a user record whose data starts
     # like compressed data, and leave other data as it is."
     compression = compression_of(data)
     if compression is None:

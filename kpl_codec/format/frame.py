@@ -56,15 +56,15 @@ FIRST_TAGS: Final = (b"\x0a", b"\x12", b"\x1a")
 def disguise_of(data: bytes) -> TextEncoding | None:
     """The disguise of an aggregated record in ``data``, None if it has none: by its first bytes, for base64
     its digits, for a foreign magic its digest."""
-    found = next((name for start, name in BEGINNINGS.items() if data.startswith(start)), None)
-    if found == "base64 of base64":
+    encoding = next((name for start, name in BEGINNINGS.items() if data.startswith(start)), None)
+    if encoding == "base64 of base64":
         inner = disguise_of(_decoded(data))
-        return found if inner == "base64" else None
-    if found == "base64" and not _decoded(data.strip(b'"')).startswith(MAGIC):
+        return encoding if inner == "base64" else None
+    if encoding == "base64" and not _decoded(data.strip(b'"')).startswith(MAGIC):
         return None
-    if found is None and _has_foreign_magic(data):
+    if encoding is None and _has_foreign_magic(data):
         return "a frame with a foreign magic"
-    return found
+    return encoding
 
 
 def _has_foreign_magic(data: bytes) -> bool:

@@ -113,32 +113,44 @@ class KinesisRecord(Value):
         return short_fields(self)
 
 
+def no_user_record(item: object, index: int | None) -> TypeError:
+    """The error for an item that is no UserRecord; ``index``: its place in the list, from 0."""
+    at = "" if index is None else f" at index {index}"
+    made_by = "kpl_codec.UserRecord(partition_key, data) makes one"
+    return TypeError(f"expected UserRecord items, got {type(item).__name__}{at}: {made_by}")
+
+
 def check(record: UserRecord, record_index: int | None = None) -> None:
-    """Raises EncodeError, with the index, for a user record that must not be written.
+    """Raises EncodeError for a user record that must not be written, and TypeError for what is none, both
+    with the index.
 
     Decoders accept more than this (an empty partition key, explicit hash key "007"). What this library
     writes, every consumer accepts.
     """
+    if not isinstance(record, tuple) or len(record) != 4:
+        raise no_user_record(record, record_index)
     key, data, explicit_hash_key, tags = record
+    got: object = None
     # ENC-1: "A user record MUST have a partition key of 1 to 256 code points that has a UTF-8 form,
     # and data in bytes; its explicit hash key, if any, MUST be canonical decimal from 0 to 2^128 - 1."
     if type(key) is not str:
-        code, field = "partition-key-type", "partition_key"
+        code, field, got = "partition-key-type", "partition_key", type(key).__name__
     elif not key:
         code, field = "partition-key-empty", "partition_key"
     elif len(key) > MAX_PARTITION_KEY_LENGTH:
-        code, field = "partition-key-too-long", "partition_key"
+        code, field, got = "partition-key-too-long", "partition_key", len(key)
     elif not (key.isascii() or _has_utf_8(key)):
         code, field = "partition-key-utf-8", "partition_key"
     elif type(data) is not bytes:
-        code, field = "data-type", "data"
+        code, field, got = "data-type", "data", type(data).__name__
     elif explicit_hash_key is not None and not _is_canonical(explicit_hash_key):
         code, field = "explicit-hash-key", "explicit_hash_key"
     elif tags and not (type(tags) in (tuple, list) and all(map(_is_tag, tags))):
         code, field = "tag", "tags"
     else:
         return
-    raise EncodeError(code=code, field=field, record_index=record_index)
+    known = {} if got is None else {"got": str(got)}
+    raise EncodeError(code=code, field=field, record_index=record_index, **known)
 
 
 def _is_canonical(text: str) -> bool:

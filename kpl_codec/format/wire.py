@@ -318,7 +318,7 @@ class Message:
     def defects_of(self, record: WireRecord) -> list[DecodeError]:
         """Everything wrong with one user record, in the order of the bytes: its own fields, and its indices
         into the tables (a bad table entry is a defect of every user record that uses it)."""
-        found = list(record.defects)
+        defects = list(record.defects)
         for table, index, entries in (
             ("partition_key_table", record.partition_key_index, self.partition_keys),
             ("explicit_hash_key_table", record.explicit_hash_key_index, self.explicit_hash_keys),
@@ -328,10 +328,10 @@ class Message:
             at: dict[str, Any] = {"offset": record.offset, "record_index": record.record_index}
             # MSG-7: "An index MUST be below the number of entries of its table, all 64 bits of it counted."
             if index >= len(entries):
-                found.append(IndexOutOfTable(table=table, index=index, size=len(entries), **at))
+                defects.append(IndexOutOfTable(table=table, index=index, size=len(entries), **at))
             elif entries[index] is None:
-                found.append(InvalidKey(code="key-unusable", table=table, index=index, **at))
-        return sorted(found, key=_offset)
+                defects.append(InvalidKey(code="key-unusable", table=table, index=index, **at))
+        return sorted(defects, key=_offset)
 
     def first_defect(self) -> DecodeError | None:
         """The defect that `decode` raises: the first in the order of the bytes. None if there is none."""
@@ -343,16 +343,16 @@ class Message:
             if first is not None and record.offset > _offset(first):
                 break
             # The user record comes before the broken table entry it uses: the entry is the defect.
-            found = [defect for defect in self.defects_of(record) if defect.code != "key-unusable"]
-            if found:
-                return found[0] if first is None or _offset(found[0]) < _offset(first) else first
+            others = [defect for defect in self.defects_of(record) if defect.code != "key-unusable"]
+            if others:
+                return others[0] if first is None or _offset(others[0]) < _offset(first) else first
         return first
 
 
-def unused_hash_key(data: bytes, start: int, end: int, index: int) -> UnusedHashKey:
-    """The warning for that entry of the explicit hash key table of a sound message (KEY-8)."""
+def hash_key_offset(data: bytes, start: int, end: int, index: int) -> int:
+    """Where, in bytes, the text of that entry of the explicit hash key table of a sound message begins."""
     entries = (field for field in fields(data, start, end) if field.number == 2)
-    return UnusedHashKey(index=index, offset=next(islice(entries, index, None)).start)
+    return next(islice(entries, index, None)).start
 
 
 def _strict_key(data: bytes, table: str, index: int, offset: int) -> str | DecodeError:

@@ -194,7 +194,7 @@ class Writer:
         """Write rows, or keep them for the next member."""
         with self._lock:
             self._rows += rows
-        # AUD-8: "Where a ledger is told to wait, a user record MUST get its result after its row is on disk."
+        # AUD-8: "Where a ledger is set to wait, a user record MUST get its result after its row is on disk."
         if self._wait:
             self.flush()
         elif self._thread is None:

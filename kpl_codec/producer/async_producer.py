@@ -111,8 +111,8 @@ class AsyncProducer(ProducerBase):
 
     async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
         """An event loop that ends closes its asynchronous generators: this one then closes the producer."""
-        # PRD-75: "An event loop that ends MUST close the producers that nobody has closed, and tell it in the
-        # log; in another event loop every method MUST raise ProducerClosed."
+        # PRD-75: "An event loop that ends MUST close the producers that nobody has closed, and log it; in
+        # another event loop every method MUST raise ProducerClosed."
         try:
             yield
         finally:

@@ -73,8 +73,8 @@ MALFORMED: Final = Entry("count-mismatch", code="MalformedAnswer")
 def parse_put_records(answer: object, sent: int) -> list[Entry]:
     """One entry for each of ``sent`` Kinesis records."""
     entries = answer.get("Records") if isinstance(answer, Mapping) else None
-    # PRD-23: "An answer that does not have one entry for each record sent tells nothing about any of
-    # them; all MUST be sent again."
+    # PRD-23: "An answer that does not have one entry for each record sent says nothing about any of them; all
+    # MUST be sent again."
     if not isinstance(entries, list) or len(entries) != sent:
         return [Entry("count-mismatch", code="CountMismatch")] * sent
     return [_parse_entry(entry) for entry in entries]

@@ -253,8 +253,8 @@ def client_config(config: ProducerConfig, connections: int, given: Any = None) -
         "max_pool_connections": connections,
     }
     theirs = {} if given is None else given._user_provided_options
-    # PRD-71: "A call MUST be made once for each attempt that is told: retries of a client are switched off,
-    # and a given client that makes any MUST be told in the log."
+    # PRD-71: "A call MUST be made once for each attempt that is reported: retries of a client are switched
+    # off, and a given client that makes any MUST be logged."
     return {**ours, **theirs, "retries": {"total_max_attempts": 1, "mode": "standard"}}
 
 

@@ -203,7 +203,7 @@ class UndeliveredReport:
         assert self.function is not None
         self.called_at = self._clock()
         # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
-        # record its delivery or its result; both MUST be told in the log."
+        # record its delivery or its result; both MUST be logged."
         try:
             return self.function(error)
         except BaseException as raised:  # noqa: BLE001 - see above

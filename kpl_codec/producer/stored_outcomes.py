@@ -68,8 +68,8 @@ class StoredOutcomes:
         """The attempt with its outcome: DELIVERED, MISPLACED, or PLACEMENT_UNKNOWN for one parked here."""
         assert attempt.shard_id is not None
         if outgoing.shard is not None and attempt.shard_id != outgoing.shard:
-            # PRD-29: "When a record lands on another shard than predicted the shard map MUST be told: the
-            # time of sending and the predicted shard."
+            # PRD-29: "When a record lands on another shard than predicted the shard map MUST be given a
+            # report: the time of sending and the predicted shard."
             self._live.invalidate(attempt.started_at, outgoing.shard, now)
         self._live.stream_seen(now)
         judged = self._with_verdict(outgoing, attempt)

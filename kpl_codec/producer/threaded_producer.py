@@ -183,7 +183,7 @@ class Producer(ProducerBase):
             ended = mailbox.news.wait_for(lambda: mailbox.finished or not self._started, most)
         if not in_log():
             wait_for_log()
-        # PRD-60: "Closing MUST tell that all was delivered only if every user record that was accepted was."
+        # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
         return ended and not driver.failed
 
     def __enter__(self) -> Producer:

@@ -245,7 +245,7 @@ def _wait_for_end(driver: Driver, begun: float) -> None:
     """Wait for a driver that closes since ``begun``: exit_timeout seconds for deliveries, and as long again
     for on_undelivered of what was given up; but not for a call of it that takes all that time."""
     # PRD-73: "A process that ends MUST NOT wait longer than exit_timeout for one call of on_undelivered, nor
-    # longer than twice that for anything; what has no result then MUST be told in the log."
+    # longer than twice that for anything; what has no result then MUST be logged."
     mailbox = driver.mailbox
     for until in (begun + driver.exit_timeout, begun + 2 * driver.exit_timeout):
         called_at = driver.hook.called_at

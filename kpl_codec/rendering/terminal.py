@@ -67,6 +67,8 @@ def wrapped(text: Text | str, width: int, indent: int = 0) -> list[RenderableTyp
     from rich.padding import Padding
 
     lines = text.wrap(Console(width=width), width - indent)
+    for one in lines:
+        one.rstrip()  # a space where the text was folded
     return [Padding(one, (0, 0, 0, indent), expand=False) if indent else one for one in lines]
 
 

@@ -175,10 +175,12 @@ def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:
         # SHD-3: "A listing that names one shard twice with different facts MUST be refused."
         if by_id.setdefault(shard.shard_id, shard) != shard:
             raise ShardMapError(
-                code="duplicate", reason=f"{shard.shard_id} is listed twice", shard_ids=(shard.shard_id,)
+                code="duplicate",
+                reason=f"{shard.shard_id} is listed twice, differently",
+                shard_ids=(shard.shard_id,),
             )
     if not by_id:
-        raise ShardMapError(code="empty", reason="no shards", shard_ids=())
+        raise ShardMapError(code="empty", reason="it has no shards", shard_ids=())
     return by_id
 
 
@@ -191,7 +193,7 @@ def agreed(known: Shard, listed: Shard) -> Shard:
         # of the stream, never mixed with the first."
         raise ShardMapError(
             code="duplicate",
-            reason=f"{listed.shard_id} is not what it was",
+            reason=f"{listed.shard_id} differs from what was listed before",
             shard_ids=(listed.shard_id,),
             requirement="LIN-11",
         )

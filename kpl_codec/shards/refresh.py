@@ -161,7 +161,7 @@ class Refresh:
         # refused: it would never end."
         reason, most = "", 100 + _MOST_SHARDS // _MAX_RESULTS
         if token is not None and not isinstance(token, str):
-            reason = "a NextToken that is no string"
+            reason = "a NextToken is not text"
         elif token in self._tokens:
             reason = "a NextToken came twice"
         elif token and len(self._tokens) > most:

@@ -53,7 +53,7 @@ class Shard(Value):
         # refused."
         shard_id = shard.get("ShardId") if isinstance(shard, Mapping) else None
         if not isinstance(shard_id, str) or not shard_id:
-            raise ShardMapError(code="malformed", reason="a shard without ShardId", shard_ids=())
+            raise ShardMapError(code="malformed", reason="a shard has no ShardId", shard_ids=())
         try:
             keys = shard["HashKeyRange"]
             hash_key_range = HashKeyRange(
@@ -66,11 +66,12 @@ class Shard(Value):
                 numbers.get("StartingSequenceNumber"),
                 numbers.get("EndingSequenceNumber"),
             ]
-            reason = "" if all(text is None or isinstance(text, str) for text in texts) else "not a string"
+            wrong = [text for text in texts if text is not None and not isinstance(text, str)]
+            reason = f"parent ids and sequence numbers must be text, got {wrong[0]!r}" if wrong else ""
         except KeyError as error:
-            reason = f"no {error.args[0]}"
+            reason = f"{error.args[0]} is missing"
         except (TypeError, AttributeError):
-            reason = "a range that is no object"
+            reason = "HashKeyRange and SequenceNumberRange must be objects"
         except HashKeyError as error:
             reason = error.describe()
         if reason:
@@ -104,13 +105,13 @@ def listed_shards(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool
     more = False
     for page in pages:
         if not isinstance(page, Mapping):
-            raise ShardMapError(code="malformed", reason="a page that is no object", shard_ids=())
+            reason = f'expected an object with "Shards", got {type(page).__name__}'
+            raise ShardMapError(code="malformed", reason=reason, shard_ids=())
         page = page.get("StreamDescription", page)
         listed = page.get("Shards") if isinstance(page, Mapping) else None
         if not isinstance(listed, list):
-            raise ShardMapError(
-                code="malformed", reason="no Shards in it: it is not what list-shards prints", shard_ids=()
-            )
+            reason = 'a page has no list "Shards": aws kinesis list-shards prints one'
+            raise ShardMapError(code="malformed", reason=reason, shard_ids=())
         shards.extend(map(Shard.from_aws, listed))
         more = bool(page.get("NextToken") or page.get("HasMoreShards"))
     return shards, more

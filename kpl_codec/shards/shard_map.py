@@ -41,7 +41,8 @@ class ShardMap(Lineage):
         stream: Stream | str | None = None,
     ) -> None:
         if distribution not in ("USER_PARTITION_KEY", "AUTO"):
-            raise ShardMapError(code="malformed", reason=f"distribution {distribution!r}", shard_ids=())
+            reason = f"distribution must be USER_PARTITION_KEY or AUTO, got {distribution!r}"
+            raise ShardMapError(code="malformed", reason=reason, shard_ids=())
         super().__init__(distinct_shards(shards).values(), distribution, stream=stream)
         unknown = {
             shard.shard_id: missing
@@ -80,7 +81,8 @@ class ShardMap(Lineage):
         shards, more = listed_shards(pages)
         # SHD-7: "A listing whose last page names a next one MUST be refused: it is not whole."
         if more:
-            raise ShardMapError(code="incomplete", reason="the last page names a next one", shard_ids=())
+            reason = "pages are missing: the last one has a NextToken"
+            raise ShardMapError(code="incomplete", reason=reason, shard_ids=())
         return cls(shards, distribution, stream=stream or listed_stream(pages))
 
     @classmethod
@@ -249,9 +251,12 @@ def _pages(text: str | bytes) -> list[Any]:
             pages.append(_capitalized(page))
             rest = rest[end:].lstrip()
     except (ValueError, RecursionError) as error:
+        at = (
+            f"line {error.lineno} column {error.colno}" if isinstance(error, json.JSONDecodeError) else "text"
+        )
         path = isinstance(text, str) and text.endswith(".json")
         hint = " (a path? give Path(...).read_text())" if path else ""
-        raise ShardMapError(code="malformed", reason=f"not JSON: {error}{hint}", shard_ids=()) from None
+        raise ShardMapError(code="malformed", reason=f"not JSON: {at}{hint}", shard_ids=()) from None
     if len(pages) == 1 and isinstance(pages[0], list):
         pages = pages[0]
         if pages and all(isinstance(page, Mapping) and "ShardId" in page for page in pages):

@@ -157,7 +157,11 @@ def _begins_life(
     # time running MUST be believed: it is another life of the stream."
     if known.contradictions + 1 >= _CONTRADICTIONS:
         return True
-    reason = f"{reopened[0]} was closed" if reopened else f"{strangers[0]} is not what it was"
+    reason = (
+        f"{reopened[0]} was closed before"
+        if reopened
+        else f"{strangers[0]} differs from what was listed before"
+    )
     raise ShardMapError(code="contradiction", reason=reason, shard_ids=(*reopened, *strangers))
 
 

@@ -1,4 +1,4 @@
-"""`kpl-codec repair`: put again what `kpl-codec validate` found lost at the KCL."""
+"""`kpl-codec repair`: sends again the user records that `kpl-codec validate` found lost at the KCL."""
 
 from __future__ import annotations
 
@@ -10,25 +10,32 @@ from ..cli.options import add, add_aws, add_shared
 from ..rendering.terminal import line, note, show, table
 
 EPILOG = """\
-1. Without --apply it writes a plan to DIR/repair/plan and puts nothing. Read the plan.
-2. With --apply --stream NAME it puts what the plan says, and writes each delivery to
-   DIR/repair/log.
+1. Without --apply it is a dry run: it writes a plan to DIR/repair/plan and sends
+   nothing. Read the plan.
+2. With --apply --stream NAME it sends the user records of the plan, and logs each
+   delivery in DIR/repair/log.
 
-After a failure run it again: it puts what is left. If it was killed, run validate again
-first, and repair from the new results: they have all copies in the stream, the log may
-not.
+After a failure run it again: it sends the rest. If it was killed, run validate again
+first, and repair from the new results: the log may lack the last copies that it sent.
 
 Repair only from results of a validate run that began after the last repair ended. Older
-ones do not know of that repair: its user records would be put twice.
+results do not know of that repair: its user records would be sent twice.
 
-Exit status: 0 done, 1 some user records cannot be put, 2 failure.
+Exit status: 0 done, 1 some user records cannot be sent, 2 failure.
 """
+
+#: What a plan decides of user records, in words.
+_PLANNED = {
+    "put": "to re-send",
+    "already-delivered": "already delivered: their producer re-sent them after a reshard",
+    "cannot": "cannot be re-sent: the plan says why",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_shared(parser, "results", "--stream", "--quiet", use="with --apply: the stream to put to")
-    add(parser, "--apply", "put the user records of the plan")
-    add(parser, "--other-stream", "put them even if the results are of another stream")
+    add_shared(parser, "results", "--stream", "--quiet", use="with --apply: the stream to send to")
+    add(parser, "--apply", "send the user records of the plan")
+    add(parser, "--other-stream", "send them even if the results are of another stream")
     add_aws(parser)
 
 
@@ -52,16 +59,17 @@ def run(args: argparse.Namespace) -> int:
         with waiting(f"planning the repair of {args.results}"):
             counts = plan_repair(folder)
     if counts:
-        show(table(["user records", "what"], [[f"{counts[name]:,}", name] for name in sorted(counts)], (0,)))
+        rows = [[f"{counts[name]:,}", name if args.apply else _PLANNED[name]] for name in sorted(counts)]
+        show(table(["user records", "what"], rows, (0,)))
     if args.apply and counts:
         check = f"kpl-codec validate --stream {args.stream} --output DIR"
         show(line(f"Every delivery is in {args.results}/repair/log. To check: {check}"))
     elif any(counts.values()):
-        plan = f"Nothing was put. The plan: {args.results}/repair/plan."
-        show(line(f"{plan} To do it: kpl-codec repair {args.results} --apply --stream NAME"))
+        show(line(f"Dry run, nothing sent. The plan is in {args.results}/repair/plan."))
+        show(line(f"To send it: kpl-codec repair {args.results} --apply --stream NAME"))
     else:
-        show(line("Nothing was lost at the KCL, so there is nothing to put."))
+        show(line("Nothing was lost at the KCL, so there is nothing to send."))
     if counts.get("failed") or counts.get("cannot"):
-        note("some user records cannot be put; the log and the plan name them")
+        note("some user records cannot be sent; the log and the plan name them")
         return FINDINGS
     return CLEAN

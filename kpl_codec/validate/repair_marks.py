@@ -99,7 +99,7 @@ class Copies:
                     np.searchsorted(self._places, [_hash(place), _hash(place) + 1]) if place else (0, 0)
                 )
                 same = self._contents[first:last] == np.frombuffer(contents, _DIGEST)
-                # SPK-34: "A user record that the KCL drops and that repair has put again MUST be told as
+                # SPK-34: "A user record that the KCL drops and that repair has put again MUST be reported as
                 # repaired, known by a copy that has its tag, keys and data, and MUST NOT be planned to be put
                 # once more; a copy that is too large with the tag MUST NOT be put."
                 fates.append(REPAIRED if same.any() else "dropped")

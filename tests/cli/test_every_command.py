@@ -260,7 +260,7 @@ def test_an_error_of_the_command_line_names_the_command(
         ("cat --stream orders --only nowhere.json", "cannot read nowhere.json: No such file or directory"),
         (
             "shards predict x --explicit --shards SHARDS",
-            "no hash key: 'x' is not a canonical decimal number [KEY-3]",
+            "invalid hash key: 'x' is not a canonical decimal number [KEY-3]",
         ),
     ],
 )

@@ -433,7 +433,7 @@ def test_differs_the_partition_key_counts() -> None:
 def test_differs_what_kinesis_refuses_is_refused(partition_key: str, explicit_hash_key: str | None) -> None:
     assert old_aggregator.RecordAggregator().add_user_record(partition_key, b"x", explicit_hash_key) is None
     after = new_aggregator.RecordAggregator()
-    with pytest.raises(ValueError, match="refused"):
+    with pytest.raises(ValueError, match="must"):
         after.add_user_record(partition_key, b"x", explicit_hash_key)
     assert after.get_num_user_records() == 0
 
@@ -446,9 +446,9 @@ def test_differs_every_kind_of_bytes_is_data() -> None:
         after = new_aggregator.RecordAggregator()
         after.add_user_record(b"a", data, b"5")
         assert after.clear_and_get().get_contents()[:2] == ("a", "5")  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match="data-type"):
+    with pytest.raises(ValueError, match="data must be bytes"):
         new_aggregator.RecordAggregator().add_user_record("a", 5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="utf-8"):
+    with pytest.raises(ValueError, match="UTF-8"):
         new_aggregator.RecordAggregator().add_user_record(b"\xff", b"")
 
 

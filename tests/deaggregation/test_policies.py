@@ -274,12 +274,12 @@ def test_a_defect_in_a_report_says_where_it_is() -> None:
         ({"Records": [{"kinesis": {"data": "eA=="}}]}, "kpl_codec.aws_lambda.user_records"),
         ([{"kinesis": {"data": "eA=="}}], "kpl_codec.aws_lambda.user_records"),
         ([{"Data": b"x"}], "kpl_codec.adapters.kinesis_records"),
-        ([b"x"], "bytes where a list of KinesisRecords"),
-        (b"x", "bytes where a list of KinesisRecords"),
+        ([b"x"], "expected a list of KinesisRecords, got bytes"),
+        (b"x", "expected a list of KinesisRecords, got bytes"),
         (7, "kpl_codec.adapters.kinesis_records"),
-        (record(b"x"), "KinesisRecord where a list of KinesisRecords belongs"),
+        (record(b"x"), "expected a list of KinesisRecords, got KinesisRecord"),
         ([record("eA==")], "base64.b64decode"),  # type: ignore[arg-type]
-        ([record(None)], "NoneType, not bytes"),  # type: ignore[arg-type]
+        ([record(None)], "must be bytes, got NoneType"),  # type: ignore[arg-type]
     ],
 )
 @pytest.mark.parametrize("lazily", [False, True])
@@ -314,7 +314,7 @@ def test_a_deaggregation_is_an_iterator_that_goes_on_where_it_was() -> None:
 
 
 def test_policies_have_names() -> None:
-    with pytest.raises(ValueError, match="policy 'lenient': strict, kcl or report"):
+    with pytest.raises(ValueError, match="unknown policy 'lenient': choose strict, kcl or report"):
         kpl.deaggregate([], "lenient")  # type: ignore[arg-type]
     result = kpl.deaggregate(iter([record(b"x")]))
     assert next(result).data == b"x"

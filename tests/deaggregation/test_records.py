@@ -16,12 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from fuzz.invariants import frame
 from kpl_codec.compiled import speedups
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
 MAP = kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)])
 NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)
+#: A user record whose partition key index is beyond the table.
+NO_KEY = frame(b"\x0a\x01k\x1a\x05\x08\x07\x1a\x01x")
 
 
 def opened(frame: bytes, policy: Any = "report", shard_map: kpl.ShardMap | None = MAP) -> list[Any]:
@@ -126,3 +129,17 @@ def test_a_cycle_through_a_row_is_collected() -> None:
     seen = raised()
     gc.collect()
     assert seen() is None
+
+
+@given(kst.aggregated_records(), st.sampled_from(["strict", "report", "kcl"]))
+def test_a_user_record_of_a_sound_aggregate_has_a_partition_key(aggregate: Any, policy: Any) -> None:
+    for record in opened(aggregate.data, policy, None):
+        assert record.require_partition_key() == record.partition_key
+
+
+def test_a_record_without_a_partition_key_says_where_it_is() -> None:
+    for record in (kpl.KinesisRecord(None, b"plain", "7"), kpl.KinesisRecord("k", NO_KEY, "7")):
+        without = list(kpl.deaggregate([record], "report"))[-1]
+        assert without.partition_key is None
+        with pytest.raises(ValueError, match=r"no partition key \(sequence number 7, user record 0\)"):
+            without.require_partition_key()

@@ -207,11 +207,20 @@ def test_any_message_gives_user_records_or_one_typed_error(message: bytes) -> No
         (lambda: kpl.is_aggregated("84mawg=="), "is_aggregated takes bytes, not str: decode base64"),
         (lambda: kpl.explain("84mawg=="), "explain takes bytes, not str: decode base64"),
         (lambda: kpl.decode({"Data": b""}), "decode takes bytes, not dict.*kpl_codec.adapters"),
-        (lambda: kpl.encode([("key", b"data")]), r"list where a list of UserRecords belongs, each"),
-        (lambda: kpl.encode([kpl.UserRecord("k", b""), "other"]), r"kpl_codec.UserRecord\(key, data\)"),
-        (lambda: kpl.encode(kpl.UserRecord("k", b"")), "UserRecord where a list of UserRecords"),
-        (lambda: kpl.encode(None), "NoneType where a list of UserRecords"),
-        (lambda: kpl.encode("text"), "str where a list of UserRecords"),
+        (
+            lambda: kpl.encode([("key", b"data")]),
+            "expected UserRecord items, got tuple at index 0: kpl_codec",
+        ),
+        (
+            lambda: kpl.encode([kpl.UserRecord("k", b""), "other"]),
+            "expected UserRecord items, got str at index 1",
+        ),
+        (
+            lambda: kpl.encode(kpl.UserRecord("k", b"")),
+            "encode takes a list of UserRecords, not UserRecord: ",
+        ),
+        (lambda: kpl.encode(None), "a list of UserRecords, not NoneType"),
+        (lambda: kpl.encode("text"), "a list of UserRecords, not str"),
     ],
 )
 def test_mistakes_are_told_what_to_give(call: Any, told: str) -> None:

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "spec").rglob("*.md"))]
 
 
-#: Options that are not those of kpl-codec: of Glue's jobs, pip, pytest, and this repository's own tools.
-_OF_OTHERS = {"--additional-python-modules", "--hypothesis-profile", "--platform", "--table"}
+#: Options of others: of Glue's jobs, Spark, pip, pytest, and this repository's own tools.
+_OF_OTHERS = {"--additional-python-modules", "--conf", "--hypothesis-profile", "--platform", "--table"}
 
 
 def commands(page: str) -> list[str]:

@@ -97,7 +97,7 @@ def test_a_token_that_is_no_text_is_refused() -> None:
         listing_of(refresh(), [{"Shards": [], "NextToken": 5}], {})
     assert refused.value.fields == {
         "code": "malformed",
-        "reason": "a NextToken that is no string",
+        "reason": "a NextToken is not text",
         "shard_ids": (),
     }
 

@@ -27,7 +27,7 @@ PAGE = {
         }
     ]
 }
-NOT_JSON = "not JSON: Expecting value: line 1 column 1 (char 0)"
+NOT_JSON = "not JSON: line 1 column 1"
 OUTSIDE = "outside 0 to 2^128 - 1"
 
 
@@ -70,19 +70,27 @@ def listed(*pages: Any, **more: Any) -> Callable[[], object]:
 
 SHARD = PAGE["Shards"][0]
 MAPS: list[tuple[Callable[[], object], str, str]] = [
-    (listed({"Shards": []}), "empty", "no shards"),
-    (listed(PAGE, distribution="X"), "malformed", "distribution 'X'"),
-    (listed({**PAGE, "NextToken": "t"}), "incomplete", "the last page names a next one"),
+    (listed({"Shards": []}), "empty", "it has no shards"),
+    (listed(PAGE, distribution="X"), "malformed", "distribution must be USER_PARTITION_KEY or AUTO, got 'X'"),
+    (listed({**PAGE, "NextToken": "t"}), "incomplete", "pages are missing: the last one has a NextToken"),
     (
         listed(PAGE, {"Shards": [{**SHARD, "SequenceNumberRange": {"StartingSequenceNumber": "2"}}]}),
         "duplicate",
-        "s is listed twice",
+        "s is listed twice, differently",
     ),
-    (listed(5), "malformed", "a page that is no object"),
-    (listed({"Shards": [{}]}), "malformed", "a shard without ShardId"),
-    (listed({"Shards": [{"ShardId": "s"}]}), "malformed", "s: no HashKeyRange"),
-    (listed({"Shards": [{"ShardId": "s", "HashKeyRange": {}}]}), "malformed", "s: no StartingHashKey"),
-    (listed({"Shards": [{"ShardId": "s", "HashKeyRange": 5}]}), "malformed", "s: a range that is no object"),
+    (listed(5), "malformed", 'expected an object with "Shards", got int'),
+    (listed({"Shards": [{}]}), "malformed", "a shard has no ShardId"),
+    (listed({"Shards": [{"ShardId": "s"}]}), "malformed", "s: HashKeyRange is missing"),
+    (
+        listed({"Shards": [{"ShardId": "s", "HashKeyRange": {}}]}),
+        "malformed",
+        "s: StartingHashKey is missing",
+    ),
+    (
+        listed({"Shards": [{"ShardId": "s", "HashKeyRange": 5}]}),
+        "malformed",
+        "s: HashKeyRange and SequenceNumberRange must be objects",
+    ),
     (lambda: kpl.ShardMap.from_json("shards.txt"), "malformed", NOT_JSON),
     (
         lambda: kpl.ShardMap.from_json("shards.json"),

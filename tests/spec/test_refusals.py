@@ -55,7 +55,8 @@ def test_user_records_that_must_not_be_written(record: kpl.UserRecord, code: str
         with pytest.raises(kpl.EncodeError) as caught:
             refuse()
         assert caught.value.code == code
-        assert caught.value.fields == {"code": code, "field": field, "record_index": 1}
+        fields = {name: value for name, value in caught.value.fields.items() if name != "got"}
+        assert fields == {"code": code, "field": field, "record_index": 1}
         assert caught.value.requirement == "ENC-1"
 
 

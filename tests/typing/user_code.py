@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 def handle(record: kpl.DeaggregatedRecord) -> None:
     key: str | None = record.partition_key
+    required: str = record.require_partition_key()
     data: bytes = record.data
-    print(key, data, record.sub_sequence_number + 1, record.tags[0].key)
+    print(key, required, data, record.sub_sequence_number + 1, record.tags[0].key)
 
 
 def keep(poison: Poison) -> None:

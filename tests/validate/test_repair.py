@@ -232,7 +232,7 @@ def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any
     given = [str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
     assert main(["validate", "--quiet", *given]) == 1
     assert repair(stream, out) == 0
-    assert re.search(r"23 +put", capsys.readouterr().out)
+    assert re.search(r"23 +to re-send", capsys.readouterr().out)
     assert repair(stream, out, "--apply", "--other-stream") == 1
     assert at_the_kcl(stream) == Counter(user.data for user in users if len(user.data) < 100)
     log = [

@@ -188,4 +188,4 @@ def test_a_perfect_repair_is_clean(run: Run, tmp_path: Path) -> None:
     assert Counter(row["kcl"] for row in run.user_records())["repaired"] == count
     (found,) = run.findings()
     assert (found["kind"], found["userRecords"], found["sequenceNumber"]) == ("repaired", count, "7")
-    assert "put again by a repair" in run.out.replace("\n", " ")
+    assert "sent again by a repair" in run.out.replace("\n", " ")

@@ -84,7 +84,7 @@ def _user_record(record: dict[str, Any], user_record: UserRecord, index: int) ->
 
 def _lambda_shape(record: _Record) -> tuple[dict[str, Any], bytes]:
     """``record`` in Lambda's shape, and its data."""
-    # CMP-5: "boto3's records MUST be recognised without being told."
+    # CMP-5: "boto3's records MUST be recognised without an option."
     shape = shape_of(record)
     if shape == "lambda":
         text = record["kinesis"]["data"]

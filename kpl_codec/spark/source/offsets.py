@@ -261,7 +261,7 @@ def created_again(offset: StreamOffset, lineage: Lineage) -> bool:
 def check_identity(offset: StreamOffset, lineage: Lineage) -> None:
     """Raises OffsetError where the service says that a listing is not of the offset's stream."""
     # SPK-112: "An offset MUST say which stream it is of, by its ARN and when it was created, where the
-    # service tells it; another stream, and one whose shards the offset's stream cannot have, MUST be refused,
+    # service says it; another stream, and one whose shards the offset's stream cannot have, MUST be refused,
     # whatever failOnDataLoss says."
     arn, created = identity_of(lineage)
     if None not in (offset.arn, arn) and offset.arn != arn:

@@ -210,7 +210,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if values["policy"] == "none" and any(map(values.get, opening)):
         expected = "strict, kcl or report with placement, tags, maxDecompressedSize or unframe"
         raise OptionError(option="policy", value="none", expected=expected)
-    # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark tells no source that its
+    # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark notifies no source that its
     # query has ended, batch or streaming."
     if values["deregister"]:
         todo = "aws kinesis deregister-stream-consumer --stream-arn ARN --consumer-name NAME"

@@ -52,7 +52,7 @@ NOT_JUDGED = "not-judged"
 class _Loads:
     """What the groups of a tally come to, by shard, by verdict, and by what the KCL does."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, shard_map: ShardMap | None) -> None:
         self.user_records: Counter[str | None] = Counter()
         self.bytes: Counter[str | None] = Counter()
         self.misplaced: Counter[str | None] = Counter()
@@ -69,7 +69,10 @@ class _Loads:
             self.verdicts[verdict] += count
             self.misplaced[shard_id] += count * (verdict == "stray")
             self.dropped[shard_id] += count * (kcl == "dropped")
-            if kcl is not None:
+            expired = verdict == "unknown-shard" and (shard_map is None or shard_id not in shard_map)
+            if kcl is None or (kcl in ("delivered", "altered") and (expired or verdict == NOT_JUDGED)):
+                self.kcl["unknown"] += count
+            else:
                 self.kcl[kcl] += count
             if expected is not None and expected != OTHERS:
                 self.belonging[expected] += count
@@ -91,7 +94,7 @@ def build_report(
     duplicates). The tally is not changed.
     """
     tally = Tally.merged([tally])
-    loads = _Loads(tally)
+    loads = _Loads(tally, shard_map)
     for finding in (*findings, *findings_of_the_whole(tally, shard_map)):
         tally.add_finding(finding)
     shards = _shard_facts(tally, loads, shard_map)
@@ -203,7 +206,7 @@ _SHARD_VERDICTS = {*get_args(Verdict)} - {"expected", "stray", "distribution-aut
 def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[Finding]:
     """A naive aggregator, verdicts on shards, skew, other streams, empty input. `build_report` adds them;
     call this only to write findings elsewhere, too."""
-    loads = _Loads(tally)
+    loads = _Loads(tally, shard_map)
     if not tally.records["kinesis"]:
         yield Finding("no-records", detail="there is not one Kinesis record in the input")
     aggregates, user_records, _ = tally.causes.get(ACROSS_SHARDS, (0, 0, 0))

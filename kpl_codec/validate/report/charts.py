@@ -59,6 +59,8 @@ FATES = (
     ("dropped", "lost: on the stream, never delivered, no log line", "lost"),
     ("altered", "delivered under another key than the bytes say", "altered"),
     ("raw", "not opened: the frame is handed on as one record", "raw"),
+    ("repaired", "dropped, and sent again by a repair", "q4"),
+    ("unknown", "nobody knows whether it drops them: their shard is not in the shard map", "track"),
 )
 
 

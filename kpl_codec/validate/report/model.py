@@ -14,6 +14,8 @@ NO_SHARD = "(no shard)"
 
 
 class KindCount(NamedTuple):
+    """How many findings of one kind there are, and how many user records they are about."""
+
     kind: FindingType
     findings: int
     user_records: int
@@ -23,8 +25,11 @@ class KindCount(NamedTuple):
 class Totals:
     """``kinesis_records``: the three that follow; of these ``broken_frames`` could not be opened.
 
-    ``misplaced``: user records outside the range of their shard although their hash key is certain. ``kcl``:
-    user records by what a KCL consumer gets: delivered, dropped, altered, raw. ``bytes``: of their data.
+    ``misplaced``: user records outside the range of their shard although their hash key is certain.
+
+    ``kcl``: user records by what a KCL consumer gets: delivered, dropped, altered, raw (in a frame that it
+    does not open), repaired (dropped, and sent again by a repair), or unknown. Together they are
+    ``user_records``, where a broken frame counts as one. ``bytes``: of the data of all user records.
     """
 
     kinesis_records: int = 0
@@ -43,6 +48,11 @@ class Totals:
     def lost_at_kcl(self) -> int:
         """User records that are on the stream and never reach a KCL consumer."""
         return self.kcl.get("dropped", 0)
+
+    @property
+    def unknown_at_kcl(self) -> int:
+        """User records of which nobody knows whether a KCL consumer drops them."""
+        return self.kcl.get("unknown", 0)
 
 
 class CauseCount(NamedTuple):

@@ -49,7 +49,7 @@
       return down ? -order : order;
     };
 
-    const choice = element("select", { className: "sort" }, element("option", { value: "-1" }, "worst first"),
+    const choice = element("select", { className: "sort" }, element("option", { value: "-1" }, "as listed"),
       ...heads.map((head, index) => element("option", { value: String(index) }, head.textContent)));
     const search = element("input", { type: "search", className: "search", spellcheck: false, autocomplete: "off" });
     const status = element("p", { className: "count" });

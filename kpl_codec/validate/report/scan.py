@@ -132,9 +132,10 @@ class Scan:
         for row, evidence in zip(at.tolist(), rows.evidence(at, EVIDENCE), strict=True):
             captured = rows.sub[row] < -1
             code = rows.text("error", row) or ""
-            of_capture = captured and not code.startswith("capture") and code not in KINDS
+            # A code may be one of the capture and one of a frame's bytes: missing-field is both.
+            of_capture = f"capture-{code}" in KINDS or not (code.startswith("capture") or code in KINDS)
             yield Finding(
-                kind=f"capture-{code}" if of_capture else code,
+                kind=f"capture-{code}" if captured and of_capture else code,
                 sub_sequence_number=None if captured else int(rows.sub[row]),
                 user_records=1 if rows.sub[row] >= 0 else 0,
                 **evidence,

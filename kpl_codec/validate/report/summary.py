@@ -8,7 +8,14 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...findings import Finding, camel, camel_keys
+from ...findings import (
+    DAMAGE_KINDS,
+    HIDDEN_AGGREGATE_KINDS,
+    Finding,
+    camel,
+    camel_keys,
+    is_unread_input,
+)
 from ...rendering.labels import number, percent, plural, size
 from ...rendering.terminal import line, render, table, wrapped
 from ...shards.placement import CAUSES
@@ -22,6 +29,7 @@ _STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": 
 #: How many shards are shown; the rest is only counted.
 _SHARDS = 24
 _INDENT = 11
+_PLACES = ("file, line or item", "files, lines or items")
 #: Raised when a member of the JSON changes its meaning or is removed, not for new members.
 VERSION = 1
 
@@ -37,86 +45,155 @@ class Count(NamedTuple):
 
 
 def outcome(report: Report) -> tuple[str, str]:
-    """What the report comes to: in two or three words, and in a sentence or two."""
-    totals, lost = report.totals, report.totals.lost_at_kcl
-    read = f"{number(totals.user_records)} user records were read"
-    about = report.about
+    """The headline of the report, in two or three words, and the sentences below it.
+
+    The sentences account for everything that was there: the user records that were read, those of them that a
+    KCL consumer drops, those of which that is not known, and what could not be read.
+    """
     if report.audit:
-        missing, early = (sum(getattr(at, name) for at in report.audit) for name in ("missing", "too_early"))
-        known = "Not all is known" if report.kinds else "Everything was handled"
-        said = f"{plural(missing, 'user record')} put and never handled; too early to say of"
-        return "User records are missing" if missing else known, f"{said} {plural(early, 'user record')}."
+        return _audit_outcome(report)
+    headline, first = _kcl_outcome(report)
+    rest = [*_not_known(report), *_not_read(report)]
+    if headline == "Records may be lost" and any(_unread(report)):
+        headline = "Records may be lost, some cannot be read"
+    return headline, " ".join([first, *rest])
+
+
+def _audit_outcome(report: Report) -> tuple[str, str]:
+    missing = sum(cell.missing for cell in report.audit)
+    early = sum(cell.too_early for cell in report.audit)
+    headline = "Not all is known" if report.kinds else "Everything was handled"
+    text = f"{plural(missing, 'user record')} put and never handled; too early to say of"
+    return "User records are missing" if missing else headline, f"{text} {plural(early, 'user record')}."
+
+
+def _kcl_outcome(report: Report) -> tuple[str, str]:
+    """The headline, and what a KCL consumer gets of the user records that were read."""
+    totals, about, lost = report.totals, report.about, report.totals.lost_at_kcl
+    read = plural(totals.user_records, "user record")
     if not totals.kinesis_records:
-        said = "Not one Kinesis record was read, so nothing is known about the stream."
-        return "Nothing was read", said
+        return "Nothing was read", "No Kinesis record was read, so nothing is known about the stream."
     if about.estimated_loss is not None:
-        said = f"A KCL consumer drops {about.estimated_loss} user records, without a log line."
-        of = f"This is an estimate: {read}, of which it drops {number(lost)}."
-        return "Records are lost", f"{said} {of}"
+        estimate = f"A KCL consumer drops {about.estimated_loss} user records, without a log line. This is"
+        return (
+            "Records are lost",
+            f"{estimate} an estimate: it drops {number(lost)} of the {read} that were read.",
+        )
     if about.share < 1 and report.clean:
-        said = f"Nothing was found in what was read: {percent(about.share, 1)} of each shard's time, {read}."
-        return "Nothing was found", said
+        part = percent(about.share, 1)
+        return "Nothing was found", f"Nothing was found in the {read} read, {part} of each shard's time."
     if lost:
         part = f"{number(totals.user_records)} ({percent(lost, totals.user_records)})"
-        said = f"A KCL consumer drops {plural(lost, 'user record')} of {part}, without a log line."
+        text = f"A KCL consumer drops {plural(lost, 'user record')} of {part}, without a log line."
         # A producer that notices sends them again, so they may be on the stream twice, and delivered once.
-        if caught := sum(count.dropped for count in report.causes if count.cause == "reshard"):
-            some = "All of them" if caught == lost else f"{number(caught)} of them"
-            said += f" {some} were overtaken by a reshard: their producer may have sent them again."
-        return "Records are lost" if lost > caught else "Records may be lost", said
-    serious = sum(count.findings for count in report.kinds if count.kind.severity in ("critical", "error"))
-    unknown = sum(count.user_records for count in report.kinds if count.kind.name == "unknown-shard")
-    if any(count.kind.name == "other-stream" for count in report.kinds):
-        unknown += totals.verdicts.get("not-judged", 0)
-    repaired = totals.kcl.get("repaired", 0)
-    if serious:
-        said = f"{plural(serious, 'thing')} cannot be read as written."
-        said += " A KCL consumer drops none of the user records that could be."
-    elif unknown:
-        said = f"Every record can be read. Whether a KCL consumer drops {plural(unknown, 'user record')}"
-        said += " is not known: the map does not have their shards."
-    elif not report.clean:
-        said = "Every record can be read and reaches a KCL consumer; some things need a look."
-    elif repaired:
-        said = f"Every user record reaches a KCL consumer: {plural(repaired, 'user record')}"
-        said += " that it drops were put again by a repair."
-    elif report.distribution is None:
-        said = "Every record can be read. Placement was not checked: there is no shard map."
-    else:
-        said = "Clean: every record can be read, lies where it belongs, and reaches a KCL consumer."
+        overtaken = sum(count.dropped for count in report.causes if count.cause == "reshard")
+        if overtaken:
+            some = "All of them" if overtaken == lost else f"{number(overtaken)} of them"
+            text += f" {some} were in flight during a split or merge; the producer may have retried them."
+        return "Records are lost" if lost > overtaken else "Records may be lost", text
     clean = "Clean" if report.distribution else "Readable"
-    return clean if report.clean else _HEADLINES[report.worst or "warning"], said
+    headline = clean if report.clean else _HEADLINES[report.worst or "warning"]
+    if report.distribution is None:
+        return headline, f"{read} read. Placement was not checked: there is no shard map."
+    if totals.unknown_at_kcl or any(_unread(report)):
+        judged = plural(totals.user_records - totals.unknown_at_kcl, "user record")
+        none = totals.user_records == totals.unknown_at_kcl
+        text = f"A KCL consumer drops none of the {judged} that could be checked."
+        return headline, "No user record could be checked." if none else text
+    if not report.clean:
+        return headline, f"All {read} can be read and reach a KCL consumer; some things need a look."
+    if repaired := totals.kcl.get("repaired", 0):
+        again = f"{plural(repaired, 'user record')} that it drops were sent again by a repair"
+        return "Clean", f"Every user record reaches a KCL consumer: {again}."
+    return "Clean", "Clean: every record can be read, lies where it belongs, and reaches a KCL consumer."
+
+
+def _not_known(report: Report) -> Iterator[str]:
+    unknown = report.totals.unknown_at_kcl
+    if unknown and report.distribution is not None:
+        expired = sum(count.user_records for count in report.kinds if count.kind.name == "unknown-shard")
+        why = "the shard map does not have their shards" if expired == unknown else "the findings say why"
+        yield f"Whether a KCL consumer drops {plural(unknown, 'user record')} is not known: {why}."
+
+
+class _Unread(NamedTuple):
+    """What the user records of a report do not say everything of.
+
+    ``places``: files, lines and items of the input that were not read. ``broken``: Kinesis records that
+    cannot be opened. ``damaged``: user records and aggregates with damaged bytes, in the others.
+    ``hidden``: records whose data holds an aggregated record that no consumer opens.
+    """
+
+    places: int
+    broken: int
+    damaged: int
+    hidden: int
+
+
+def _unread(report: Report) -> _Unread:
+    places = sum(count.findings for count in report.kinds if is_unread_input(count.kind.name))
+    broken = report.totals.broken_frames
+    # Each broken frame is a finding of one of these kinds, too.
+    damage = [count for count in report.kinds if count.kind.name in DAMAGE_KINDS]
+    damaged = max(sum(count.findings for count in damage) - broken, 0)
+    hidden = sum(count.findings for count in report.kinds if count.kind.name in HIDDEN_AGGREGATE_KINDS)
+    return _Unread(places, broken, damaged, hidden)
+
+
+def _not_read(report: Report) -> Iterator[str]:
+    places, broken, damaged, hidden = _unread(report)
+    if broken:
+        each = "it is counted as one user record" if broken == 1 else "each is counted as one user record"
+        yield f"{plural(broken, 'Kinesis record')} cannot be read: {each}, whatever is in it."
+    if places:
+        were = "was not read: what is in it" if places == 1 else "were not read: what is in them"
+        yield f"{plural(places, *_PLACES)} of the input {were} is not counted."
+    if damaged:
+        yield plural(
+            damaged, "user record or aggregate is damaged.", "user records or aggregates are damaged."
+        )
+    if hidden:
+        yield (
+            f"{plural(hidden, 'record holds', 'records hold')} an aggregated record that no consumer opens: "
+            "the user records in it are not counted."
+        )
 
 
 def counts(report: Report) -> list[Count]:
     totals = report.totals
     user = totals.user_records
-    unread = sum(count.findings for count in report.kinds if count.kind.name.startswith("capture"))
+    unread = _unread(report).places
     opened = user - totals.plain_records - totals.broken_frames
     each = f"{opened / totals.aggregated_records:,.1f} user records each" if totals.aggregated_records else ""
+    broken = "cannot be opened; each counts as one user record"
     rows = [
         Count("Kinesis records", totals.kinesis_records, _per_second(report)),
         Count("plain", totals.plain_records, "", "part"),
         Count("aggregated", totals.aggregated_records, each, "part"),
-        Count("broken frames", totals.broken_frames, "cannot be opened, or have no data", "part bad rare"),
+        Count("broken frames", totals.broken_frames, broken, "part bad rare"),
+        Count("Not read", unread, f"{_PLACES[unread != 1]} of the input; not counted", "bad rare"),
         Count("User records", user, size(totals.bytes) + " of data"),
-        Count("Not read", unread, "files, lines and records; what is in them is not counted", "bad rare"),
     ]
     if report.distribution is not None:
         outside = f"{percent(totals.misplaced, user)}; outside their shard's range"
         mixed = "user records of this shard and of others in one"
+        foreign = "user records of other shards only"
         rows += [
             Count("misplaced", totals.misplaced, outside, "part bad"),
             Count("Mixed aggregates", totals.mixed_aggregates, mixed, "bad"),
-            Count("Foreign aggregates", totals.foreign_aggregates, "all of other shards", "bad rare"),
+            Count("Foreign aggregates", totals.foreign_aggregates, foreign, "bad rare"),
         ]
     if kcl := totals.kcl:
-        lost = f"{percent(totals.lost_at_kcl, user)} of the user records"
+        lost = percent(totals.lost_at_kcl, user)
+        lost += "; one misplaced user record loses its whole aggregate" if totals.lost_at_kcl else ""
+        delivered = kcl.get("delivered", 0)
         rows += [
+            Count("Delivered by the KCL", delivered, percent(delivered, user)),
             Count("Lost at the KCL", totals.lost_at_kcl, lost, "bad"),
-            Count("Repaired", kcl.get("repaired", 0), "dropped by the KCL, and put again", "rare"),
+            Count("Repaired", kcl.get("repaired", 0), "dropped by the KCL, and sent again", "rare"),
             Count("Unopened by the KCL", kcl.get("raw", 0), "it hands the frame on as one record", "rare"),
             Count("Altered by the KCL", kcl.get("altered", 0), "delivered under another key", "rare"),
+            Count("Not known", totals.unknown_at_kcl, "whether the KCL drops them", "rare"),
         ]
     return [row for row in rows if row.value or "rare" not in row.how]
 
@@ -144,6 +221,12 @@ def worst_first(shards: Iterable[ShardFacts]) -> list[ShardFacts]:
     return sorted(shards, key=lambda s: (-s.dropped, -s.misplaced, -s.user_records))
 
 
+def shards_in_order(report: Report) -> list[ShardFacts]:
+    """All shards: in the order of the shard map if they are few, else the worst first."""
+    few = len(report.shards) <= _SHARDS and "shards" not in report.omitted
+    return list(report.shards) if few else worst_first(report.shards)
+
+
 def summary_text(report: Report) -> str:
     """The summary as text without colours, ending in a newline."""
     return render(*summary(report))
@@ -163,7 +246,7 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
         for c in counts(report)
     ]
     if report.causes:
-        made += [line(""), line(("Where aggregates of other shards come from", "bold"))]
+        made += [line(""), line(("Causes of misplaced aggregates", "bold"))]
     for cause, aggregates, user_records, _ in report.causes:
         held = f"{plural(user_records, 'user record')} in {plural(aggregates, 'aggregate')}"
         made += wrapped(line(f"{held}: {CAUSES.get(cause, cause)}"), width, 2)
@@ -184,7 +267,7 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
         place = next((place_of(finding) for finding in report.findings if finding.kind == kind.name), "")
         texts = [plural(count.findings, "finding") + about + (f"; e.g. {place}" if place else "")]
         if kind.severity != "info":
-            texts += [kind.meaning, f"Whom it concerns: {kind.concerns}"]
+            texts += [kind.meaning, f"Who is affected: {kind.concerns}"]
             if told.setdefault(kind.todo, kind.name) == kind.name:
                 texts.append(f"What to do: {kind.todo}")
             else:
@@ -210,9 +293,13 @@ def place_of(finding: Finding) -> str:
 
 
 def _shards(report: Report) -> Iterator[RenderableType]:
-    skew = f"; the fullest open shard has {report.skew:.2f} times the mean" if report.skew is not None else ""
+    skew = (
+        f"; the busiest open shard holds {report.skew:.2f} times the average"
+        if report.skew is not None
+        else ""
+    )
     yield line(("Shards" + skew, "bold"))
-    shown = worst_first(report.shards)[:_SHARDS]
+    shown = shards_in_order(report)[:_SHARDS]
     rows = [
         [
             shard.shard_id if len(shard.shard_id) <= 30 else shard.shard_id[:29] + "…",
