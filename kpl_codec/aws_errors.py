@@ -135,6 +135,7 @@ _CHECK: Final[dict[str, str]] = {
         ("ConfigNotFound", "ConfigParseError", "InvalidConfigError", "InfiniteLoopConfigError"),
         "check the file that AWS_CONFIG_FILE names (~/.aws/config)",
     ),
+    "ProfileNotFound": "`aws configure list-profiles` shows which there are",
     "not-sent": _NETWORK,
     "unauthenticated": "check this machine's clock, and where the credentials come from",
     "unconfigured": "give --profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID",

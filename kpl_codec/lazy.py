@@ -42,8 +42,8 @@ def needing_extras(name: str) -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
             raise
-        text = f"{name} needs {missing}: install kpl-codec with its extra {extra_for(missing)}"
-        raise ModuleNotFoundError(text, name=error.name) from error
+        reason = f'{name} needs {missing}. Run: pip install "kpl-codec[{extra_for(missing)}]"'
+        raise ModuleNotFoundError(reason, name=error.name) from error
 
 
 #: Draws a value for a notebook. `kpl_codec`, which is above all, sets it: drawings are above what they show.

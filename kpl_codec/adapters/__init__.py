@@ -1,11 +1,11 @@
-"""Reads every shape of Kinesis records into `KinesisRecord` without loss, and writes some of them back.
+"""Reads events, API responses and dumps of any service into `KinesisRecord`, and writes three of them.
 
     from kpl_codec.adapters import captured, kinesis_records
 
     for record in kinesis_records(event): ...              # raises CaptureError at the first bad one
     for item in captured(answers, shard_id="shardId-0"): ... # KinesisRecord or CaptureError, in order
 
-`shapes` lists the shapes and how each is recognised, `writing` writes three of them.
+`shapes` lists the shapes and how each is recognised, `events_out` writes three of them.
 Specification: spec/06-lambda.md, CAP-1 to CAP-12.
 """
 

@@ -1,14 +1,18 @@
-"""One call to Kinesis, and what its failure means. Shared by the skins for threads and for asyncio.
+"""One call to Kinesis, with retries, and what its failure means: for boto3 and for aiobotocore.
 
-What reads a stream is written once, as coroutines that await `maybe_await` calls and sleeps. With a client of
-boto3 and `time.sleep` they never wait, and `run_sync` runs them as a function.
+Functions that read a stream are written once, as coroutine functions that await `maybe_await` of each
+call and sleep. With a client of boto3 and `time.sleep` such a coroutine never waits: `run_sync` gives
+its result, and `sync_function` and `sync_generator` make the plain function.
 """
 
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401 - see below
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, TypeVar
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -18,6 +22,7 @@ from ..shards.stream_name import Stream, StreamNameError, stream_of
 
 # PRD-74: "What the first call of a process loads MUST be loaded before a thread makes it." (A process that
 # is forked in the middle of an import never ends it. That is the codec of host names, all else is loaded.)
+_Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 #: Seconds between two attempts of a call.
@@ -25,7 +30,7 @@ BACKOFF: Final = Backoff(0.2, 5.0)
 
 
 def call_errors() -> tuple[type[Exception], ...]:
-    """The expected errors of a call: of the service, the client or the connection."""
+    """The errors that a call may raise: of the service, the client or the connection."""
     import asyncio  # whoever calls has loaded it and the parsers; a task of Spark may have nothing to call
 
     from botocore.parsers import ResponseParserError
@@ -33,9 +38,10 @@ def call_errors() -> tuple[type[Exception], ...]:
     return ClientError, BotoCoreError, ResponseParserError, OSError, asyncio.TimeoutError
 
 
-async def maybe_await(answer: Any) -> Any:
-    """What a call or a sleep has given: awaited, unless it comes from boto3 or `time.sleep`."""
-    return await answer if hasattr(answer, "__await__") else answer
+async def maybe_await(result: Any) -> Any:
+    """The response of a client, or the result of a sleep: awaited if it is an awaitable of aiobotocore or
+    asyncio, as it is if boto3 or `time.sleep` gave it."""
+    return await result if hasattr(result, "__await__") else result
 
 
 async def async_sleep(seconds: float) -> None:
@@ -46,7 +52,8 @@ async def async_sleep(seconds: float) -> None:
 
 
 def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
-    """The result of a coroutine that never waits. Raises TypeError for one that does."""
+    """The result of a coroutine that never waits. Raises TypeError for one that waits: its client is of
+    aiobotocore."""
     try:
         steps.send(None)
     except StopIteration as end:
@@ -55,9 +62,44 @@ def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
     raise TypeError("the client is not of boto3: for one of aiobotocore there is kpl_codec.aws.aio")
 
 
+def sync_function(
+    function: Callable[_Arguments, Coroutine[Any, Any, _Result]],
+) -> Callable[_Arguments, _Result]:
+    """``function`` for a client of boto3: the same arguments and result, but it returns after it has waited,
+    with `time.sleep`."""
+
+    @wraps(function)
+    def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        options.setdefault("sleep", time.sleep)
+        return run_sync(function(*args, **options))
+
+    return _without_prefix(run)
+
+
+def sync_generator(
+    function: Callable[_Arguments, AsyncGenerator[_Result, None]],
+) -> Callable[_Arguments, Iterator[_Result]]:
+    """As `sync_function`, for an asynchronous generator."""
+
+    @wraps(function)
+    def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> Iterator[_Result]:
+        options.setdefault("sleep", time.sleep)
+        generator = function(*args, **options)
+        with suppress(StopAsyncIteration):
+            while True:
+                yield run_sync(generator.__anext__())
+
+    return _without_prefix(run)
+
+
+def _without_prefix(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    function.__name__ = function.__qualname__ = function.__name__.removeprefix("async_")
+    return function
+
+
 def failure_of(error: Exception, operation: str = "") -> Failure:
-    """The AWS code of an error answer, else the name of the exception. ``operation``: the call that was made,
-    GetRecords or get_records; an error of another one, such as AssumeRole, has that before its code."""
+    """The AWS code of an error response, else the name of the exception. ``operation``: the call that was
+    made, GetRecords or get_records. If another call failed, such as AssumeRole, its name comes first."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         code = str(detail.get("Code") or "Unknown")
@@ -69,7 +111,7 @@ def failure_of(error: Exception, operation: str = "") -> Failure:
 
 
 class CallFailed(Exception):
-    """A call has failed, or its answer was cut short. ``permanent``: a retry cannot help."""
+    """A call has failed, or its response was truncated. ``permanent``: a retry cannot help."""
 
     def __init__(self, operation: str, failure: Failure) -> None:
         super().__init__(operation, failure)
@@ -82,16 +124,16 @@ async def call_service(
     client: Any,
     operation: str,
     arguments: Mapping[str, Any],
-    missing: Callable[[Mapping[str, Any]], str | None] = lambda answer: None,
+    missing: Callable[[Mapping[str, Any]], str | None] = lambda response: None,
 ) -> Mapping[str, Any]:
-    """The answer of one call. ``missing``: the member that an answer lacks. Raises CallFailed."""
+    """The response of one call. ``missing`` names the member that a response lacks. Raises CallFailed."""
     try:
-        answer: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
+        response: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
     except call_errors() as error:
         raise CallFailed(operation, failure_of(error, operation)) from None
-    if member := missing(answer):
+    if member := missing(response):
         raise CallFailed(operation, Failure("IncompleteAnswer", f"an answer without {member}"))
-    return answer
+    return response
 
 
 async def call_with_retries(
@@ -102,10 +144,9 @@ async def call_with_retries(
     clock: Callable[[], float],
     chance: Callable[[], float] = lambda: 0.0,
 ) -> _Result:
-    """What ``attempt`` gives, repeated with backoff for ``patience`` seconds after it first failed.
-
-    Raises ``unavailable``, made of the members of its last CallFailed. ``sleep``: if it gives something true,
-    no more attempt is made, and nothing ({}) is given."""
+    """The result of ``attempt``, which is repeated with backoff for ``patience`` seconds after its first
+    failure. Then it raises ``unavailable``, made of the members of the last CallFailed. If ``sleep`` returns
+    something true, there is no other attempt, and the result is {}."""
     failures, end = 0, 0.0
     while True:
         try:
@@ -133,6 +174,7 @@ def stream_for(client: Any, stream: str) -> Stream:
 
 
 def send(client: Any, request: Request) -> Any:
+    """The response, or for aiobotocore its awaitable, of the call that a live shard map asks for."""
     if request.operation == "ListShards":
         return client.list_shards(**request.arguments)
     return client.describe_stream_summary(**request.arguments)

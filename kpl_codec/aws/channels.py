@@ -24,7 +24,7 @@ class Channel(NamedTuple):
 
 
 class Subscribers(NamedTuple):
-    """What hangs on a stream. ``unnamed``: channels that may not be read, and why."""
+    """Queues and channels of a stream. ``unnamed``: how many channels the role may not read; ``why``."""
 
     channels: list[Channel]
     queue_count: int = 0
@@ -45,11 +45,11 @@ def subscribers_of(client: Any, stream: str) -> Subscribers:
         count, queues = int(summary.get("ChannelCount") or 0), int(summary.get("QueueCount") or 0)
         token: dict[str, str] = {}
         while len(channels) < count:
-            answer = client.list_channels(StreamFilter=[{"StreamARN": summary["StreamARN"]}], **token)
-            channels += [_channel(client, found) for found in answer["ChannelSummaries"]]
-            if not answer.get("NextToken"):
+            response = client.list_channels(StreamFilter=[{"StreamARN": summary["StreamARN"]}], **token)
+            channels += [_channel(client, found) for found in response["ChannelSummaries"]]
+            if not response.get("NextToken"):
                 break
-            token = {"NextToken": answer["NextToken"]}
+            token = {"NextToken": response["NextToken"]}
     except call_errors() as error:
         failure = failure_of(error)
         why = f"{failure.code}: {failure.reason}"

@@ -1,11 +1,11 @@
-"""Reads a shard from a place on, with GetShardIterator and GetRecords.
+"""Reads a shard from a starting position on, with GetShardIterator and GetRecords.
 
     cursor = ShardCursor(client, "orders", "shardId-000000000000", after_record("4957..."))
-    answer = cursor.fetch(limit=1000)         # .records .behind .ended
+    page = cursor.fetch(limit=1000)         # .records .behind .ended
 
-An expired iterator is made again after the last record read. Throttling, server errors, broken connections
-and truncated answers are retried with backoff for ``patience`` seconds; an error that a retry cannot solve is
-raised at once. A `Pace` keeps the calls within the limits of a shard.
+When an iterator has expired, the cursor asks for one after the last record that it read. It retries throttled
+calls, server errors, broken connections and truncated responses, with backoff, for ``patience`` seconds, and
+raises at once what a retry cannot solve. A `Pace` keeps the calls within the limits of a shard.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _CLOCK_SKEW: Final = 300_000
 
 
 class GetRecordsPage(NamedTuple):
-    """The answer of GetRecords. ``records``: as boto3 gives them. ``behind``: milliseconds to the tip.
-    ``ended``: the shard is closed and this is its end."""
+    """A response of GetRecords. ``records``: as boto3 gives them. ``behind``: milliseconds between its last
+    record and the tip of the shard. ``ended``: the shard is closed, and this is its end."""
 
     records: list[dict[str, Any]]
     behind: int
     ended: bool
 
     def at_tip(self, limit: int) -> bool:
-        """Whether these were the last records. A full answer never shows that: of records that arrived in one
-        millisecond the first is 0 ms behind, too."""
+        """Whether these were the last records. A full response never shows that: of records that arrived in
+        one millisecond the first is 0 ms behind, too."""
         return self.ended or (self.behind == 0 and len(self.records) < limit)
 
 
@@ -75,7 +75,7 @@ class Pace:
 
 
 class ShardCursor:
-    """Reads one shard from a place on. Not thread-safe.
+    """Reads one shard from a starting position on. Not thread-safe.
 
     ``pace``: shared by cursors that must keep the limits of a shard together. ``patience``: seconds for which
     a fetch retries. `fetch` is for a client of boto3; `read` is the same for one of aiobotocore, with a
@@ -142,7 +142,7 @@ class ShardCursor:
             self.iterator = await self._new_iterator()
         stream = stream_for(self._client, self._stream).argument_of_get_records
         try:
-            found = await self._call(
+            response = await self._call(
                 "get_records", "Records", ShardIterator=self.iterator, Limit=limit, **stream
             )
         except CallFailed as failed:
@@ -151,23 +151,23 @@ class ShardCursor:
                 if not is_new:  # else the service returns expired iterators, and the loop must wait
                     return await self._fetch_once(limit)
             raise
-        records = found["Records"]
+        records = response["Records"]
         self._pace.spent("get_records", sum(len(record["Data"]) for record in records))
         if records:
             self._place = after_record(records[-1]["SequenceNumber"])
-        self.iterator = found.get("NextShardIterator")
+        self.iterator = response.get("NextShardIterator")
         self.ended = self.iterator is None
-        answer = GetRecordsPage(records, int(found.get("MillisBehindLatest") or 0), self.ended)
-        # An answer of 10 MiB may be cut among records of one millisecond, and be 0 ms behind: the next has
-        # them.
-        at_tip = answer.at_tip(limit)
+        page = GetRecordsPage(records, int(response.get("MillisBehindLatest") or 0), self.ended)
+        # A response of 10 MiB may end among records of one millisecond, and be 0 ms behind: the next page has
+        # the others.
+        at_tip = page.at_tip(limit)
         self.at_tip = self.ended or (at_tip and (self._near_tip or not records))
         self._near_tip = at_tip
-        return answer
+        return page
 
     async def _new_iterator(self) -> str:
         begun = int(self._now() * 1000)
-        answer = await self._call(
+        response = await self._call(
             "get_shard_iterator",
             "ShardIterator",
             **stream_for(self._client, self._stream).argument,
@@ -177,7 +177,7 @@ class ShardCursor:
         if self._place.kind == "LATEST":
             # If this iterator expires before it gives a record, a new LATEST would skip some.
             self._place = at_time(begun)
-        return str(answer["ShardIterator"])
+        return str(response["ShardIterator"])
 
     async def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
         if (wait := self._pace.delay(operation)) > 0:
@@ -202,10 +202,10 @@ class LatestPosition:
 
     def _look(self) -> None:
         while self._beyond is None and not self._cursor.ended:
-            answer = self._cursor.fetch(1)
-            if answer.records:
-                self._beyond = answer.records[0]["SequenceNumber"]
-            if answer.at_tip(1):
+            page = self._cursor.fetch(1)
+            if page.records:
+                self._beyond = page.records[0]["SequenceNumber"]
+            if page.at_tip(1):
                 return
 
     def beyond(self) -> str | None:

@@ -1,8 +1,8 @@
-"""Just the records whose sequence numbers somebody has: of a channel's dead-letter objects, of a log, of a
-failed Lambda invocation, or of Lambda's notice of one, which names the first and the last of a batch.
+"""Reads the records with given sequence numbers. These come from a channel's dead-letter objects, a log, a
+failed Lambda invocation, or Lambda's notice of one, which names the first and the last record of a batch.
 
     places = sequence_numbers(Path("errors.json").read_bytes())
-    for record in read_only(client, "orders", places): ...       # KinesisRecord, Gone, or NotRead
+    for record in read_only(client, "orders", places): ...       # KinesisRecord, GoneRecord or NotRead
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ..shards.lineage import Lineage
 from ..shards.live_shard_map import LiveShardMap, MapChanged, RefreshFailed
 from ..shards.refresh import ShardFilterType
 from ..shards.shard_map import ShardMap
-from .calls import async_sleep, call_errors, failure_of, maybe_await, run_sync, send, stream_for
+from .calls import async_sleep, call_errors, failure_of, maybe_await, send, stream_for, sync_function
 
 
 async def _fetch(
@@ -35,11 +35,11 @@ async def _fetch(
         outcome: MapChanged | RefreshFailed | None = None
         while (request := live.next_request(clock())) is not None:
             try:
-                answer = await maybe_await(send(client, request))
+                response = await maybe_await(send(client, request))
             except call_errors() as error:
                 outcome = live.fail(request, failure_of(error, request.operation), clock()) or outcome
             else:
-                outcome = live.receive(request, answer, clock()) or outcome
+                outcome = live.receive(request, response, clock()) or outcome
         if isinstance(outcome, MapChanged):
             return live
         retry_at = live.timer()
@@ -57,7 +57,13 @@ async def async_fetch_shard_map(
     timeout: float = 30.0,
     sleep: Callable[[float], object] = async_sleep,
 ) -> ShardMap:
-    """As `kpl_codec.aws.fetch_shard_map`."""
+    """The stream's shard map now, with its distribution strategy if the role may read it.
+
+    ``client``: a Kinesis client, of boto3 for `kpl_codec.aws`, of aiobotocore for `kpl_codec.aws.aio`;
+    ``stream``: a name or an ARN. ``closed``: also the closed shards that still hold records. Retries with
+    backoff for ``timeout`` seconds, and waits with ``sleep``. Raises StreamUnavailable: at once if a retry
+    cannot help, else with the last error.
+    """
     live = await _fetch(client, stream, closed=closed, sleep=sleep, timeout=timeout)
     assert live.shard_map is not None
     return live.shard_map
@@ -66,29 +72,9 @@ async def async_fetch_shard_map(
 async def async_fetch_lineage(
     client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], object] = async_sleep
 ) -> Lineage:
-    """As `kpl_codec.aws.fetch_lineage`."""
+    """The lineage of all shards that still hold records. Arguments and errors as of `fetch_shard_map`."""
     return (await _fetch(client, stream, closed=True, sleep=sleep, timeout=timeout)).lineage
 
 
-def fetch_shard_map(
-    client: Any,
-    stream: str,
-    *,
-    closed: bool = False,
-    timeout: float = 30.0,
-    sleep: Callable[[float], None] = time.sleep,
-) -> ShardMap:
-    """The stream's shard map now, with its distribution strategy if the role may read it.
-
-    ``client``: a boto3 Kinesis client; ``stream``: a name or an ARN. ``closed``: also the closed shards that
-    still hold records. Retries with backoff for ``timeout`` seconds. Raises StreamUnavailable: at once if a
-    retry cannot help, else with the last error.
-    """
-    return run_sync(async_fetch_shard_map(client, stream, closed=closed, timeout=timeout, sleep=sleep))
-
-
-def fetch_lineage(
-    client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], None] = time.sleep
-) -> Lineage:
-    """The lineage of all shards that still hold records. Raises StreamUnavailable."""
-    return run_sync(async_fetch_lineage(client, stream, timeout=timeout, sleep=sleep))
+fetch_shard_map = sync_function(async_fetch_shard_map)
+fetch_lineage = sync_function(async_fetch_lineage)

@@ -10,9 +10,7 @@ asyncio: `kpl_codec.aws.aio`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +18,7 @@ from ..errors import UnknownShard
 from ..format.records import KinesisRecord, answered_record
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from ..shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, at_record, at_time
-from .calls import async_sleep, run_sync
+from .calls import async_sleep, sync_function, sync_generator
 from .cursor import Pace, ShardCursor
 from .list_shards import async_fetch_lineage
 
@@ -53,41 +51,6 @@ def place_of(start: Start) -> StartingPosition:
     return at_record(start)
 
 
-def read_stream(
-    client: Any,
-    stream: str,
-    *,
-    start: Start = "TRIM_HORIZON",
-    follow: bool = False,
-    shard_ids: Collection[str] | None = None,
-    poll_interval: float = POLL_INTERVAL,
-    patience: float = PATIENCE,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[KinesisRecord]:
-    """The Kinesis records of all shards in turn, each shard after its parents.
-
-    ``start``: where the shards of now begin; later ones are read from their first record. A sequence number
-    is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records, until all the shards are
-    closed; else each shard is read to its tip. ``shard_ids``: these shards only. ``poll_interval``: seconds
-    between two calls on a shard; ``patience``: seconds for which a failing call is retried.
-    Raises StreamUnavailable, ValueError for another ``start``, and UnknownShard for one of ``shard_ids`` that
-    the stream does not list.
-    """
-    reading = async_read_stream(
-        client,
-        stream,
-        start=start,
-        follow=follow,
-        shard_ids=shard_ids,
-        poll_interval=poll_interval,
-        patience=patience,
-        sleep=sleep,
-    )
-    with suppress(StopAsyncIteration):
-        while True:
-            yield run_sync(reading.__anext__())
-
-
 async def async_read_stream(
     client: Any,
     stream: str,
@@ -99,7 +62,15 @@ async def async_read_stream(
     patience: float = PATIENCE,
     sleep: Callable[[float], object] = async_sleep,
 ) -> AsyncGenerator[KinesisRecord, None]:
-    """As `kpl_codec.aws.read_stream`, for ``async for``."""
+    """The Kinesis records of all shards in turn, each shard after its parents.
+
+    ``start``: where the shards of now begin; later ones are read from their first record. A sequence number
+    is of one shard: give ``shard_ids`` with it. ``follow``: wait for new records, until all the shards are
+    closed; else each shard is read to its tip. ``shard_ids``: these shards only. ``poll_interval``: seconds
+    between two calls on a shard; ``patience``: seconds for which a failing call is retried.
+    Raises StreamUnavailable, ValueError for another ``start``, and UnknownShard for one of ``shard_ids`` that
+    the stream does not list.
+    """
     place = place_of(start)
     known: set[str] = set()
     cursors: dict[str, ShardCursor] = {}  # of each shard that is to be read
@@ -134,22 +105,13 @@ async def async_read_stream(
         one_is_done = False  # then children may begin: also those of a shard that was closed meanwhile
         while not one_is_done:
             for cursor in turns if follow else turns[:_MOST_CURSORS]:
-                answer = await cursor.read()
-                for record in answer.records:
+                page = await cursor.read()
+                for record in page.records:
                     yield answered_record(record, cursor.shard_id)
-                one_is_done |= answer.ended or (not follow and cursor.at_tip)
+                one_is_done |= page.ended or (not follow and cursor.at_tip)
 
 
-def read_record(
-    client: Any, stream: str, shard_id: str, sequence_number: str, *, patience: float = PATIENCE
-) -> KinesisRecord | None:
-    """The record with this sequence number, None if the shard does not hold it.
-
-    Raises StreamUnavailable, also where the service refuses the sequence number.
-    """
-    return run_sync(
-        async_read_record(client, stream, shard_id, sequence_number, patience=patience, sleep=time.sleep)
-    )
+read_stream = sync_generator(async_read_stream)
 
 
 async def async_read_record(
@@ -161,7 +123,10 @@ async def async_read_record(
     patience: float = PATIENCE,
     sleep: Callable[[float], object] = async_sleep,
 ) -> KinesisRecord | None:
-    """As `kpl_codec.aws.read_record`."""
+    """The record with this sequence number, None if the shard does not hold it.
+
+    Raises StreamUnavailable, also where the service refuses the sequence number.
+    """
     place = at_record(sequence_number)
     cursor = ShardCursor(client, stream, shard_id, place, patience=patience, sleep=sleep)
     for record in await records_at(cursor, 1):
@@ -170,10 +135,13 @@ async def async_read_record(
     return None
 
 
+read_record = sync_function(async_read_record)
+
+
 async def records_at(cursor: ShardCursor, limit: int) -> Sequence[Mapping[str, Any]]:
     """The first records where the cursor begins; none where there are none."""
     while not cursor.ended:
-        answer = await cursor.read(limit=limit)
-        if answer.records or not answer.behind:
-            return answer.records
+        page = await cursor.read(limit=limit)
+        if page.records or not page.behind:
+            return page.records
     return ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from .batch import AfterFailure, HandlerCall, Invocation
-from .events import batch_of
+from .events import invocation_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,7 +59,7 @@ async def process_user_records(
     """
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
-    batch = batch_of(event, after_failure=after_failure, **options)
+    batch = invocation_of(event, after_failure=after_failure, **options)
     lanes: dict[str | None, list[HandlerCall]] = {}  # by partition key
     gate = asyncio.Semaphore(concurrency)
 

@@ -1,5 +1,5 @@
-"""Which user records of some Kinesis records may be handled, which of them failed, and which are poison: for
-Lambda events and for queues."""
+"""One invocation over some Kinesis records: which of their user records may be handled, which failed, and
+which Kinesis records are poison. For Lambda events and for queues."""
 
 import logging
 import time
@@ -69,21 +69,22 @@ class OpenedRecord(NamedTuple):
     poison: Poison | None
 
 
-def opened(
+def open_record(
     record: KinesisRecord,
     raw: Mapping[str, Any],
     arn: str,
     opening: Callable[[list[KinesisRecord]], Deaggregation],
     identifier: str,
 ) -> OpenedRecord:
-    """``record``, which ``raw`` of the stream or queue ``arn`` holds, with its user records."""
+    """``record`` with its user records, or as poison. ``raw``: its form in the event; ``arn``: of the stream
+    or queue; ``identifier``: see `OpenedRecord`."""
     try:
         return OpenedRecord(identifier, raw, arn, list(opening([record])), None)
     except DecodeError as error:
         return OpenedRecord(identifier, raw, arn, [], Poison(error, record, raw, arn))
 
 
-def stream_of(record: Mapping[str, Any]) -> str:
+def stream_arn_of(record: Mapping[str, Any]) -> str:
     """The ARN of the stream that a Lambda record comes from, without the consumer's part."""
     arn = record.get("eventSourceARN")
     return arn.partition("/consumer/")[0] if isinstance(arn, str) else ""
@@ -100,9 +101,9 @@ def idempotency_key(record: DeaggregatedRecord, stream_arn: str) -> str:
     return f"{stream_arn}/{record.shard_id or ''}/{record.sequence_number}/{record.sub_sequence_number}"
 
 
-def done(result: object) -> object:
-    """``result`` of the caller's function. Raises TypeError for a coroutine or generator, which has not
-    run."""
+def check_has_run(result: object) -> object:
+    """Returns ``result`` of the caller's function. Raises TypeError if it is a coroutine or generator: then
+    the function's body has not run."""
     # LMB-15: "A handler or hook that is a coroutine or generator function where a plain one is called MUST
     # fail: it has not run, and its record MUST NOT count as handled."
     if hasattr(result, "__await__") or isinstance(result, (GeneratorType, AsyncGeneratorType)):
@@ -126,7 +127,7 @@ def settle_poison(
         LOG.error("kinesis record cannot be opened: %s", poison.error)
         return False
     try:
-        done(on_poison(poison))
+        check_has_run(on_poison(poison))
     except Exception:
         LOG.exception("poison hook failed: %s", poison.error)
         return False
@@ -227,7 +228,7 @@ class Invocation:
 
     def run(self, handler: Handler, record: DeaggregatedRecord) -> object:
         """Call a plain handler. Raises what it raises, and TypeError for one that is none."""
-        result = done(handler(record))
+        result = check_has_run(handler(record))
         self.ran.add(id(record))
         return result
 
@@ -241,10 +242,10 @@ class Invocation:
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."
         failures = dict.fromkeys(self._failed[number] for number in sorted(self._failed))
-        self._note()
+        self._write_ledger()
         return {"batchItemFailures": [{"itemIdentifier": number} for number in failures]}
 
-    def _note(self) -> None:
+    def _write_ledger(self) -> None:
         if self._ledger is None:
             return
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."

@@ -1,4 +1,5 @@
-"""The watch in a Lambda function that consumes a stream. It makes no reads: it checks the function's events.
+"""A watch within a Lambda function that consumes a stream: it checks the function's events, and reads nothing
+more from the stream.
 
     maps = ShardMapCache(boto3.client("kinesis", config=quick))         # see `shard_map_cache`
     watch = ConsumerWatch(maps)                                      # outside the handler
@@ -22,7 +23,7 @@ from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..watch import LastHour, SampleSlot, WatchFinding
 from ..watch.watch_metrics import Emf, Every, record_metrics
-from .batch import LOG, stream_of
+from .batch import LOG, stream_arn_of
 from .shard_map_cache import ShardMapCache
 
 __all__ = ["ConsumerWatch"]
@@ -36,8 +37,8 @@ class ConsumerWatch:
     """Checks the events of a consumer. Create it outside the handler, because it keeps the last hour.
 
     ``shard_map``: gives the shard maps; without it only broken and late records are found. ``late``: seconds
-    from arrival to now above which records are late. ``names``: tell hot partition keys, not their hash keys.
-    ``every``: seconds between two writings of metrics.
+    from arrival to now above which records are late. ``names``: report hot partition keys, not their hash
+    keys. ``every``: seconds between two writings of metrics.
     ``write``: takes findings and metrics, each a JSON object. Not thread-safe.
     """
 
@@ -63,7 +64,7 @@ class ConsumerWatch:
         try:
             self._see(event)
         except Exception:  # noqa: BLE001 - the consumer must go on
-            LOG.exception("the watch could not look at an event")
+            LOG.exception("the watch could not check an event")
 
     def _see(self, event: Any) -> None:
         now = self._clock()
@@ -72,17 +73,17 @@ class ConsumerWatch:
         for raw in event if isinstance(event, list) else event["Records"]:
             item = read_record(raw, "Records")
             if not isinstance(item, CaptureError):
-                by_shard.setdefault((stream_of(raw), item.shard_id), []).append(item)
+                by_shard.setdefault((stream_arn_of(raw), item.shard_id), []).append(item)
         for (arn, shard_id), records in by_shard.items():
             last_hour, _ = self._of(arn)
             shard_map = self._maps.shard_map(arn, shard_id) if self._maps is not None else None
             if shard_map is not None:
                 last_hour.set_shard_map(shard_map, now)
             # Lambda gives a batch again after a failure: that is no duplicate.
-            self._tell(last_hour.observe(SampleSlot(shard_id, self._events), records, now))
+            self._report(last_hour.observe(SampleSlot(shard_id, self._events), records, now))
         if self._every.due(now):
             for last_hour, emf in self._streams.values():
-                self._tell(last_hour.tick(now))
+                self._report(last_hour.tick(now))
                 for line in emf.lines(record_metrics(last_hour), now):
                     self._write(line)
 
@@ -90,6 +91,6 @@ class ConsumerWatch:
         name = arn.rpartition("/")[2] or "unknown"
         return self._streams.setdefault(arn, (LastHour(name, late=self._late, names=self._names), Emf(name)))
 
-    def _tell(self, findings: list[WatchFinding]) -> None:
+    def _report(self, findings: list[WatchFinding]) -> None:
         for finding in findings:
             self._write(finding.to_json())

@@ -31,9 +31,9 @@ from .batch import (
     Once,
     OpenedRecord,
     Poison,
-    done,
-    opened,
-    stream_of,
+    check_has_run,
+    open_record,
+    stream_arn_of,
 )
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _judging(event: Any, shard_map: ShardMap) -> ShardMap | None:
 
     records = event.get("Records") if isinstance(event, Mapping) else event
     given = [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
-    names = dict.fromkeys(filter(None, map(stream_of, given)))
+    names = dict.fromkeys(filter(None, map(stream_arn_of, given)))
     Streams(None).others(names)
     # LMB-21: "A shard map that says which stream it is of MUST NOT judge the records of an event of another."
     return None if Streams(shard_map.stream).others(names) else shard_map
@@ -105,7 +105,7 @@ def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
     return records
 
 
-def units(
+def records_of_event(
     event: Any,
     *,
     policy: Policy = "strict",
@@ -136,16 +136,16 @@ def units(
         if not isinstance(identifier, str) or not identifier:
             missing = CaptureError(code="missing-field", field=f"Records[{position}].kinesis.sequenceNumber")
             raise item if isinstance(item, CaptureError) else missing
-        stream_arn = stream_of(raw)
+        stream_arn = stream_arn_of(raw)
         if isinstance(item, CaptureError):
             yield OpenedRecord(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue
         judging = known.shard_map(stream_arn, item.shard_id) if hasattr(known, "shard_map") else known
         opening = partial(deaggregate, policy=policy, shard_map=judging, on_drop=on_drop, **undoing)
-        yield opened(item, raw, stream_arn, opening, identifier)
+        yield open_record(item, raw, stream_arn, opening, identifier)
 
 
-def batch_of(
+def invocation_of(
     event: Any,
     *,
     after_failure: AfterFailure = "stop",
@@ -155,8 +155,10 @@ def batch_of(
     ledger: LedgerLike | None = None,
     **opening: Unpack[Opening],
 ) -> Invocation:
-    """The batch of a Lambda event. Raises what `units` raises, once it is used."""
-    return Invocation(units(event, **opening), after_failure, on_poison, context, reserve_ms, ledger)
+    """The batch of a Lambda event. Raises what `records_of_event` raises, once it is used."""
+    return Invocation(
+        records_of_event(event, **opening), after_failure, on_poison, context, reserve_ms, ledger
+    )
 
 
 def process_user_records(
@@ -168,21 +170,21 @@ def process_user_records(
     **options: Unpack[HandlerOptions],
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Lambda event, or of the list with which EventBridge Pipes
-    calls a function, in order; gives the answer.
+    calls a function, in order. Returns the response for Lambda.
 
     * ``after_failure``: "stop", or "continue" with the user records of other partition keys;
     * ``once``: called as ``once(key, call)``; makes the call unless it was made for that key before
       (`powertools.once` does it with the Powertools idempotency utility);
-    * the others: see `options`.
+    * the others: see `handler_options.HandlerOptions`.
 
     Any exception of the handler is a failure; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
     """
-    batch = batch_of(event, after_failure=after_failure, **options)
+    batch = invocation_of(event, after_failure=after_failure, **options)
 
     def handle(call: HandlerCall) -> None:
         run = partial(batch.run, handler, call.record)
-        done(run() if once is None else once(call.key, run))
+        check_has_run(run() if once is None else once(call.key, run))
 
     batch.each(handle)
     return batch.answer()
@@ -213,7 +215,7 @@ def process_window(
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
     state: WindowState = dict(given or {})
     copy, since, size = json.dumps(state), list[HandlerCall](), 0
-    batch = batch_of(event, **options)
+    batch = invocation_of(event, **options)
 
     def fold(call: HandlerCall) -> None:
         nonlocal state
@@ -243,7 +245,7 @@ def process_window(
             state = json.loads(copy)
     # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
     if event.get("isFinalInvokeForWindow") and first is None and on_window_end is not None:
-        done(on_window_end(state, event))
+        check_has_run(on_window_end(state, event))
     first = batch.first_failed()
     batch.handled = [call for call in batch.handled if first is None or call.number < first]
     return {**batch.answer(), "state": state}

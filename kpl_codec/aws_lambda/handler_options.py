@@ -24,7 +24,7 @@ class Opening(TypedDict, total=False):
       records of defective aggregates too: look at ``record.defects``);
     * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
     * ``on_drop``: called with what the KCL drops;
-    * ``watch``: a `watch.ConsumerWatch`, which checks the event first;
+    * ``watch``: a `consumer_watch.ConsumerWatch`, which checks the event first;
     * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A Kinesis record with data
       that cannot be decompressed, or whose frame is broken, counts as one that cannot be opened.
     """

@@ -28,8 +28,8 @@ from ..adapters.events_out import as_number
 from ..adapters.shapes import SECONDS, encode_base64
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..errors import CaptureError, DecodeError, KplError
-from .batch import Once, UserRecordFailed, done
-from .events import units
+from .batch import Once, UserRecordFailed, check_has_run
+from .events import records_of_event
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
@@ -117,7 +117,7 @@ def user_record_event(event: Any) -> dict[str, Any]:
     Raises DecodeError or CaptureError if any Kinesis record cannot be opened.
     """
     rows: list[dict[str, Any]] = []
-    for unit in units(event):
+    for unit in records_of_event(event):
         if unit.poison is not None:
             raise unit.poison.error
         rows += [user_record_dict(unit.event_record, record) for record in unit.user_records]
@@ -157,7 +157,7 @@ class UserRecordBatchProcessor(BatchProcessor):
         return super().__call__(list(self._opened(records)), handler, lambda_context)
 
     def _opened(self, records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for unit in units({"Records": records}, **self._opening):
+        for unit in records_of_event({"Records": records}, **self._opening):
             if unit.poison is not None:
                 # Powertools asks for the sequence number here.
                 poison = _Poison({**unit.event_record, "kinesis": {"sequenceNumber": unit.identifier}})
@@ -203,7 +203,7 @@ def once(
         data_keyword_argument="key", persistence_store=persistence_store, config=config, key_prefix=key_prefix
     )
     def call_once(key: str, call: Callable[[], object]) -> None:
-        done(call())
+        check_has_run(call())
 
     return lambda key, call: call_once(key=key, call=call)
 

@@ -32,7 +32,7 @@ from ..aws_lambda.batch import (
     OpenedRecord,
     Poison,
     UserRecordFailed,
-    opened,
+    open_record,
     settle_poison,
 )
 from ..deaggregation.deaggregated_record import Drop
@@ -193,7 +193,7 @@ class QueueConsumer(ABC):
 
     def _opened(self, raw: Mapping[str, Any]) -> OpenedRecord:
         record = queue_record(raw)
-        return opened(record, raw, self._queue, self._opening, record.record_id or "")
+        return open_record(record, raw, self._queue, self._opening, record.record_id or "")
 
     def _is_last_chance(self, received: Received) -> bool:
         return self._on_poison is not None and received.receive_count >= self._poison_after

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..aws.calls import run_sync
-from ..aws_lambda.batch import AfterFailure, Once, Poison, done
+from ..aws_lambda.batch import AfterFailure, Once, Poison, check_has_run
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policy_rules import Policy
 from .queue_consumer import QUEUE_METRICS, Observe, QueueConsumer, QueueCounts, Received
@@ -124,7 +124,7 @@ class _Threads(QueueConsumer):
         self._lock = threading.Lock()
 
     async def result(self, returned: object) -> None:
-        done(returned)
+        check_has_run(returned)
 
     def nested(self, steps: Coroutine[Any, Any, None]) -> None:
         run_sync(steps)

@@ -33,9 +33,9 @@ EXAMPLES = sorted((ROOT / "spec" / "api").glob("*.md"))
 #: Pages about a stream: they find one on a local server.
 WITH_STREAM = {
     "check-captures.md", "ci.md", "dead-letters.md", "how-records-get-lost.md", "kcl.md",
-    "move-over.md", "read.md",
-    "s3-and-accounts.md", "schema-registry.md", "services.md", "spark.md", "was-everything-handled.md",
-    "watch.md", "write.md",
+    "forward.md", "move-over.md", "read.md",
+    "s3-and-accounts.md", "schema-registry.md", "services.md", "several-streams.md", "spark.md",
+    "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
     "kpl_codec.aws.fetch_by_sequence_number.md",
@@ -145,7 +145,10 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
-    ("ci.md", "fuzz-your-consumer.md", "kcl.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    (
+        *("ci.md", "fuzz-your-consumer.md", "kcl.md", "several-streams.md", "spark.md", "watch.md"),
+        "kpl_codec.spark.md",
+    ),
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )
 
@@ -245,6 +248,7 @@ def test_every_guide_is_in_the_list() -> None:
         "```python\nprint(1)\n```\n```text\n2\n```\n",
         '```json\n{"Action": ["kinesis:ReadAll"]}\n```\n',
         "```yaml\nType: Kinesis\nProperties: {NoSuch: 1}\n```\n",
+        "```yaml file=x\nType: AWS::Lambda::EventSourceMapping\nProperties: {Stream: orders}\n```\n",
         "```unknown\n```\n",
     ],
 )

@@ -1,4 +1,4 @@
-"""mypy and pyright read what users write: all of it is right, and every mistake is seen."""
+"""mypy and pyright read what users write, and a guide's files: all is right, every mistake is seen."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ..guides.blocks import blocks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -26,11 +28,20 @@ def _run(*command: str) -> str:
     return run.stdout
 
 
-def mypy() -> set[tuple[str, int]]:
+def guide_files(folder: Path) -> list[str]:
+    """Paths of the files that the guide shows, written to ``folder``."""
+    paths = []
+    for block in blocks((ROOT / "spec/guides/test-a-handler.md").read_text()):
+        if name := block.options.get("file"):
+            (folder / name).write_text(block.text)
+            paths.append(str(folder / name))
+    return paths
+
+
+def mypy(tmp_path: Path) -> set[tuple[str, int]]:
     """File and line of every error."""
-    printed = _run(
-        "mypy", "--strict", "--python-version", PYTHON, "--no-error-summary", str(RIGHT), str(WRONG)
-    )
+    strict = ("mypy", "--strict", "--python-version", PYTHON, "--no-error-summary")
+    printed = _run(*strict, str(RIGHT), str(WRONG), *guide_files(tmp_path))
     found = re.findall(r"^(?:.*/)?(\w+\.py):(\d+): error: ", printed, re.MULTILINE)
     return {(name, int(line)) for name, line in found}
 
@@ -38,8 +49,8 @@ def mypy() -> set[tuple[str, int]]:
 def pyright(tmp_path: Path) -> set[tuple[str, int]]:
     """The same from basedpyright, which is pyright with its Node, in pyright's own mode."""
     settings: dict[str, Any] = {
-        "include": [str(RIGHT), str(WRONG)],
-        "extraPaths": [str(ROOT)],
+        "include": [str(RIGHT), str(WRONG), *guide_files(tmp_path)],
+        "extraPaths": [str(ROOT), str(tmp_path)],
         "typeCheckingMode": "standard",
         "pythonVersion": PYTHON,
     }
@@ -60,8 +71,8 @@ EXPECTED = {
 
 
 @pytest.mark.slow
-def test_mypy_agrees() -> None:
-    assert mypy() == EXPECTED
+def test_mypy_agrees(tmp_path: Path) -> None:
+    assert mypy(tmp_path) == EXPECTED
 
 
 @pytest.mark.slow
