@@ -1,4 +1,4 @@
-"""A coroutine that nobody awaits has not run: in every test that is an error."""
+"""Every warning in a test is an error; so are those that Python gives where nobody can catch them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 FORGETS = """\
-import asyncio
+import asyncio, warnings
 
 async def forgotten(): ...
 
@@ -27,12 +27,15 @@ def in_a_cycle():
     held = [forgotten()]
     held.append(held)
 
+def by_the_library():
+    warnings.warn("a coroutine was never awaited")
+
 def test(): WAY()
 """
 
 
-@pytest.mark.parametrize("way", ["in_a_plain_function", "on_a_loop", "in_a_cycle"])
-def test_never_awaited_is_an_error(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["in_a_plain_function", "on_a_loop", "in_a_cycle", "by_the_library"])
+def test_a_warning_is_an_error(way: str, tmp_path: Path) -> None:
     file = tmp_path / "test_forgets.py"
     configuration = REPOSITORY / "pyproject.toml"
     for name, wrong in ((way, True), ("print", False)):

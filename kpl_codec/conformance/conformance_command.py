@@ -45,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.publish:
         location_of(args.publish)  # tells whether it can be reached
-    asked = [vector for vector in vectors() if not args.kind or vector["kind"] in args.kind]
-    if not asked:
+    selected = [vector for vector in vectors() if not args.kind or vector["kind"] in args.kind]
+    if not selected:
         raise UsageError(reason=f"no vector is of the kind {' or '.join(args.kind)}")
     command = args.command or THIS_LIBRARY
-    with waiting(f"asking {command[0]} {plural(len(asked), 'vector')}"):
-        result = ask_all(command, asked, lines=args.lines, timeout=args.timeout)
+    with waiting(f"asking {command[0]} {plural(len(selected), 'vector')}"):
+        result = ask_all(command, selected, lines=args.lines, timeout=args.timeout)
     facts = _facts(result)
     if args.publish:
         data = (json.dumps(facts, indent=1) + "\n").encode()
@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
         write(table([result]) + "\n")
         for judgement in result.judgements if args.failures else ():
             if judgement.grade != "pass":
-                said = f"{judgement.vector_id}: {judgement.grade}: {judgement.detail}"
-                write(safe(f"{result.name}: {said}") + "\n")
+                line = f"{judgement.vector_id}: {judgement.grade}: {judgement.detail}"
+                write(safe(f"{result.name}: {line}") + "\n")
     return 0 if result.conforms else 1
 
 

@@ -77,22 +77,23 @@ class Result:
 
 
 def question(vector: Mapping[str, Any]) -> dict[str, Any]:
-    asked = {"op": vector["kind"], "id": vector["id"], **vector["input"]}
+    """What a program is asked about a vector (section 9.1 of spec/09-conformance.md)."""
+    request = {"op": vector["kind"], "id": vector["id"], **vector["input"]}
     if vector["kind"] == "shard-map":
-        asked["probes"] = list(vector.get("lookups", {}))
+        request["probes"] = list(vector.get("lookups", {}))
     elif vector["kind"] == "hash-key-range":
-        asked["probes"] = [*vector.get("inside", []), *vector.get("outside", [])]
+        request["probes"] = [*vector.get("inside", []), *vector.get("outside", [])]
     elif vector["kind"] == "decode":
-        asked.pop("hash_key_range", None)  # of interest to the KCL only
-    return asked
+        request.pop("hash_key_range", None)  # of interest to the KCL only
+    return request
 
 
 def judge(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str] = FIELDS) -> Grade:
     """The grade of ``answer`` to `question` of ``vector``. ``fields``: those of `FIELDS` that it gives."""
-    return Grade(vector["id"], vector["kind"], *_graded(vector, answer, fields))
+    return Grade(vector["id"], vector["kind"], *_grade_of(vector, answer, fields))
 
 
-def _graded(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str]) -> tuple[str, str]:
+def _grade_of(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str]) -> tuple[str, str]:
     kind, invalid = vector["kind"], "error" in vector
     # CNF-3: "For a vector whose result is acceptable the named result and an error MUST both be taken
     # for right."
@@ -104,40 +105,40 @@ def _graded(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequen
         right = acceptable or (invalid and answer.get("rows", vector.get("rows")) == vector.get("rows"))
         return "pass" if right else "wrong" if invalid else "refused", str(answer["error"])[:200]
     if kind == "decode":
-        return _decoded(vector, answer, acceptable, fields)
+        return _grade_of_decode(vector, answer, acceptable, fields)
     if invalid:
         return "pass" if acceptable else "accepted", _expected_error(vector)
     if kind == "encode":
-        found, given = answer.get("data"), vector["input"]["user_records"]
-        if len(given) == 1 and found == given[0]["data"]:
+        data, user_records = answer.get("data"), vector["input"]["user_records"]
+        if len(user_records) == 1 and data == user_records[0]["data"]:
             return "pass", "a lone user record is sent bare, as the KPL does"
-        if found != vector["data"] and _holds(found, given):
+        if data != vector["data"] and _holds(data, user_records):
             return "other-bytes", "decode gives the same user records"
     wrong = [name for name in _RESULTS[kind] if answer.get(name) != vector[name]]
     return ("wrong", f"{wrong[0]} differs") if wrong else ("pass", "")
 
 
-def _decoded(
+def _grade_of_decode(
     vector: Mapping[str, Any], answer: Mapping[str, Any], acceptable: bool, fields: Sequence[str]
 ) -> tuple[str, str]:
-    found, expected = answer.get("user_records"), vector.get("user_records")
+    delivered, expected = answer.get("user_records"), vector.get("user_records")
     if answer.get("plain"):
         return "pass" if vector.get("plain") else "unopened", ""
-    if not isinstance(found, list):
+    if not isinstance(delivered, list):
         return "failed", "nonsense: neither user_records nor plain nor error"
     if vector.get("plain"):
-        return "lost", f"a plain record became {len(found)} user records"
-    if expected is None and not found:
+        return "lost", f"a plain record became {len(delivered)} user records"
+    if expected is None and not delivered:
         return "lost", f"nothing delivered, expected {vector['error']['code']}"
     if expected is None:
         return ("pass", "accepted") if acceptable else ("accepted", _expected_error(vector))
     # CNF-5: "A program that names its fields in its hello MUST be graded by these fields alone."
-    given, wanted = _only(fields, found), _only(fields, expected)
-    if given == wanted:
-        return "pass", "" if found == expected else "not all parts are delivered"
-    if len(given) < len(wanted):
-        return "lost", f"{len(given)} of {len(wanted)} user records{_differences(given, wanted)}"
-    return "wrong", f"other user records{_differences(given, wanted)}"
+    got, wanted = _only(fields, delivered), _only(fields, expected)
+    if got == wanted:
+        return "pass", "" if delivered == expected else "not all parts are delivered"
+    if len(got) < len(wanted):
+        return "lost", f"{len(got)} of {len(wanted)} user records{_differences(got, wanted)}"
+    return "wrong", f"other user records{_differences(got, wanted)}"
 
 
 def _expected_error(vector: Mapping[str, Any]) -> str:
@@ -147,25 +148,25 @@ def _expected_error(vector: Mapping[str, Any]) -> str:
 
 def _holds(data: Any, user_records: list[Any]) -> bool:
     try:
-        found = [
+        delivered = [
             user_record(r.partition_key, r.data, r.explicit_hash_key, r.tags)
             for r in decode(bytes.fromhex(data))
         ]
     except (ValueError, TypeError):  # no hex, or a DecodeError
         return False
-    return found == user_records
+    return delivered == user_records
 
 
-def _differences(found: list[Any], expected: list[Any]) -> str:
+def _differences(delivered: list[Any], expected: list[Any]) -> str:
     """Which parts of user records differ, and of how many: "; partition_key of 2, data of 1"."""
     wrong = Counter(
         name
-        for one, other in zip(found, expected, strict=False)
+        for one, other in zip(delivered, expected, strict=False)
         for name in FIELDS
         if not isinstance(one, Mapping) or one.get(name) != other.get(name)
     )
-    said = ", ".join(f"{name} of {count}" for name, count in wrong.items())
-    return f"; {said} differs" if said else ""
+    differences = ", ".join(f"{name} of {count}" for name, count in wrong.items())
+    return f"; {differences} differs" if differences else ""
 
 
 def _only(fields: Sequence[str], records: list[Any]) -> list[Any]:
@@ -225,15 +226,15 @@ def badge(result: Result) -> str:
     """An SVG image: how many vectors pass, of those that were asked. Green: all. Yellow: no user record was
     lost or delivered wrong. Red: some were."""
     colour = _GREEN if result.conforms else _RED if LOSSES & result.grades.keys() else _YELLOW
-    said = f"{result.grades['pass']} of {len(result.judgements)}"
-    left, right = (len(text) * _CHARACTER + _ROOM for text in (_LABEL, said))
-    title = escape(f"{result.name} {result.version}: {said} {_LABEL} pass")
+    count = f"{result.grades['pass']} of {len(result.judgements)}"
+    left, right = (len(text) * _CHARACTER + _ROOM for text in (_LABEL, count))
+    title = escape(f"{result.name} {result.version}: {count} {_LABEL} pass")
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img">
 <title>{title}</title>
 <rect width="{left}" height="20" fill="#444"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>
 <g fill="#fff" font-family="Verdana,sans-serif" font-size="11" text-anchor="middle">
-<text x="{left / 2}" y="14">{_LABEL}</text><text x="{left + right / 2}" y="14">{said}</text>
+<text x="{left / 2}" y="14">{_LABEL}</text><text x="{left + right / 2}" y="14">{count}</text>
 </g>
 </svg>
 """

@@ -78,8 +78,8 @@ class Subject:
         """The program's answer; or ``{"failure": "crash" | "hang" | "nonsense", "detail": ...}``."""
         # CNF-4: "A program that crashes, hangs or answers anything else MUST be started afresh for the
         # next question, and the vector counted as failed."
-        asked = question_lines(question) if self._in_lines else json.dumps(question) + "\n"
-        if asked is None:
+        text = question_lines(question) if self._in_lines else json.dumps(question) + "\n"
+        if text is None:
             return {"unsupported": True}
         if self._process is None or self._process.poll() is not None:
             self.close()
@@ -87,15 +87,15 @@ class Subject:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        answered, complete = "", False
+        response, complete = "", False
         # What the process has started must end, too: it may hold the pipe open.
         patience = threading.Timer(self.timeout, os.killpg, (process.pid, signal.SIGKILL))
         patience.start()
         with contextlib.suppress(OSError):  # it is gone already
-            process.stdin.write(asked)
+            process.stdin.write(text)
             process.stdin.flush()
             for line in process.stdout:
-                answered += line
+                response += line
                 if not self._in_lines or line.strip() == END:
                     complete = True
                     break
@@ -109,14 +109,14 @@ class Subject:
         try:
             # CNF-6: "An answer in lines MUST be graded as the same answer in JSON."
             if self._in_lines:
-                return answer_of(answered.splitlines()[:-1], question["op"])
-            answer = json.loads(answered)
+                return answer_of(response.splitlines()[:-1], question["op"])
+            answer = json.loads(response)
         except (ValueError, RecursionError):
             answer = None
         if isinstance(answer, dict) and answer.get("id") == question.get("id"):
             return answer
         self.close()
-        return {"failure": "nonsense", "detail": answered[:200]}
+        return {"failure": "nonsense", "detail": response[:200]}
 
     def close(self) -> None:
         if self._process is not None:
@@ -144,15 +144,15 @@ class Subject:
 # -- lines ----------------------------------------------------------------------------------------
 
 
-def question_lines(asked: Mapping[str, Any]) -> str | None:
-    """The question of `judging.question` as lines (section 9.2); None for one that they cannot ask."""
-    if asked["op"] == "hello":
-        return f"hello {asked['protocol']}\n"
-    if asked["op"] == "decode":
-        return f"decode {asked['data']}\n"
-    if asked["op"] == "encode" and not any("tags" in record for record in asked["user_records"]):
-        last = " ".join(["encode", *map(str, filter(None, [asked.get("max_size")]))])
-        return "".join(f"{line}\n" for line in (*record_lines(asked["user_records"]), last))
+def question_lines(question: Mapping[str, Any]) -> str | None:
+    """The question of `grading.question` as lines (section 9.2); None for one that they cannot ask."""
+    if question["op"] == "hello":
+        return f"hello {question['protocol']}\n"
+    if question["op"] == "decode":
+        return f"decode {question['data']}\n"
+    if question["op"] == "encode" and not any("tags" in record for record in question["user_records"]):
+        last = " ".join(["encode", *map(str, filter(None, [question.get("max_size")]))])
+        return "".join(f"{line}\n" for line in (*record_lines(question["user_records"]), last))
     return None
 
 
@@ -207,16 +207,16 @@ def serve(
     sys.stdout = sys.stderr  # output of an implementation must not mix with the answers
     answer: dict[str, Any]
     for line in sys.stdin:
-        asked = json.loads(line)
-        if asked["op"] == "hello":
+        question = json.loads(line)
+        if question["op"] == "hello":
             answer = {"name": name, "version": version, "protocol": PROTOCOL, "ops": sorted(operations)}
             answer["fields"] = list(fields)
         else:
             try:
-                answer = operations[asked["op"]](asked)
+                answer = operations[question["op"]](question)
             except Exception as error:  # noqa: BLE001 - whatever it raises is the observation
                 answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-        print(json.dumps({"id": asked.get("id"), **answer}), file=out, flush=True)
+        print(json.dumps({"id": question.get("id"), **answer}), file=out, flush=True)
 
 
 def user_record(

@@ -1,4 +1,4 @@
-"""This library, asked as any other."""
+"""This library as a program that answers the protocol of spec/09-conformance.md."""
 
 from __future__ import annotations
 
@@ -19,43 +19,47 @@ def _record(fields: dict[str, Any]) -> kpl.UserRecord:
     )
 
 
-def decode(asked: dict[str, Any]) -> dict[str, Any]:
+def decode(question: dict[str, Any]) -> dict[str, Any]:
     try:
-        return {"user_records": [user_record(*record) for record in kpl.decode(bytes.fromhex(asked["data"]))]}
+        return {
+            "user_records": [user_record(*record) for record in kpl.decode(bytes.fromhex(question["data"]))]
+        }
     except kpl.NotAggregated:
         return {"plain": True}
 
 
-def encode(asked: dict[str, Any]) -> dict[str, Any]:
-    builder = kpl.AggregatedRecordBuilder(asked.get("max_size"))
-    for record in asked["user_records"]:
+def encode(question: dict[str, Any]) -> dict[str, Any]:
+    builder = kpl.AggregatedRecordBuilder(question.get("max_size"))
+    for record in question["user_records"]:
         builder.add(_record(record))
     return {"data": builder.build().hex()}
 
 
-def hash_key_range(asked: dict[str, Any]) -> dict[str, Any]:
-    keys = kpl.HashKeyRange(int(asked["starting_hash_key"]), int(asked["ending_hash_key"]))
-    return {"inside": [probe for probe in asked["probes"] if int(probe) in keys]}
+def hash_key_range(question: dict[str, Any]) -> dict[str, Any]:
+    keys = kpl.HashKeyRange(int(question["starting_hash_key"]), int(question["ending_hash_key"]))
+    return {"inside": [probe for probe in question["probes"] if int(probe) in keys]}
 
 
-def shard_map(asked: dict[str, Any]) -> dict[str, Any]:
-    found = kpl.ShardMap.from_list_shards(asked["pages"])
+def shard_map(question: dict[str, Any]) -> dict[str, Any]:
+    shards = kpl.ShardMap.from_list_shards(question["pages"])
     return {
-        "open_shards": [shard.shard_id for shard in found.open_shards],
-        "lookups": {probe: found.shard_for(int(probe)).shard_id for probe in asked["probes"]},
-        "unknown_parents": {shard: list(parents) for shard, parents in found.unknown_parents.items()},
+        "open_shards": [shard.shard_id for shard in shards.open_shards],
+        "lookups": {probe: shards.shard_for(int(probe)).shard_id for probe in question["probes"]},
+        "unknown_parents": {shard: list(parents) for shard, parents in shards.unknown_parents.items()},
     }
 
 
-def placement(asked: dict[str, Any]) -> dict[str, Any]:
-    found = kpl.ShardMap.from_list_shards(asked["pages"], asked.get("distribution", "USER_PARTITION_KEY"))
-    keys, shard_id = (asked["partition_key"], asked["explicit_hash_key"]), asked["shard_id"]
+def placement(question: dict[str, Any]) -> dict[str, Any]:
+    shards = kpl.ShardMap.from_list_shards(
+        question["pages"], question.get("distribution", "USER_PARTITION_KEY")
+    )
+    keys, shard_id = (question["partition_key"], question["explicit_hash_key"]), question["shard_id"]
     record: kpl.KinesisRecord | kpl.DeaggregatedRecord
-    if asked["aggregated"]:
+    if question["aggregated"]:
         record = kpl.DeaggregatedRecord(keys[0], b"", keys[1], (), "1", 0, True, shard_id, None)
     else:
         record = kpl.KinesisRecord(keys[0], b"", "1", shard_id, None, keys[1])
-    verdict = verify_placement(record, found)
+    verdict = verify_placement(record, shards)
     return {name: getattr(verdict, name) for name in ("verdict", "expected_shard_id", "in_range")}
 
 
@@ -77,40 +81,40 @@ def _row(record: kpl.DeaggregatedRecord) -> dict[str, Any]:
     return row
 
 
-def deaggregate(asked: dict[str, Any]) -> dict[str, Any]:
+def deaggregate(question: dict[str, Any]) -> dict[str, Any]:
     records = (
         kpl.KinesisRecord(
             r["partition_key"], bytes.fromhex(r["data"]), r["sequence_number"], r.get("shard_id")
         )
-        for r in asked["records"]
+        for r in question["records"]
     )
-    ends = asked.get("hash_key_range")
-    found = kpl.deaggregate(
+    ends = question.get("hash_key_range")
+    user_records = kpl.deaggregate(
         records,
-        asked["policy"],
-        shard_map=kpl.ShardMap.from_list_shards(asked["pages"]) if "pages" in asked else None,
+        question["policy"],
+        shard_map=kpl.ShardMap.from_list_shards(question["pages"]) if "pages" in question else None,
         hash_key_range=kpl.HashKeyRange(int(ends[0]), int(ends[1])) if ends else None,
     )
     rows: list[dict[str, Any]] = []
     try:
-        rows.extend(map(_row, found))
+        rows.extend(map(_row, user_records))
     except kpl.DecodeError as error:
         return {"rows": rows, "error": error.code}
     return {"rows": rows}
 
 
-def schema_frame(asked: dict[str, Any]) -> dict[str, Any]:
-    version, payload = unframe(bytes.fromhex(asked["data"]))
+def schema_frame(question: dict[str, Any]) -> dict[str, Any]:
+    version, payload = unframe(bytes.fromhex(question["data"]))
     return {"schema_version_id": version, "payload": payload.hex()}
 
 
 OPERATIONS: dict[str, AnswerFunction] = {
     "decode": decode,
     "encode": encode,
-    "hash-key": lambda asked: {
-        "hash_key": str(kpl.effective_hash_key(asked["partition_key"], asked.get("explicit_hash_key")))
+    "hash-key": lambda question: {
+        "hash_key": str(kpl.effective_hash_key(question["partition_key"], question.get("explicit_hash_key")))
     },
-    "hash-key-text": lambda asked: {"hash_key": format_hash_key(parse_hash_key(asked["text"]))},
+    "hash-key-text": lambda question: {"hash_key": format_hash_key(parse_hash_key(question["text"]))},
     "hash-key-range": hash_key_range,
     "shard-map": shard_map,
     "placement": placement,

@@ -379,8 +379,8 @@ class _AsyncDriver(Driver):
                     for pending in left:
                         await hook.finish(hook.call(pending.result))
                 else:  # it may take long: not in the event loop
-                    for given in await asyncio.to_thread(hook.call_all, left):
-                        await hook.finish(given)
+                    for result in await asyncio.to_thread(hook.call_all, left):
+                        await hook.finish(result)
             except asyncio.CancelledError:
                 rest = hook.next(None)
                 text = "on_undelivered was not called for %d user records: its event loop ends"

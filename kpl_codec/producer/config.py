@@ -119,7 +119,7 @@ class ProducerConfig:
                 expected=f"at least max_record_size ({self.known_record_size})",
             )
         if self.compression == "zstd" and zstd_module() is None:
-            other = "gzip or zlib, or Python 3.14, or kpl-codec with its extra zstd"
+            other = 'gzip or zlib; zstd needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"'
             raise ConfigError(setting="compression", value="zstd", expected=other)
 
     @classmethod

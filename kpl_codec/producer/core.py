@@ -342,14 +342,14 @@ class ProducerCore:
         self._meter.failed(attempt.code or attempt.outcome)
         return self._move(self._verdicts.failed(outgoing, attempt, now))
 
-    def _move(self, fate: RetryPlan) -> Sequence[Pending]:
+    def _move(self, plan: RetryPlan) -> Sequence[Pending]:
         """Do what is to become of failed Kinesis records; returns the user records to place again."""
-        self._end(fate.ended)
-        for outgoing in fate.unchanged:
+        self._end(plan.ended)
+        for outgoing in plan.unchanged:
             self._queue.add(outgoing)
-        for kinesis_records in reversed(fate.isolated):
+        for kinesis_records in reversed(plan.isolated):
             self._queue.isolate(kinesis_records)
-        return fate.again
+        return plan.again
 
     def _map_answered(self, outcome: MapChanged | RefreshFailed | None, now: float) -> None:
         if outcome is None:

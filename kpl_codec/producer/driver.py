@@ -189,9 +189,9 @@ class Driver:
                 batch = hook.next(threading.get_ident())
             if not batch:
                 return
-            for given in hook.call_all(iter(batch)):
-                if hasattr(given, "__await__"):
-                    given.close()
+            for result in hook.call_all(iter(batch)):
+                if hasattr(result, "__await__"):
+                    result.close()
                     hook.has_raised(TypeError("on_undelivered of Producer must not be a coroutine function"))
             with LOCK:
                 self._called += batch

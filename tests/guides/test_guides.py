@@ -101,8 +101,12 @@ def orders(kinesis_local: LocalKinesis, monkeypatch: pytest.MonkeyPatch) -> Iter
             PartitionKey="a",
             ExplicitHashKey=str(half.starting_hash_key),
         )
+    before = client.list_streams()["StreamNames"]
     yield
-    kinesis_local.delete_stream(STREAM)
+    # Those that the page has made, too: another page may make one of the same name.
+    made = set(client.list_streams()["StreamNames"]) - set(before)
+    for name in (STREAM, *made):
+        kinesis_local.delete_stream(name)
 
 
 @pytest.fixture
