@@ -68,6 +68,9 @@ def rows(count: int, *more: bytes) -> Fields:
 VARIANTS: dict[str, Callable[[int], bytes]] = {
     "tag": lambda n: b"".join(KEYS + rows(n, tag(b"kpl_codec.repair", b"1/2"))),
     "two tags, one without a value": lambda n: b"".join(KEYS + rows(n, tag(b"a"), tag("é".encode(), b""))),
+    "two tags, one with another value in each": lambda n: b"".join(
+        [*KEYS, *(user_record(i, tag(b"a", b"%d" % i), tag(b"b", b"c")) for i in range(n))]
+    ),
     "tag first": lambda n: b"".join(KEYS + [user_record(i, before=tag(b"a", b"b")) for i in range(n)]),
     "tag with unknown fields": lambda n: b"".join(
         KEYS + rows(n, field(0x22, MIXED + field(0x0A, b"a") + GROUP))

@@ -42,6 +42,7 @@ cdef class FrameRows(Frames):
     cdef public dict facts
     cdef size_t next  # the first record of the next run
     cdef size_t next_tag  # of the next row or of one after it
+    cdef tuple last_tags  # those right before `next_tag`, or none
     cdef bint running
     cdef list keys  # per text, in the order of `hashes`: its str, once made; None before the first
     cdef list placements  # per text: its placement, once made; None before the first
@@ -78,6 +79,7 @@ cdef class FrameRows(Frames):
             if size >= CHUNK and frames % LANES == 0:
                 break
         self.fates, self.kcl, self.judged, self.warning = fates, kcl, judged, warning
+        self.last_tags = ()
         self.reserve(len(self.records), warning is not None)
         for i in range(self.count):
             data = <bytes><object>self.source(i, 1)
@@ -97,7 +99,7 @@ cdef class FrameRows(Frames):
     cdef int read_now(self, size_t record) except -1:
         """Reads the message of one record, over the one before, and sets its state."""
         empty_message(&self.m)
-        self.next_tag = 0
+        self.next_tag, self.last_tags = 0, ()
         if self.read_one(record) == NO_MEMORY:
             raise MemoryError
         if self.state[record] == UNREAD:
@@ -261,9 +263,13 @@ cdef class FrameRows(Frames):
         """The tags of `row`; rows come in order."""
         while self.next_tag < self.m.tags.count and self.m.tags.at[self.next_tag].row < row:
             self.next_tag += 1
+            self.last_tags = ()
         if self.tag_type is None:
             self.tag_type = tag_type()
-        return tags_of(&self.m, row, &self.next_tag, self.tag_type)
+        tags = tags_of(&self.m, row, &self.next_tag, self.tag_type, self.last_tags)
+        if tags:
+            self.last_tags = tags
+        return tags
 
     cdef PyObject *key(self, size_t number) except NULL:
         """The text with that index as a str, which `keys` owns."""
