@@ -144,7 +144,7 @@ class NotAggregated(DecodeError):
         """The text without the place."""
         if self.disguise is None:
             return super().describe()
-        return f"an aggregated record encoded as {self.disguise}: consumers deliver it unopened"
+        return f"an aggregated record encoded as {self.disguise}: no consumer opens it"
 
 
 class ChecksumMismatch(DecodeError):

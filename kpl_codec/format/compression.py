@@ -46,7 +46,7 @@ class DecompressionError(DecodeError):
         if self.code == "decompressed-too-large":
             return f"{self.compression} data becomes more than {self.max_size} bytes"
         if self.code == "no-zstd":
-            return "zstd data needs Python 3.14, or kpl-codec with its extra zstd"
+            return 'zstd data needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"'
         return f"data starts like {self.compression}, but is damaged or something else"
 
 
@@ -79,7 +79,7 @@ def compress(data: bytes, compression: Compression) -> bytes:
     if compression == "zstd":
         zstd = zstd_module()
         if zstd is None:
-            raise ModuleNotFoundError("zstd needs Python 3.14, or kpl-codec with its extra zstd")
+            raise ModuleNotFoundError('zstd needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"')
         compressed: bytes = zstd.compress(data)
     else:
         # (The header of gzip has no time: the same data always gives the same bytes.)

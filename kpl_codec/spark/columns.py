@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-#: The Arrow schema of a result: of the input's, and of the columns wanted.
+#: The Arrow schema of a result: of the input's, and of the chosen columns.
 SchemaOf = Callable[..., pa.Schema]
 
 
@@ -29,7 +29,7 @@ def result_with(policy: Policy, **kinds: Any) -> SchemaOf:
     return partial(arrow.output_schema, policy=policy, dictionaries=False, **kinds)
 
 
-def _added(schema_of: SchemaOf) -> list[pa.Field]:
+def _added_fields(schema_of: SchemaOf) -> list[pa.Field]:
     return list(schema_of(pa.schema([("data", pa.binary())])))[len(FIELDS) :]
 
 
@@ -40,7 +40,7 @@ def matched(df: DataFrame, schema_of: SchemaOf) -> DataFrame:
 
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
     # of one to be added MUST be refused, unless an earlier run added it."
-    added = _added(schema_of)
+    added = _added_fields(schema_of)
     fold, names = folding(df.sparkSession), df.columns
     new: dict[str, str] = {}
     for field in (*FIELDS, *added):
@@ -58,8 +58,8 @@ def matched(df: DataFrame, schema_of: SchemaOf) -> DataFrame:
         if standard in ours and not (from_earlier_run and types[name] == ours[standard])
     ]
     if in_the_way:
-        told = ", ".join(f"{name} ({types[name]})" for name in in_the_way)
-        raise ValueError(f"the result has columns of the same name: {told}. Rename yours first")
+        conflicts = ", ".join(f"{name} ({types[name]})" for name in in_the_way)
+        raise ValueError(f"the result has columns of the same name: {conflicts}. Rename yours first")
     return df.withColumnsRenamed(new)
 
 
@@ -106,7 +106,7 @@ def output_schema(
 
     out = schema_of(arrow_schema_of(schema), columns=columns)
     # A copied column keeps its Spark type, also one with one of our names that this run does not add.
-    added = {field.name for field in (*FIELDS, *_added(schema_of))}
+    added = {field.name for field in (*FIELDS, *_added_fields(schema_of))}
     fields = {field.name: StructField(field.name, field.dataType) for field in schema.fields}
     fields |= {f.name: f for f in from_arrow_schema(pa.schema(f for f in out if f.name in added)).fields}
     return StructType([fields[field.name] for field in out])

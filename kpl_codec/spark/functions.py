@@ -74,7 +74,7 @@ def deaggregate(
     invalid listing: all before a job starts.
     """
     size = max_decompressed_size
-    return _deaggregated(df, policy, shard_map, columns, size, tags=tags, unframe=unframe)
+    return _deaggregate(df, policy, shard_map, columns, size, tags=tags, unframe=unframe)
 
 
 def verify(
@@ -96,10 +96,10 @@ def verify(
     """
     df, find_shards = with_shard_column(df)
     size = max_decompressed_size
-    return _deaggregated(df, "report", shard_map, columns, size, find_shards, tags=tags, unframe=unframe)
+    return _deaggregate(df, "report", shard_map, columns, size, find_shards, tags=tags, unframe=unframe)
 
 
-def _deaggregated(
+def _deaggregate(
     df: DataFrame,
     policy: Policy,
     shard_map: ShardMap | str | None,
@@ -126,12 +126,12 @@ def _deaggregated(
         if shard_map is None and "streamName" not in columns:
             used -= {"streamName"}
         df = df.select(*[f"`{name}`" for name in df.columns if name in used])
-    known = shared(df.sparkSession, shard_map)
-    # A worker process keeps what it has seen.
+    find_map = shared(df.sparkSession, shard_map)
+    # A worker process remembers the streams of the records that it has read.
     streams = shared(df.sparkSession, Streams(None if shard_map is None else shard_map.stream))
     work = _task(
         policy,
-        known,
+        find_map,
         max_decompressed_size,
         find_shards,
         streams,
@@ -190,14 +190,14 @@ def register_table_function(
     schema = output_schema(data, result_with(policy, unframe=unframe is not False))
     work = _task(policy, lambda: None, max_decompressed_size, columns=schema.names, unframe=unframe)
     fold = folding(spark)
-    standard = {fold(known): known for known in schema.names}
+    standard = {fold(column): column for column in schema.names}
 
     class Deaggregate:
         # SPK-77: "A table function of SQL MUST give what `deaggregate` gives, without the other columns of
         # its table."
         def eval(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-            names = [standard.get(fold(given), given) for given in batch.schema.names]
-            twice = [known for known in standard.values() if names.count(known) > 1]
+            names = [standard.get(fold(column), column) for column in batch.schema.names]
+            twice = [column for column in standard.values() if names.count(column) > 1]
             if twice:
                 raise ValueError(f"column {twice[0]} is there {names.count(twice[0])} times")
             yield from work(iter([batch.rename_columns(names)]))
@@ -208,7 +208,7 @@ def register_table_function(
 
 def _task(
     policy: Policy,
-    known: Callable[[], ShardMap | None],
+    find_map: Callable[[], ShardMap | None],
     max_decompressed_size: int | None = None,
     find_shards: bool = False,
     streams: Callable[[], Streams | None] = lambda: None,
@@ -224,7 +224,7 @@ def _task(
         from ..captures.capture_rows import with_shards
 
         _keep_modules()
-        shard_map = known()
+        shard_map = find_map()
         if find_shards:
             batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
         rows = opened(batches, policy, shard_map=shard_map, streams=streams(), **options)
@@ -256,8 +256,8 @@ def shared(spark: SparkSession, value: _Value) -> Callable[[], _Value]:
 
 @cache
 def _keep_modules() -> None:
-    """Garbage collections of this process leave out what it has loaded by now. Spark makes a full one after
-    each task: 30 ms, where a task on 40 MB took 80."""
+    """Freezes the objects loaded so far (`gc.freeze`): Spark collects garbage after each task, and walking
+    the modules took 30 ms, where a task on 40 MB took 80."""
     gc.freeze()
 
 
@@ -265,7 +265,7 @@ def opened(batches: Iterator[pa.RecordBatch], policy: Policy, **options: Any) ->
     """The user records of Kinesis records. ``options``: of `Deaggregator`."""
     from ..arrow import Deaggregator
 
-    for first in batches:  # at most one, followed by all the others
+    for first in batches:  # runs once: the inner loop takes all other batches
         deaggregator = Deaggregator(first.schema, policy, dictionaries=False, **options)
         for batch in chain([first], batches):
             yield from deaggregator.process(batch)
@@ -307,15 +307,15 @@ def handled_runs(df: DataFrame) -> DataFrame:
             raise TypeError(f"column {name} is {kind}, not {expected}")
 
     def number(name: str) -> Column:
-        given = F.col(name)
+        value = F.col(name)
         if types.get(fold(name)) != "string":
-            return given.cast("long")
+            return value.cast("long")
         # SPK-114: "A value that cannot be read as what its column holds MUST be refused with the column's
         # name, whatever the session makes of such a cast; null alone is null."
-        refused = F.raise_error(F.concat(F.lit(f"column {name} is no number: "), F.substring(given, 1, 40)))
+        refused = F.raise_error(F.concat(F.lit(f"column {name} is no number: "), F.substring(value, 1, 40)))
         # (\z: $ also matches before a line feed at the end.)
-        whole = given.isNull() | given.rlike(r"^-?[0-9]{1,18}\z")
-        return F.when(whole, given.cast("long")).otherwise(refused)
+        whole = value.isNull() | value.rlike(r"^-?[0-9]{1,18}\z")
+        return F.when(whole, value.cast("long")).otherwise(refused)
 
     names = df.select(*place, number(_SUB).alias(_SUB), *([_LAST] if fold(_LAST) in types else ()))
     ends = F.coalesce(number(_LAST), F.col(_SUB)) if fold(_LAST) in types else F.col(_SUB)
@@ -334,8 +334,8 @@ def handled_runs(df: DataFrame) -> DataFrame:
     # (Of equal rows the one that goes on comes first.)
     so_far = Window.partitionBy(*place).orderBy(_SUB, _LAST, "_run").rowsBetween(Window.unboundedPreceding, 0)
     numbered = begins.withColumn("_run", F.sum("_run").over(so_far))
-    made = numbered.groupBy(*place, "_run").agg(F.min(_SUB).alias(_SUB), F.max(_LAST).alias(_LAST))
-    return made.drop("_run")
+    result = numbered.groupBy(*place, "_run").agg(F.min(_SUB).alias(_SUB), F.max(_LAST).alias(_LAST))
+    return result.drop("_run")
 
 
 __all__ = ["deaggregate", "handled_runs", "is_aggregated", "register_table_function", "verify"]

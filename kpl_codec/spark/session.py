@@ -168,9 +168,9 @@ def local_session(
             SparkContext(conf=conf, gateway=gateway)
     session: SparkSession = SparkSession.builder.config(map=settings).getOrCreate()
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        given = session.sparkContext.getConf()
+        configuration = session.sparkContext.getConf()
         for name in ("maxBytesPerBatch", "maxRecordsPerBatch"):  # Spark's own are slower
             name = f"spark.sql.execution.arrow.{name}"
-            if not given.contains(name):
+            if not configuration.contains(name):
                 session.conf.set(name, SETTINGS[name])
     return session

@@ -59,8 +59,8 @@ class SparkEngine:
             return 0, 0
         tracker = context.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        known = [stage for stage in stages if stage is not None]
-        return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+        running = [stage for stage in stages if stage is not None]
+        return sum(stage.numCompletedTasks for stage in running), sum(stage.numTasks for stage in running)
 
     def run(self, job: Job) -> None:
         work = shared(self.spark, job)
@@ -81,13 +81,13 @@ def in_one_go() -> bool:
     return find_spec("pyspark.sql.streaming.datasource") is not None
 
 
-def _captured(batch: pa.RecordBatch) -> pa.RecordBatch:
-    given = {
+def _capture_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = {
         field.name: batch[field.name].cast(field.type)
         for field in CAPTURE_SCHEMA
         if field.name in batch.schema.names
     }
-    return capture_batch(given, batch.num_rows)
+    return capture_batch(columns, batch.num_rows)
 
 
 def follow(
@@ -137,7 +137,7 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
 
         context = TaskContext.get()
         name = part_name(context.partitionId() if context is not None else 0)
-        checked = check(map(_captured, batches), shard_map)
+        checked = check(map(_capture_columns, batches), shard_map)
         rows = judged(checked, shard_map, work, name, Copies())
         yield pa.record_batch([[write_users(rows, shard_map, users, name)]], ["rows"])
 

@@ -23,14 +23,14 @@ from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unfram
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Streams
 
-#: Of a batch of user records: what is done once for each batch takes a tenth of the time at 4 MiB.
+#: Bytes of a batch of user records. At 4 MiB a tenth of the time goes into the fixed cost of each batch.
 _BATCH_BYTES = 16 * 1024 * 1024
 
-#: So many Kinesis records of a task are all looked at for their writer, then one of so many.
+#: Which Kinesis records of a task are examined for their writer: the first 32, then one of 128.
 _ALL_LOOKED_AT, _ONE_OF = 32, 128
-#: What is told beside the rows is held up to so many batches: a small one is judged as slowly as a large one.
-_TOLD_AT_ONCE = 32
-#: So many schema versions are counted.
+#: Batches of findings that are collected before they go on: a small batch takes as long as a large one.
+_FINDING_BATCHES = 32
+#: Schema versions that are counted at most.
 _MOST_VERSIONS = 1000
 #: A row of a batch, the code of a finding about it, and its text.
 _About = tuple[int, str, str]
@@ -65,13 +65,15 @@ def check(
     its verdict, and for data that cannot be read a row with its error and without sub-sequence number.
     ``whole``: all columns, else those that findings and counts need, and keys if ``keys``.
     ``versions``: schema versions known to stand in sound frames."""
-    made = partial(
+    new_deaggregator = partial(
         _deaggregator, shard_map=shard_map, dictionaries=True, streams=Streams(shard_map.stream, refuse=False)
     )
-    deaggregator = made()
+    deaggregator = new_deaggregator()
     if not whole:
         unread = _UNREAD if keys else _UNREAD + _KEYS
-        deaggregator = made(columns=[name for name in deaggregator.schema.names if name not in unread])
+        deaggregator = new_deaggregator(
+            columns=[name for name in deaggregator.schema.names if name not in unread]
+        )
     schema = deaggregator.schema
     schemas = _Schemas(schema, versions)
 
@@ -87,12 +89,14 @@ def check(
                 batch = batch.filter(pc.invert(bad))
             first = range(min(batch.num_rows, _ALL_LOOKED_AT - count))
             looked_at = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
-            about += told(batch, (*_disguised(batch), *_written(batch, looked_at, named)), schema)
+            about += told(
+                batch, (*_text_encoded_aggregates(batch), *_writers(batch, looked_at, named)), schema
+            )
             count += batch.num_rows
-            for made in deaggregator.process(with_shards(batch, shard_map, _IN)):
-                yield made
-                about += chain(told(made, _nested(made), schema), schemas.see(made))
-            if len(about) >= _TOLD_AT_ONCE:
+            for users in deaggregator.process(with_shards(batch, shard_map, _IN)):
+                yield users
+                about += chain(told(users, _nested_aggregates(users), schema), schemas.see(users))
+            if len(about) >= _FINDING_BATCHES:
                 yield from about
                 about = []
         yield from (*about, *schemas.versions())
@@ -100,7 +104,7 @@ def check(
     return coalesce(rows(), _BATCH_BYTES)
 
 
-def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
+def _text_encoded_aggregates(batch: pa.RecordBatch) -> Iterator[_About]:
     """Every Kinesis record whose data is an aggregated record turned into text, or with a foreign magic."""
     data = batch["data"]
     begins = [pc.starts_with(data, pattern) for pattern in BEGINNINGS]
@@ -122,8 +126,9 @@ def _disguised(batch: pa.RecordBatch) -> Iterator[_About]:
             yield row, "encoded-frame", f"an aggregated record as {name}{writer}: no consumer opens it"
 
 
-def _nested(rows: pa.RecordBatch) -> Iterator[_About]:
-    """Every user record with an aggregated record within its data. What has an error is told by that."""
+def _nested_aggregates(rows: pa.RecordBatch) -> Iterator[_About]:
+    """Every user record with an aggregated record within its data; not one with an error, which is a finding
+    already."""
     for row in may_nest(rows["data"]).tolist():
         data = rows["data"][row].as_py()
         layers = None if data is None else layers_around(data)
@@ -137,9 +142,9 @@ def _nested(rows: pa.RecordBatch) -> Iterator[_About]:
         yield row, "nested-aggregate", described(layers, sub if aggregated else None)
 
 
-def _written(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Iterator[_About]:
+def _writers(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Iterator[_About]:
     """The first Kinesis record of each writer that is at least likely, among ``rows``. ``named``: the signs
-    told before. The KPL is not told."""
+    already reported. The KPL is not reported."""
     for row in rows:
         data, outer_key = (batch[name][row].as_py() for name in ("data", "partitionKey"))
         sign = fingerprint(data, outer_key, OTHERS) if data and data.startswith(MAGIC) else None
@@ -151,12 +156,12 @@ def _written(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Ite
 
 
 class _Schemas:
-    """The Schema Registry's frames around user records' data: what is told of them; they stay on. ``sound``:
+    """The Schema Registry's frames around user records' data: their findings; the frames stay on. ``sound``:
     the schema versions that stand in sound frames elsewhere in this run."""
 
     def __init__(self, schema: pa.Schema, sound: frozenset[str]) -> None:
         self._schema = schema
-        #: By version: how many user records, and the first one. Those of sound frames.
+        #: By schema version: how many user records, and the first one. Then the versions in sound frames.
         self._counts = Counter[str]()
         self._first: dict[str, pa.RecordBatch] = {}
         self._sound = set(sound)
@@ -166,38 +171,40 @@ class _Schemas:
         # Most data is something else, which its first byte says.
         at = pc.indices_nonzero(pc.fill_null(pc.starts_with(data, PLAIN[:1]), False))
         begun = data.take(at)
-        begins = (pc.is_in(pc.binary_slice(begun, *where), found) for where, found in _frame_signs(data.type))
+        begins = (
+            pc.is_in(pc.binary_slice(begun, *where), values) for where, values in _frame_signs(data.type)
+        )
         framed = reduce(pc.and_, begins, pc.greater_equal(pc.binary_length(begun), HEADER_SIZE))
         at, begun = at.filter(framed), begun.filter(framed)
         if len(at):
             is_zlib = pc.starts_with(begun, ZLIB)
-            none, found_broken = _looked_into(pc.indices_nonzero(is_zlib).to_pylist(), begun)
-            broken = [(at[item].as_py(), error) for item, error in found_broken]
+            none, broken_items = _examine_compressed(pc.indices_nonzero(is_zlib).to_pylist(), begun)
+            broken = [(at[item].as_py(), error) for item, error in broken_items]
             ids = pc.binary_slice(begun, 2, HEADER_SIZE)
             if none:
                 is_framed = pa.array(np.delete(np.arange(len(at)), none))
                 at, ids = at.take(is_framed), ids.take(is_framed)
             damaged = Counter(error.schema_version_id for _, error in broken)
             counted = ids.value_counts().to_pylist()
-            for found in counted:
-                version = version_id_text(found["values"])
-                if found["counts"] > damaged[version] and len(self._sound) < _MOST_VERSIONS:
+            for entry in counted:
+                version = version_id_text(entry["values"])
+                if entry["counts"] > damaged[version] and len(self._sound) < _MOST_VERSIONS:
                     self._sound.add(version)
                 if version in self._first or len(self._first) < _MOST_VERSIONS:
-                    self._counts[version] += found["counts"]
-                    first = at[pc.index(ids, found["values"]).as_py()].as_py()
+                    self._counts[version] += entry["counts"]
+                    first = at[pc.index(ids, entry["values"]).as_py()].as_py()
                     self._first.setdefault(version, rows.slice(first, 1))
             about = [(row, *self._of_broken(error)) for row, error in broken]
             yield from told(
-                rows, chain(_mixed(rows, at, ids) if len(counted) > 1 else (), about), self._schema
+                rows, chain(_mixed_versions(rows, at, ids) if len(counted) > 1 else (), about), self._schema
             )
 
     def _of_broken(self, error: SchemaFrameError) -> tuple[str, str]:
         # GSR-11: "A check MUST leave frames as they are, and report each broken one, each aggregate with
         # several schema versions, and each schema version; a damaged one whose schema version stands in no
         # sound frame of the run may be no frame, and MUST be reported as that."
-        known = error.schema_version_id in self._sound
-        if known or error.code != "schema-frame-damaged":
+        is_sound = error.schema_version_id in self._sound
+        if is_sound or error.code != "schema-frame-damaged":
             return error.code, error.describe()
         return "schema-frame-doubtful", error.describe()
 
@@ -220,18 +227,20 @@ def _frame_signs(kind: pa.DataType) -> list[tuple[tuple[int, int], pa.Array]]:
     return [(where, pa.array(values, kind)) for where, values in signs]
 
 
-def _mixed(rows: pa.RecordBatch, at: pa.Array, ids: pa.Array) -> Iterator[_About]:
+def _mixed_versions(rows: pa.RecordBatch, at: pa.Array, ids: pa.Array) -> Iterator[_About]:
     """The Kinesis records with frames of several schema versions: the rows ``at`` have those ``ids``."""
     records = pc.cumulative_sum(rows["firstOfRecord"].cast(pa.int64())).take(at)
     by_record = pa.table({"record": records, "id": ids, "row": at}).group_by("record", use_threads=False)
     counted = by_record.aggregate([("id", "count_distinct"), ("row", "min")])
-    for found in counted.filter(pc.field("id_count_distinct") > 1).to_pylist():
-        text = f"user records of {found['id_count_distinct']} schema versions in one aggregate"
-        yield found["row_min"], "mixed-schema-versions", text
+    for record in counted.filter(pc.field("id_count_distinct") > 1).to_pylist():
+        text = f"user records of {record['id_count_distinct']} schema versions in one aggregate"
+        yield record["row_min"], "mixed-schema-versions", text
 
 
-def _looked_into(at: list[int], data: pa.Array) -> tuple[list[int], list[tuple[int, SchemaFrameError]]]:
-    """Of those items with 03 05: which are no frames, and which are broken ones."""
+def _examine_compressed(
+    at: list[int], data: pa.Array
+) -> tuple[list[int], list[tuple[int, SchemaFrameError]]]:
+    """The items ``at`` of ``data``, all with 03 05: which are no frames, and which are broken ones."""
     none, broken = [], []
     for item in at:
         try:
@@ -244,9 +253,9 @@ def _looked_into(at: list[int], data: pa.Array) -> tuple[list[int], list[tuple[i
 
 def told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows that become findings about rows of ``batch``: which, the kind, and the text."""
-    found = list(about)
-    if found:
-        rows, codes, texts = (pa.array(column) for column in zip(*found, strict=True))
+    items = list(about)
+    if items:
+        rows, codes, texts = (pa.array(column) for column in zip(*items, strict=True))
         yield _unreadable(batch.take(rows), codes, texts, schema)
 
 

@@ -26,15 +26,15 @@ def repeated(work: Location) -> list[Finding]:
     """A finding for each of MAX_LISTED Kinesis records that tasks saw more than once, and one for all
     others."""
     system, inner = (work / "kinesis-records").opened()
-    seen = ds.dataset(inner, RECORDS_SCHEMA, "parquet", system)
-    count = -(-seen.count_rows() // MAX_GROUPED)
+    dataset = ds.dataset(inner, RECORDS_SCHEMA, "parquet", system)
+    count = -(-dataset.count_rows() // MAX_GROUPED)
     listed: list[Finding] = []
     records = times = 0
     for part in range(count):
-        rows = pa.Table.from_batches(_rows(seen, part, count), RECORDS_SCHEMA)
-        # The last place is told, one with a line before one without: nulls come at the end.
+        rows = pa.Table.from_batches(_rows(dataset, part, count), RECORDS_SCHEMA)
+        # The last place is reported, one with a line before one without: nulls come at the end.
         rows = rows.sort_by([("file", "descending"), ("line", "descending")])
-        whole = pc.ScalarAggregateOptions(skip_nulls=False)  # both of one row
+        whole = pc.ScalarAggregateOptions(skip_nulls=False)  # file and line of the same row
         counted: list[Any] = [([], "count_all"), ("file", "first", whole), ("line", "first", whole)]
         groups = rows.group_by(_KEYS, use_threads=False).aggregate(counted)
         groups = groups.filter(pc.greater(groups["count_all"], 1))
@@ -54,8 +54,8 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return finding.shard_id or "", finding.sequence_number, finding.file or "", finding.line or 0
 
 
-def _rows(seen: ds.Dataset, part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    for batch in seen.to_batches():
+def _rows(dataset: ds.Dataset, part: int, parts: int) -> Iterator[pa.RecordBatch]:
+    for batch in dataset.to_batches():
         if parts > 1:
             numbers = batch["sequenceNumber"].to_pylist()
             ours = [crc32(text.encode()) % parts == part for text in numbers]

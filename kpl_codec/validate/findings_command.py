@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if unknown:
         kinds = ", ".join(sorted(unknown))
         raise UsageError(reason=f"no kind of finding is called {kinds} (kpl-codec explain lists them)")
-    wanted = (
+    matching = (
         finding
         for finding in _read(args.results)
         if at_least_as_bad(finding.severity, args.severity)
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
 
     def counted() -> Iterator[Finding]:
-        for finding in wanted:
+        for finding in matching:
             counts[finding.kind] += 1
             yield finding
 

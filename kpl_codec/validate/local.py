@@ -54,22 +54,22 @@ class LocalEngine:
         if memory_bytes is None:
             memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
         self.cores = max(1, min(cores or usable, memory_bytes // WORKER_MEMORY))
-        self._done = self._total = 0
+        self._finished = self._total = 0
         self._counting = threading.Lock()
 
     def progress(self) -> tuple[int, int]:
         """Tasks done, and tasks known."""
-        return self._done, self._total
+        return self._finished, self._total
 
     def run(self, job: Job) -> None:
         """Runs every task. Raises what a task raises, and WorkerLost."""
-        self._done, self._total = 0, len(job.tasks)
+        self._finished, self._total = 0, len(job.tasks)
         size = sum(part.weight for task in job.tasks for part in task)
         workers = 1 if size < IN_PROCESS_BYTES else min(self.cores, self._total)
         if workers <= 1:
             for number in range(self._total):
                 job.run(number)
-                self._done += 1
+                self._finished += 1
             return
         started = [_Worker(job) for _ in range(workers)]
         idle = SimpleQueue[_Worker]()
@@ -83,12 +83,12 @@ class LocalEngine:
             finally:
                 idle.put(worker)
             with self._counting:
-                self._done += 1
+                self._finished += 1
 
         with ThreadPoolExecutor(workers) as pool:
             try:
-                done = [pool.submit(do, number) for number in range(self._total)]
-                for finished in wait(done, return_when=FIRST_EXCEPTION).done:
+                futures = [pool.submit(do, number) for number in range(self._total)]
+                for finished in wait(futures, return_when=FIRST_EXCEPTION).done:
                     finished.result()
             finally:
                 # Needed at Ctrl-C, too: the pool waits for its threads, and these for their workers.
@@ -144,11 +144,11 @@ def serve() -> None:
     # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    given = sys.stdin.buffer
+    requests = sys.stdin.buffer
     with suppress(EOFError, pickle.UnpicklingError):  # the process that started us ended
-        job: Job = pickle.load(given)
+        job: Job = pickle.load(requests)
         while True:
-            number, error = pickle.load(given), None
+            number, error = pickle.load(requests), None
             try:
                 job.run(number)
             except Exception as caught:  # noqa: BLE001  raised where the job was started

@@ -85,7 +85,7 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
     name = stream_of(stream).name
     named = {stream_of(other).name for other in streams_of(output, LOST)}
     shards = read_shard_map((output / "shards.json").path)
-    known = any(
+    same_stream = any(
         (other := lineage.get(shard_id)) is not None
         and other.hash_key_range == shard.hash_key_range
         and shard.starting_sequence_number in (None, other.starting_sequence_number)
@@ -93,8 +93,8 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
     )
     mine, put_to = shards.stream, lineage.stream
     if mine is not None and put_to is not None:
-        known = known and not (mine.is_another(put_to) or mine.is_another_life(put_to))
-    if named - {name} or not known:
+        same_stream = same_stream and not (mine.is_another(put_to) or mine.is_another_life(put_to))
+    if named - {name} or not same_stream:
         raise RepairError(code="another-stream", path=output.path)
 
 
@@ -133,7 +133,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
     record, put_to = folder / "repair/record.json", fetch_lineage(client, stream).stream
     assert put_to is not None
     if record.kind() is not None:
-        before = _recorded(record)
+        before = _target_stream(record)
         if before is None or before.is_another(put_to) or before.is_another_life(put_to):
             raise RepairError(code="other-stream", path=folder.path)
     record.write(json.dumps(described(put_to)).encode())
@@ -146,7 +146,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
         return dict(put_rows(rows, repair_marks.RepairLog(folder / "repair/log"), producer))
 
 
-def _recorded(record: Location) -> Stream | None:
+def _target_stream(record: Location) -> Stream | None:
     """The stream that a plan was applied to; None where that cannot be read."""
     try:
         members = json.loads(record.read())
@@ -162,7 +162,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
     """Put the rows of a plan (see `planned`) that the log does not have; the number by outcome, as of
     `apply_repair`. Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
-    done = log.done()
+    put_places = log.done()
     counts: Counter[str] = Counter()
     waiting: deque[tuple[tuple[Any, ...], DeliveryFuture]] = deque()
 
@@ -189,7 +189,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
             old = row["shardId"], row["sequenceNumber"], row["subSequenceNumber"]
             if row["decision"] != "put":
                 counts[row["decision"]] += 1
-            elif old in done:
+            elif old in put_places:
                 counts["put-before"] += 1
             else:
                 # A copy without the tag, which names the original, would be planned again.

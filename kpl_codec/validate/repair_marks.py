@@ -92,9 +92,11 @@ class Copies:
             if not self or not len(rows):
                 yield batch
                 continue
-            lost = batch.take(rows)
+            dropped_rows = batch.take(rows)
             fates, about = [], []
-            for row, (place, contents) in enumerate(zip(_places(lost), _contents(lost), strict=True)):
+            for row, (place, contents) in enumerate(
+                zip(_places(dropped_rows), _contents(dropped_rows), strict=True)
+            ):
                 first, last = (
                     np.searchsorted(self._places, [_hash(place), _hash(place) + 1]) if place else (0, 0)
                 )
@@ -111,7 +113,7 @@ class Copies:
                 batch["kcl"].cast(pa.string()), dropped, pa.array(fates, pa.string())
             )
             yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", marked.dictionary_encode())
-            unlike += told(lost, about, batch.schema)
+            unlike += told(dropped_rows, about, batch.schema)
         yield from unlike
 
 
@@ -164,19 +166,19 @@ def read_copied(work: Location) -> Copies:
             contents += bytes.fromhex(digest)
     if not places:
         return Copies()
-    lost: set[int] = set()
+    finding_hashes: set[int] = set()
     for batch in (work / "findings").rows(["shardId", "sequenceNumber"]):
         names = zip(*(values_of(batch[name]) for name in batch.schema.names), strict=True)
-        lost.update(_hash(tag_value(name)) for name in names if None not in name)
-    # Only what was lost: anybody can write a tag.
-    wanted = np.isin(np.frombuffer(records, np.int64), np.fromiter(lost, np.int64))
-    return Copies(np.frombuffer(places, np.int64)[wanted], np.frombuffer(contents, _DIGEST)[wanted])
+        finding_hashes.update(_hash(tag_value(name)) for name in names if None not in name)
+    # Only copies of Kinesis records with a finding count: anybody can write a tag.
+    has_finding = np.isin(np.frombuffer(records, np.int64), np.fromiter(finding_hashes, np.int64))
+    return Copies(np.frombuffer(places, np.int64)[has_finding], np.frombuffer(contents, _DIGEST)[has_finding])
 
 
 def _place(value: str) -> RecordPlace | None:
     """The place in a tag's value; None if it has another form."""
-    found = _PLACE.fullmatch(value)
-    return (found[1], found[2], int(found[3])) if found else None
+    match = _PLACE.fullmatch(value)
+    return (match[1], match[2], int(match[3])) if match else None
 
 
 # -- logs -----------------------------------------------------------------------------------------

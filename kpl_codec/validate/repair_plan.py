@@ -91,7 +91,7 @@ def write_plan(output: Location) -> dict[str, int]:
     plan.make_folder()
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="kpl-codec-repair-") as scratch:
-        decided = _decided(output, causes, delivered, counts)
+        decided = _decisions(output, causes, delivered, counts)
         ds.write_dataset(decided, scratch, schema=_BUCKETED, format="ipc", partitioning=["bucket"])
         for number, bucket in enumerate(sorted(Path(scratch).iterdir())):
             rows = ds.dataset(bucket, format="ipc").to_table()
@@ -126,12 +126,12 @@ def _already_delivered(output: Location, sent_again: set[tuple[str | None, str |
     """The lost user records of these Kinesis records of which equal ones are delivered: as many, the last."""
     if not sent_again:
         return set()
-    lost: dict[_Contents, set[_Row]] = defaultdict(set)
+    lost_rows: dict[_Contents, set[_Row]] = defaultdict(set)
     for batch in (output / "user-records").rows([*_KEYS, "data"], LOST):
         for row, data in zip(_rows(batch), batch["data"], strict=True):
             if row[:2] in sent_again:
-                lost[_contents(row, data)].add(row)
-    keys = pa.array({contents[0] for contents in lost}, pa.string())
+                lost_rows[_contents(row, data)].add(row)
+    keys = pa.array({contents[0] for contents in lost_rows}, pa.string())
     copies: dict[_Contents, set[_Row]] = defaultdict(set)
     for batch in (output / "user-records").rows([*_KEYS, "data", "tags"], ds.field("kcl") == "delivered"):
         batch = batch.filter(pc.is_in(batch["partitionKey"].cast(pa.string()), value_set=keys))
@@ -139,25 +139,25 @@ def _already_delivered(output: Location, sent_again: set[tuple[str | None, str |
             # A copy from a repair replaces only the user record that its tag names, not an equal one.
             if not any(tag["key"] == repair_marks.TAG for tag in tags or ()):
                 contents = _contents(row, data)
-                if contents in lost:
+                if contents in lost_rows:
                     copies[contents].add(row)
     # SPK-31: "A user record that a producer has sent again after a reshard, and that is delivered, MUST NOT
     # be put once more; one of an aggregate that no reshard explains MUST be put."
     return {
         row
-        for contents, rows in lost.items()
+        for contents, rows in lost_rows.items()
         for row in sorted(rows, key=_Row.order, reverse=True)[: len(copies[contents])]
     }
 
 
-def _decided(
+def _decisions(
     output: Location,
     causes: dict[tuple[str | None, str | None], str],
     delivered: set[_Row],
     counts: Counter[str],
 ) -> Iterator[pa.RecordBatch]:
     """The lost user records with their decisions, each once; ``counts`` are kept."""
-    seen = repair_marks.Repaired()
+    places = repair_marks.Repaired()
     columns = [name for name in _BUCKETED.names if name not in ("decision", "cause", "bucket")]
     for batch in (output / "user-records").rows([*columns, "error"], LOST):
         rows = list(_rows(batch))
@@ -172,10 +172,10 @@ def _decided(
         shards = values_of(batch["expectedShardId"])
         values["bucket"] = pa.array([crc32((shard or "").encode()) % _BUCKETS for shard in shards])
         arrays = [values[field.name].cast(field.type) for field in _BUCKETED]
-        made = pa.RecordBatch.from_arrays(arrays, schema=_BUCKETED)
-        made = made.filter(pa.array([seen.add(row[:3]) for row in rows]))
-        counts.update(made["decision"].to_pylist())
-        yield made
+        decisions = pa.RecordBatch.from_arrays(arrays, schema=_BUCKETED)
+        decisions = decisions.filter(pa.array([places.add(row[:3]) for row in rows]))
+        counts.update(decisions["decision"].to_pylist())
+        yield decisions
 
 
 def _may_be_put(row: _Row) -> bool:

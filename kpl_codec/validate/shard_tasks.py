@@ -57,9 +57,9 @@ def only_parts(of: ShardPart, places: Iterable[RecordLocation | NotRead]) -> lis
     return [replace(of, shard_id=shard_id, only=tuple(some)) for shard_id, some in shards.items()]
 
 
-def _date_of(answer: Mapping[str, Any]) -> datetime:
-    """When the service gave it: whole seconds, rounded up."""
-    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+def _date_of(response: Mapping[str, Any]) -> datetime:
+    """When the service sent ``response``: whole seconds, rounded up."""
+    date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
     now = parsedate_to_datetime(date) if date else datetime.now(timezone.utc)
     return now.replace(microsecond=0) + timedelta(seconds=1)
 
@@ -87,17 +87,17 @@ def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
         client, part.stream, part.shard_id, place_of(part.start), pace=pace, patience=PATIENCE
     )
     while not cursor.at_tip:
-        answered = cursor.fetch().records
+        records = cursor.fetch().records
         # Times of arrival are only nearly in order: the first later one is not the end.
-        wanted = [
+        in_time = [
             fields
-            for fields in answered
+            for fields in records
             if (when := fields.get("ApproximateArrivalTimestamp")) is None or when <= part.until
         ]
-        for fields in wanted:
+        for fields in in_time:
             rows.record(answered_record(fields, part.shard_id), name)
         if rows.full():
             yield from rows.take()
-        if answered and not wanted:
+        if records and not in_time:
             break
     yield from rows.take()

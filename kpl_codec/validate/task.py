@@ -51,7 +51,7 @@ _VERSION = re.compile(r"schema version ([0-9a-f-]{36})")
 @contextmanager
 def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Writes batches as row groups of about `_GROUP_BYTES`: one for each batch would take longer."""
-    held: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     size = 0
     with (
         file.whole_file() as out,
@@ -61,12 +61,12 @@ def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Call
         def write(batch: pa.RecordBatch | None) -> None:
             nonlocal size
             if batch is not None and batch.num_rows:
-                held.append(batch)
+                batches.append(batch)
                 size += batch.nbytes
-            if held and (batch is None or size >= _GROUP_BYTES):
+            if batches and (batch is None or size >= _GROUP_BYTES):
                 # Codes of dictionary arrays are taken over where all batches have the same dictionary.
-                writer.write_table(pa.Table.from_batches(held).unify_dictionaries())
-                held.clear()
+                writer.write_table(pa.Table.from_batches(batches).unify_dictionaries())
+                batches.clear()
                 size = 0
 
         yield write
@@ -162,10 +162,10 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Loc
 
 
 def judged(
-    checked: Iterable[pa.RecordBatch], shard_map: ShardMap, work: Location, name: str, found: Copies
+    checked: Iterable[pa.RecordBatch], shard_map: ShardMap, work: Location, name: str, earlier_copies: Copies
 ) -> Iterator[pa.RecordBatch]:
     """The user records in ``checked`` (batches of `check`); once they are through, the findings, Kinesis
-    records, copies and counts stand under ``work``. ``found``: the copies of an earlier run."""
+    records, copies and counts stand under ``work``. ``earlier_copies``: those of an earlier run."""
     scan = Scan(shard_map)
     copies: list[tuple[str, str]] = []
     # SPK-22: "A task that runs twice MUST NOT be counted twice."
@@ -173,7 +173,7 @@ def judged(
         _parquet(work / f"findings/{name}.parquet", FINDINGS_SCHEMA) as write_findings,
         _parquet(work / f"kinesis-records/{name}.parquet", RECORDS_SCHEMA) as write_records,
     ):
-        for batch in found.mark(checked):
+        for batch in earlier_copies.mark(checked):
             # SPK-18: "Everything that is not as it should be MUST be a finding with its file and place, or
             # its shard and sequence number."
             write_findings(scan.process(batch))
@@ -181,12 +181,14 @@ def judged(
             # A row that is no user record (sub-sequence number null or -1, or no data) is a finding only.
             users = pc.and_(pc.greater_equal(batch["subSequenceNumber"], 0), pc.is_valid(batch["data"]))
             # Mostly all are user records: then nothing is copied.
-            kept = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
-            if kept.num_rows:
-                firsts = pc.and_(pc.equal(kept["subSequenceNumber"], 0), pc.is_valid(kept["sequenceNumber"]))
-                write_records(kept.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
-                copies += copied(kept)
-                yield kept
+            user_rows = batch if users.true_count == len(users) else batch.filter(pc.fill_null(users, False))
+            if user_rows.num_rows:
+                firsts = pc.and_(
+                    pc.equal(user_rows["subSequenceNumber"], 0), pc.is_valid(user_rows["sequenceNumber"])
+                )
+                write_records(user_rows.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
+                copies += copied(user_rows)
+                yield user_rows
         write_findings(scan.finish())
     if copies:
         (work / f"copies/{name}.json").write(json.dumps(copies).encode())
@@ -205,9 +207,9 @@ def gather(work: Location) -> Tally:
 
 def sound_and_doubtful(work: Location) -> frozenset[str]:
     """The schema versions of sound frames, if one of them was told as doubtful in another task, or before."""
-    found: dict[str, set[str]] = {"schema-version": set(), "schema-frame-doubtful": set()}
-    for batch in (work / "findings").rows(["kind", "detail"], pc.field("kind").isin([*found])):
+    versions: dict[str, set[str]] = {"schema-version": set(), "schema-frame-doubtful": set()}
+    for batch in (work / "findings").rows(["kind", "detail"], pc.field("kind").isin([*versions])):
         for kind, detail in zip(batch["kind"].to_pylist(), batch["detail"].to_pylist(), strict=True):
-            found[kind].update(_VERSION.findall(detail))
-    sound = found["schema-version"]
-    return frozenset(sound) if sound & found["schema-frame-doubtful"] else frozenset()
+            versions[kind].update(_VERSION.findall(detail))
+    sound = versions["schema-version"]
+    return frozenset(sound) if sound & versions["schema-frame-doubtful"] else frozenset()

@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
                     engine = _spark_engine(args, log)
                 with waiting("checking", engine.progress, quiet=args.quiet):
                     result = _check(engine, args, shard_map)
-                return _told(args, result)
+                return _print_summary(args, result)
             except KeyboardInterrupt:
                 note(f"interrupted: there are no results in {args.output}")
                 raise
@@ -149,7 +149,7 @@ def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
     )
 
 
-def _told(args: argparse.Namespace, result: Validation) -> int:
+def _print_summary(args: argparse.Namespace, result: Validation) -> int:
     """Prints what was found, and what can be done; the exit status."""
     from .report.summary import report_facts, summary
 
@@ -171,11 +171,11 @@ def _told(args: argparse.Namespace, result: Validation) -> int:
 def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Validation:
     from . import validate, validate_stream
 
-    given: dict[str, Any] = {"engine": engine, "user_records": args.user_records}
+    options: dict[str, Any] = {"engine": engine, "user_records": args.user_records}
     if args.stream is None:
-        return validate(args.paths, shard_map, args.output, **given)
-    given |= {"start": args.since or "TRIM_HORIZON", "only": args.only}
-    return validate_stream(connection(args), args.stream, shard_map, args.output, **given)
+        return validate(args.paths, shard_map, args.output, **options)
+    options |= {"start": args.since or "TRIM_HORIZON", "only": args.only}
+    return validate_stream(connection(args), args.stream, shard_map, args.output, **options)
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
@@ -186,7 +186,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
     def shards_now() -> ShardMap:
         return shard_map if args.shards else load_shard_map(args, closed=True)
 
-    def told(validation: Validation, number: int) -> None:
+    def report_progress(validation: Validation, number: int) -> None:
         totals = validation.report.totals
         batches.append(number)
         if not args.quiet:
@@ -197,15 +197,21 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
             )
 
     begin = args.since.isoformat() if isinstance(args.since, datetime) else args.since
-    given = {"stream": args.stream, **camel_keys(connection(args)), "startingPosition": begin}
-    options = {name: value for name, value in given.items() if value is not None}
+    settings = {"stream": args.stream, **camel_keys(connection(args)), "startingPosition": begin}
+    options = {name: value for name, value in settings.items() if value is not None}
     # Before PySpark 4.2 AvailableNow makes one batch; children of shards read to their end need another
     # run. At most one run per shard, so that a growing stream does not keep us.
     runs = 1 if not args.once or in_one_go() else len(shards_now()) + 1
     for _ in range(runs):
         already = len(batches)
         query = follow(
-            spark, options, shards_now, args.output, once=args.once, interval=args.interval, on_batch=told
+            spark,
+            options,
+            shards_now,
+            args.output,
+            once=args.once,
+            interval=args.interval,
+            on_batch=report_progress,
         )
         try:
             query.awaitTermination()
@@ -219,7 +225,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
     if validation is None:
         note("nothing was read yet")
         return FINDINGS
-    return _told(args, validation)
+    return _print_summary(args, validation)
 
 
 class SparkFailed(KplError, RuntimeError):

@@ -210,16 +210,16 @@ def _run(
         discard(output)
         raise
     tally = gather(work)
-    found = repeated(work)
+    findings = repeated(work)
     aggregated = tally.records["aggregated"]
     if connection is not None and aggregated:
         from ..aws.channels import channel_findings, subscribers_of
         from ..aws.client import kinesis_client
 
-        found += channel_findings(subscribers_of(kinesis_client(**connection), inputs[0]), aggregated)
-    report = write_report(output, tally, shard_map, found, inputs=inputs, **about)
+        findings += channel_findings(subscribers_of(kinesis_client(**connection), inputs[0]), aggregated)
+    report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
-    whole = [*found, *findings_of_the_whole(tally, shard_map)]
+    whole = [*findings, *findings_of_the_whole(tally, shard_map)]
     if whole:
         (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
     # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a
@@ -243,8 +243,8 @@ def write_report(
     output: Location, tally: Tally, shard_map: ShardMap, findings: Sequence[Finding] = (), **about: Any
 ) -> Report:
     """Writes the report of ``tally`` to ``output``. ``about``: fields of `About`."""
-    made = About(datetime.now(timezone.utc), __version__, **about)
-    report = build_report(tally, shard_map, made, findings)
+    report_about = About(datetime.now(timezone.utc), __version__, **about)
+    report = build_report(tally, shard_map, report_about, findings)
     (output / "summary.txt").write(summary_text(report).encode())
     (output / "summary.json").write(json.dumps(report_facts(report), indent=2).encode() + b"\n")
     (output / "report.html").write(render_page(report).encode())

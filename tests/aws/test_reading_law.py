@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.aws.stream_reading import read_stream
 
-from .model_client import ModelClient
+from ..producer.model_client import ModelClient
 
 #: Records of one answer.
 _MOST = 2

@@ -10,7 +10,7 @@ import pytest
 
 from kpl_codec.producer import AsyncProducer, Producer
 
-from ..aws.model_client import AsyncModelClient, ModelClient
+from .model_client import AsyncModelClient, ModelClient
 
 SKINS = pytest.mark.parametrize("skin", ["threads", "asyncio"])
 

@@ -8,10 +8,10 @@ import pytest
 
 from kpl_codec.producer import AsyncProducer, ProducerConfig
 
-from ..aws.model_client import AsyncModelClient, ModelClient
 from ..steps import steps
 from .bench import HIGH, LOW, Bench
 from .machine import held_by
+from .model_client import AsyncModelClient, ModelClient
 
 
 def turns_with_held(held: int) -> int:

@@ -27,7 +27,7 @@ from kpl_codec.aws import read_stream
 from kpl_codec.producer import Delivery, Producer, ProducerConfig, ProducerThreads
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
-from ..aws.model_client import ModelClient
+from .model_client import ModelClient
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.requirement("PRD-61")]
 
@@ -38,7 +38,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from kpl_codec.producer import Producer
 from kpl_codec.producer import ProducerConfig
-from tests.aws.model_client import ModelClient
+from tests.producer.model_client import ModelClient
 
 class Client(ModelClient):
     def put_records(self, *, Records, **_):
@@ -159,7 +159,7 @@ import logging, sys, threading, time
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 from botocore.exceptions import ClientError
 from kpl_codec.producer import Producer
-from tests.aws.model_client import ModelClient
+from tests.producer.model_client import ModelClient
 
 def refuse(operation, answer):
     if operation == "PutRecords":

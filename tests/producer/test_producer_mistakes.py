@@ -26,7 +26,7 @@ from kpl_codec.producer import (
 from kpl_codec.producer.producer_base import SIZE_AGE
 from kpl_codec.shards.stream_name import StreamNameError
 
-from ..aws.model_client import AsyncModelClient, ModelClient
+from .model_client import AsyncModelClient, ModelClient
 from .skins import SKINS, call, new_producer, result_of
 
 pytestmark = pytest.mark.timeout(60)

@@ -28,7 +28,7 @@ from kpl_codec.producer import (
 from kpl_codec.producer.delivery_future import DeliveryFuture
 from kpl_codec.producer.outcomes import NO_HISTORY
 
-from ..aws.model_client import AsyncModelClient, ModelClient
+from .model_client import AsyncModelClient, ModelClient
 from .skins import SKINS, call, new_producer, result_of
 
 pytestmark = pytest.mark.timeout(60)

@@ -22,7 +22,7 @@ from kpl_codec.producer import (
     ProducerThreads,
 )
 
-from ..aws.model_client import ModelClient
+from .model_client import ModelClient
 
 pytestmark = pytest.mark.timeout(60)
 FAST = ProducerConfig(record_max_buffered_time_ms=5, aggregation_max_size=2000)

@@ -31,7 +31,7 @@ from kpl_codec.producer import (
     producer_logging,
 )
 
-from ..aws.model_client import ModelClient
+from .model_client import ModelClient
 from .skins import SKINS, call, new_producer
 
 pytestmark = pytest.mark.timeout(120)

@@ -38,7 +38,7 @@ from kpl_codec.producer import lock as one_lock
 from kpl_codec.producer.delivery_future import end_all
 from tests.examples import examples, share
 
-from ..aws.model_client import ModelClient
+from .model_client import ModelClient
 
 _TTLS = st.sampled_from([30_000, 10**14, 2**63 - 1])
 SIGNALS = st.lists(

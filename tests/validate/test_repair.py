@@ -24,7 +24,7 @@ from kpl_codec.producer import Producer
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.shards.stream_name import described, stream_of
-from kpl_codec.validate.repair import _recorded, apply_repair
+from kpl_codec.validate.repair import _target_stream, apply_repair
 from tests.captures.test_captures import answer
 
 from .test_stream import Stream, stream
@@ -213,7 +213,7 @@ def test_a_plan_goes_on_with_the_stream_that_it_was_applied_to(
 ) -> None:
     record = tmp_path / "record.json"
     record.write_text(json.dumps(before))
-    known = _recorded(Location(str(record)))
+    known = _target_stream(Location(str(record)))
     assert (known is None or known.is_another(now) or known.is_another_life(now)) == another
 
 

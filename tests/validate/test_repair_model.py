@@ -24,8 +24,8 @@ from kpl_codec.validate.repair import CONFIG, plan_repair, put_rows
 from kpl_codec.validate.repair_marks import RepairLog
 from kpl_codec.validate.repair_plan import planned
 
-from ..aws.model_client import ModelClient
 from ..captures.test_captures import WHEN
+from ..producer.model_client import ModelClient
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -189,12 +189,12 @@ class _Reader:
     def partitions_of(self, pieces: list[ShardRange]) -> list[KinesisPartition]:
         """The partitions of a batch. A shard map and a consumer are only asked for if they are needed."""
         options = self.options
-        judged = bool(pieces) and (options.placement or _gives_as_kcl(options))
-        listing = _name_of(self.planner.lineage()) if judged else None
-        known, left = self.planner.carried(pieces)
-        carried = [_kinesis_batch(options.stream.name, piece.shard_id, known[piece]) for piece in known]
+        needs_map = bool(pieces) and (options.placement or _gives_as_kcl(options))
+        listing = _name_of(self.planner.lineage()) if needs_map else None
+        inline, unread = self.planner.carried(pieces)
+        carried = [_kinesis_batch(options.stream.name, piece.shard_id, inline[piece]) for piece in inline]
         arn = self.consumer() if pieces else None
-        runs = shared_out(left, options.max_partitions)
+        runs = shared_out(unread, options.max_partitions)
         return [
             *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), _CARRIED_BY_TASK)),
             # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
@@ -237,8 +237,8 @@ def _between(shard: ShardPlanner, start: StartingPosition, end: StartingPosition
         return piece_of(shard.shard_id, start, BatchEnd(end, first=first))
     begin, *rest = shard.ends(start, ReadLimits(), shard.tip(end))
     last = rest[-1].place if rest else begin.place
-    known = begin.records if last == begin.place else None
-    return piece_of(shard.shard_id, start, replace(begin, place=last, records=known))
+    records = begin.records if last == begin.place else None
+    return piece_of(shard.shard_id, start, replace(begin, place=last, records=records))
 
 
 def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, StartingPosition]:
@@ -251,8 +251,8 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        self._known: dict[str, Any] | None = None  # Spark before 4.2 does not give the query's offset
-        self._unjudged: dict[str, Any] | None = None  # planned without knowing the query's offset
+        self._last_end: dict[str, Any] | None = None  # Spark before 4.2 does not give the query's offset
+        self._unchecked_end: dict[str, Any] | None = None  # planned without knowing the query's offset
         self._next_look = float("-inf")
         self._behind: dict[str, int] = {}
 
@@ -274,11 +274,11 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         time.sleep(max(0.0, self._next_look - time.monotonic()))
         options, planner = self.options, self.planner
         if start is None:
-            start = self._known
+            start = self._last_end
         if start is None:
             # Before 4.2 Spark asks this first: of a new query, or of one with Trigger.AvailableNow.
             after = planner.at_tips(options.starting_position)
-            self._unjudged = after.to_json()
+            self._unchecked_end = after.to_json()
         elif not start:
             after = planner.begin_at(options.starting_position)  # an empty batch, to write the start
         else:
@@ -291,8 +291,8 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
                 self._behind = {}
                 return start
         self._behind = {key: ends.behind for key, ends in after.shards.items() if ends.behind}
-        self._known = after.to_json()
-        return self._known
+        self._last_end = after.to_json()
+        return self._last_end
 
     def _wait(self, seconds: float) -> None:
         self._next_look = max(self._next_look, time.monotonic() + seconds)
@@ -310,11 +310,11 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         stream = self.options.stream.name
         before = StreamOffset.from_json(start, stream)
-        if self._known is None:  # a batch that an earlier process has planned
+        if self._last_end is None:  # a batch that an earlier process has planned
             self.planner.lineage_of(before)
-        if end == self._unjudged:
+        if end == self._unchecked_end:
             self.planner.refuse_unread(before)
-        self._known = end
+        self._last_end = end
         after = StreamOffset.from_json(end, stream)
         partitions = self.partitions_of(batch_pieces(before, after))
         if any(partition.consumer for partition in partitions):

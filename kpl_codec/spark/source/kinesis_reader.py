@@ -76,9 +76,9 @@ class KinesisReader:
         """The stream's retention in ms; the shortest there is where the role may not ask."""
         with self._asking:  # once for all shards in doubt
             if self._retention is None:
-                asked = StreamConsumers(self.client, patience=10.0, sleep=self.sleep, clock=self.clock)
+                consumers = StreamConsumers(self.client, patience=10.0, sleep=self.sleep, clock=self.clock)
                 try:
-                    hours = asked.summary(self.options.called)["RetentionPeriodHours"]
+                    hours = consumers.summary(self.options.called)["RetentionPeriodHours"]
                 except StreamUnavailable:
                     return SHORTEST_RETENTION
                 self._retention = hours * 3600 * 1000
@@ -131,42 +131,43 @@ def _to_end(
     piece: ShardRange,
     cursor: ShardCursor,
     first: str | None = None,
-    left: int | None = None,
+    remaining: int | None = None,
 ) -> Generator[list[dict[str, Any]], None, bool]:
-    """The records of a piece, read by ``cursor``. ``first``: the record that must come first; ``left``: how
-    many records are asked for. True: the cursor's place is gone, and loss is allowed."""
+    """The records of a piece, read by ``cursor``. ``first``: the record that must come first; ``remaining``:
+    how many records the piece still has, None if unknown. Returns True where the cursor's place is gone and
+    loss is allowed."""
     end, waits_since = piece.end.sequence_number, None
-    lost = partial(access.report_loss, piece.shard_id)
+    report = partial(access.report_loss, piece.shard_id)
     with closing(cursor):
         while True:
-            limit = MOST_RECORDS if left is None else min(max(left, 1), MOST_RECORDS)
+            limit = MOST_RECORDS if remaining is None else min(max(remaining, 1), MOST_RECORDS)
             try:
-                answer = cursor.fetch(limit)
+                response = cursor.fetch(limit)
             except StreamUnavailable as error:
                 if error.code not in GONE:
                     raise
-                lost(piece.start, GONE[error.code], error.reason)
+                report(piece.start, GONE[error.code], error.reason)
                 return True
-            numbers = [record["SequenceNumber"] for record in answer.records]
+            numbers = [record["SequenceNumber"] for record in response.records]
             if numbers:
                 if first not in (None, numbers[0]):
-                    lost(piece.start, "trimmed", "the record is past retention")
+                    report(piece.start, "trimmed", "the record is past retention")
                 first = waits_since = None
-                left = left and left - len(numbers)
+                remaining = remaining and remaining - len(numbers)
                 # Where the start is gone, records before the piece come, too.
                 low, high = piece.start.lowest, piece.end.lowest
-                if inside := [r for r in answer.records if low <= int(r["SequenceNumber"]) < high]:
+                if inside := [r for r in response.records if low <= int(r["SequenceNumber"]) < high]:
                     yield inside
             if numbers and int(numbers[-1]) >= int(end):
                 if end not in numbers:
-                    lost(piece.end, "record-missing", "the batch should end there")
+                    report(piece.end, "record-missing", "the batch should end there")
                 return False
-            if answer.at_tip(limit):
+            if response.at_tip(limit):
                 # The driver has seen the end of this piece, but this reader may not see it yet.
                 now = access.clock()
                 waits_since = waits_since or now
-                if answer.ended or now - waits_since > _CATCH_UP:
-                    lost(piece.end, "record-missing", "the shard has ended before it")
+                if response.ended or now - waits_since > _CATCH_UP:
+                    report(piece.end, "record-missing", "the shard has ended before it")
                     return False
                 access.sleep(0.2)
 
@@ -179,21 +180,21 @@ def side_by_side(
     if len(items) == 1:
         yield from ((items[0], result) for result in read(items[0]))
         return
-    left = iter(items)
-    asked: dict[Future[_Result | None], tuple[_Item, Iterator[_Result]]] = {}
+    queue = iter(items)
+    running: dict[Future[_Result | None], tuple[_Item, Iterator[_Result]]] = {}
     with ThreadPoolExecutor(threads, "kpl-codec read") as pool:
 
         def ask(item: _Item, results: Iterator[_Result]) -> None:
-            asked[pool.submit(next, results, None)] = item, results
+            running[pool.submit(next, results, None)] = item, results
 
-        for item in islice(left, threads):
+        for item in islice(queue, threads):
             ask(item, read(item))
-        while asked:
-            for future in wait(asked, return_when=FIRST_COMPLETED).done:
-                item, results = asked.pop(future)
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                item, results = running.pop(future)
                 result = future.result()
                 if result is not None:
                     ask(item, results)
                     yield item, result
-                elif (following := next(left, None)) is not None:
+                elif (following := next(queue, None)) is not None:
                     ask(following, read(following))

@@ -110,8 +110,8 @@ class BatchEnd:
     def to_json(self) -> dict[str, Any]:
         kind, value = self.place
         notes = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        written = {name: note for name, note in notes.items() if note is not None and note is not False}
-        return {_NAMES[kind]: kind if value is None else value, **written}
+        members = {name: note for name, note in notes.items() if note is not None and note is not False}
+        return {_NAMES[kind]: kind if value is None else value, **members}
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> BatchEnd:
@@ -162,8 +162,8 @@ class StreamOffset:
         # strings."
         shards = {shard_id: self.shards[shard_id].to_json() for shard_id in sorted(self.shards)}
         about = {"arn": self.arn, "created": self.created, "listed": self.listed}
-        known = {name: value for name, value in about.items() if value is not None}
-        return {**known, "shards": shards, "stream": self.stream, "version": _VERSION}
+        header = {name: value for name, value in about.items() if value is not None}
+        return {**header, "shards": shards, "stream": self.stream, "version": _VERSION}
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any], stream: str) -> StreamOffset:
@@ -297,6 +297,6 @@ def with_beginning(ends: BatchEnd, shard: Shard) -> BatchEnd:
 def of_another_life(ends: BatchEnd, shard: Shard) -> bool:
     """Whether a shard began behind the place that a query has on the shard of that name: the stream was
     deleted and created again."""
-    known = ends.place.sequence_number if ends.place.names_record else ends.began
+    number = ends.place.sequence_number if ends.place.names_record else ends.began
     start = shard.starting_sequence_number
-    return known is not None and is_sequence_number(start) and int(known) < int(start or 0)
+    return number is not None and is_sequence_number(start) and int(number) < int(start or 0)

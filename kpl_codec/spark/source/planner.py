@@ -50,8 +50,8 @@ class Planner:
         self._stream = access.options.stream.name
         self._shards: dict[str, ShardPlanner] = {}
         self._tasks_read: set[str] = set()
-        self._seen = 0  # bytes of the records in the looks of this plan
-        self._size = 0  # the largest that the records of a shard have, about
+        self._carried_bytes = 0  # bytes of the records that the probes of this plan hold
+        self._size = 0  # bytes of a record, about, on the shard with the largest
         self._lineage: Lineage | None = None
         self._listed_at = 0.0
         self._listed = 0
@@ -182,7 +182,7 @@ class Planner:
             # A shard that is no longer listed is read, too: then it is noticed that it is gone.
             and (self._tips is None or key in self._tips or key not in lineage)
         }
-        moved = self._moved(starts, caps)
+        moved = self._next_ends(starts, caps)
         if self._was_created_again(listed, moved):
             return self.advance(start, caps)
         for shard_id, ends in moved.items():
@@ -202,28 +202,28 @@ class Planner:
         self._shards = {key: shard for key, shard in self._shards.items() if key not in drained}
         for shard in self._shards.values():
             shard.carried = None
-        self._seen = 0
+        self._carried_bytes = 0
 
     def carried(self, pieces: Iterable[ShardRange]) -> tuple[Mapping[ShardRange, Records], list[ShardRange]]:
         """Pieces with their records, and pieces that a task must read, with the time when it may begin."""
         # SPK-85: "Records that the planner gives the tasks MUST NOT change what a batch reads."
         # Only a piece that is equal to the planned one gets them. Nothing of this is written down.
-        known: dict[ShardRange, Records] = {}
-        left: list[ShardRange] = []
+        inline: dict[ShardRange, Records] = {}
+        unread: list[ShardRange] = []
         size = 0
         for piece in pieces:
             shard = self.shard(piece.shard_id)
             if shard.carried is not None and shard.carried[0] == piece:
                 size += size_of(shard.carried[1])
                 if size <= _MOST_CARRIED:
-                    known[piece] = shard.carried[1]
+                    inline[piece] = shard.carried[1]
                     continue
             wait = max(shard.pace.delay("get_records"), shard.pace.delay("get_shard_iterator"))
-            left.append(piece._replace(not_before=self._access.now() + wait))
+            unread.append(piece._replace(not_before=self._access.now() + wait))
             self._tasks_read.add(piece.shard_id)
-        return known, left
+        return inline, unread
 
-    def _moved(self, starts: dict[str, BatchEnd], caps: ReadLimits) -> dict[str, BatchEnd]:
+    def _next_ends(self, starts: dict[str, BatchEnd], caps: ReadLimits) -> dict[str, BatchEnd]:
         tips = self._tips or {}
         idle = {key: self.shard(key).not_due(start, len(starts)) for key, start in starts.items()}
         due = [key for key, end in idle.items() if end is None]
@@ -232,8 +232,8 @@ class Planner:
             shard = self.shard(shard_id)
             first = shard.look(starts[shard_id], caps.records, self._size)
             self._size = max(self._size, shard.size)
-            self._seen += size_of(first.records)
-            if self._seen > _MOST_CARRIED:  # many shards may have some
+            self._carried_bytes += size_of(first.records)
+            if self._carried_bytes > _MOST_CARRIED:  # together the shards may hold too many bytes
                 first.records = []
             return first
 
@@ -277,18 +277,18 @@ class Planner:
         todo = list(shard_ids)
         if len(todo) < 2:
             return {shard_id: function(shard_id) for shard_id in todo}
-        left, results = deque(todo), dict[str, _Result]()
+        queue, results = deque(todo), dict[str, _Result]()
 
         def work(_: int) -> None:
             while True:
                 try:
-                    shard_id = left.popleft()
-                except IndexError:  # none is left
+                    shard_id = queue.popleft()
+                except IndexError:  # the queue is empty
                     return
                 try:
                     results[shard_id] = function(shard_id)
                 except BaseException:
-                    left.clear()
+                    queue.clear()
                     raise
 
         # A thread takes one shard after the other: a future for each would take longer than planning it.
@@ -298,7 +298,7 @@ class Planner:
                 for _ in pool.map(work, range(threads)):
                     pass
             finally:
-                left.clear()  # after Ctrl-C, too
+                queue.clear()  # after Ctrl-C, too
         return {shard_id: results[shard_id] for shard_id in todo}
 
 
@@ -308,10 +308,10 @@ def moves(before: StreamOffset, after: StreamOffset) -> bool:
         return True
     dates = [(before.listed, after.listed)]
     for shard_id, ends in after.shards.items():
-        known = before.shards[shard_id]
-        if (known.place, known.drained) != (ends.place, ends.drained):
+        start = before.shards[shard_id]
+        if (start.place, start.drained) != (ends.place, ends.drained):
             return True
-        if known.began != ends.began and not ends.place.names_record:
+        if start.began != ends.began and not ends.place.names_record:
             return True
-        dates.append((known.since or before.listed, ends.since))
+        dates.append((start.since or before.listed, ends.since))
     return any(new is not None and new - (old or 0) > _RENEW_AFTER for old, new in dates)

@@ -126,8 +126,8 @@ def _place(text: str) -> StartingPosition:
     # SPK-115: "A position at a time before 2013, when there was no Kinesis, or after the year 9999 MUST be
     # refused, with what it is in the unit that is expected: seconds are no milliseconds."
     if not _FIRST_TIME <= milliseconds <= _LAST_TIME:
-        known = datetime(1970, 1, 1) + timedelta(milliseconds=max(0, min(milliseconds, _LAST_TIME)))
-        unit = f", in ms since 1970 ({when} ms is {known:%Y-%m-%d}; seconds take three more digits)"
+        time = datetime(1970, 1, 1) + timedelta(milliseconds=max(0, min(milliseconds, _LAST_TIME)))
+        unit = f", in ms since 1970 ({when} ms is {time:%Y-%m-%d}; seconds take three more digits)"
         raise InvalidPosition(f"a time from 2013 to 9999{unit if when.isdigit() else ''}", when)
     return at_time(milliseconds)
 

@@ -89,8 +89,8 @@ class ShardPlanner:
         self.cursor = partial(access.cursor, shard_id, pace=self.pace)
         #: Raises or logs DataLoss.
         self.report = partial(access.report_loss, shard_id)
-        self._kept: CachedPosition | None = None
-        self.size = 0  # of a record, about; 0: none was seen
+        self._cached: CachedPosition | None = None
+        self.size = 0  # bytes of a record, about; 0: no record was read
         #: Seconds for which an idle shard is not asked.
         self._idle = Backoff(access.options.idle_time / 8, access.options.idle_time)
 
@@ -187,58 +187,60 @@ class ShardPlanner:
         at_tip = look.at_tip
         while count < most and not at_tip:
             limit = min(MOST_RECORDS, most - count)
-            answer = look.cursor.fetch(limit)
-            count += len(answer.records)
+            response = look.cursor.fetch(limit)
+            count += len(response.records)
             if size_of(look.records) < _CARRIED:
-                look.records = [*look.records, *answer.records]
-            last = Arrival.of(answer.records[-1]) if answer.records else last
-            at_tip = answer.at_tip(limit)
+                look.records = [*look.records, *response.records]
+            last = Arrival.of(response.records[-1]) if response.records else last
+            at_tip = response.at_tip(limit)
         return self._ends_after(look, last, look.cursor, at_tip, records=count)
 
     def _ends_after(
         self, look: Probe, last: Arrival, cursor: ShardCursor, at_tip: bool, *, records: int | None = None
     ) -> BatchEnd:
         place = after_record(last.sequence_number)
-        self._kept = CachedPosition(place, cursor, last, at_tip, self._access.now_ms(), self._access.clock())
+        self._cached = CachedPosition(
+            place, cursor, last, at_tip, self._access.now_ms(), self._access.clock()
+        )
         # A record that arrived now does not leave the stream before later ones.
         dated = at_tip and look.asked_at - last.time > _FRESH
         since = look.asked_at if dated else None
         return BatchEnd(place, drained=cursor.ended, since=since, records=records)
 
     def forget(self) -> None:
-        self._kept = None
+        self._cached = None
 
     def not_due(self, start: BatchEnd, shards: int) -> BatchEnd | None:
         """The end of an idle shard that is not to be asked yet; None for others. The more ``shards`` there
         are, the longer the pause of each."""
-        kept = self._kept
-        if kept is None or not kept.empty or kept.place != start.place:
+        cached = self._cached
+        if cached is None or not cached.empty or cached.place != start.place:
             return None
         most = min(max(self._idle.most, shards / _IDLE_LOOKS_PER_SECOND), _MOST_IDLE_SECONDS)
-        if self._access.clock() - kept.used >= self._idle._replace(most=most).seconds(kept.empty):
+        if self._access.clock() - cached.used >= self._idle._replace(most=most).seconds(cached.empty):
             return None
-        return replace(start, since=kept.seen)
+        return replace(start, since=cached.seen)
 
     def look(self, start: BatchEnd, most: int = 0, size: int = 0) -> Probe:
         """The first records behind ``start``, at most ``most``. ``size``: of a record, on the stream's other
         shards. Raises DataLoss, StreamUnavailable."""
-        kept, self._kept = self._kept, None
-        if kept is not None and kept.place != start.place:
-            kept = None
+        cached, self._cached = self._cached, None
+        if cached is not None and cached.place != start.place:
+            cached = None
         limit = self._limit(most, size)
         look = None
-        if kept is not None and self._access.clock() - kept.used < _ITERATOR_LIFE:
-            look = self._look_on(kept, limit)
+        if cached is not None and self._access.clock() - cached.used < _ITERATOR_LIFE:
+            look = self._look_on(cached, limit)
         if look is None:
             # An iterator near its end would be made again at a record that was not checked again.
-            since = max(start.since or 0, kept.seen if kept is not None and kept.at_tip else 0)
+            since = max(start.since or 0, cached.seen if cached is not None and cached.at_tip else 0)
             start = BatchEnd(start.place, since=since or None)
             named = start.place.names_record
             look = self._look_at_record(start, limit) if named else self._look_at_first(start, limit)
         if not look.arrivals and not look.cursor.ended and not look.lost:
-            last, empty = (kept.last, kept.empty + 1) if kept else (None, 1)
+            last, empty = (cached.last, cached.empty + 1) if cached else (None, 1)
             used = self._access.clock()
-            self._kept = CachedPosition(start.place, look.cursor, last, True, look.asked_at, used, empty)
+            self._cached = CachedPosition(start.place, look.cursor, last, True, look.asked_at, used, empty)
         more = self._limit(most) - look.count
         if more > look.count and not look.at_tip:  # records are smaller than was expected
             with suppress(StreamUnavailable):  # `plan` asks again
@@ -249,30 +251,32 @@ class ShardPlanner:
         limit = max(2, min(_LOOK_RECORDS, _LOOK_BYTES // (self.size or size or _UNKNOWN_SIZE)))
         return min(limit, most or limit)
 
-    def _look_on(self, kept: CachedPosition, limit: int) -> Probe | None:
-        """A look from a kept cursor; None if its iterator is of something that is gone."""
+    def _look_on(self, cached: CachedPosition, limit: int) -> Probe | None:
+        """A probe from a cached cursor; None if its iterator is of a shard or stream that is gone."""
         try:
-            look = self._read(kept.cursor, limit)
+            look = self._read(cached.cursor, limit)
         except StreamUnavailable as error:
             if error.code not in GONE:
                 raise
             return None
-        if look.arrivals and kept.at_tip and kept.place.names_record:
+        if look.arrivals and cached.at_tip and cached.place.names_record:
             # Nothing is missing before the first record, because nothing followed the place a moment ago. The
             # record before the place may be too old for a task to find.
-            last = kept.last
+            last = cached.last
             look.start_gone = last is None or self._access.now_ms() - last.time > SHORTEST_RETENTION // 2
         return look
 
     def _read(self, cursor: ShardCursor, limit: int) -> Probe:
         while True:
             asked_at = self._access.now_ms()
-            answer = cursor.fetch(limit)
-            if answer.records:
-                self.size = max(1, size_of(answer.records) // len(answer.records) - OVERHEAD)
-            if answer.records or answer.at_tip(limit):
-                now = Arrival.of(answer.records[-1]).time + answer.behind if answer.records else asked_at
-                return Probe(answer.records, now, asked_at, answer.at_tip(limit), cursor)
+            response = cursor.fetch(limit)
+            if response.records:
+                self.size = max(1, size_of(response.records) // len(response.records) - OVERHEAD)
+            if response.records or response.at_tip(limit):
+                now = (
+                    Arrival.of(response.records[-1]).time + response.behind if response.records else asked_at
+                )
+                return Probe(response.records, now, asked_at, response.at_tip(limit), cursor)
 
     def _look_at_first(self, start: BatchEnd, limit: int) -> Probe:
         try:
@@ -281,18 +285,18 @@ class ShardPlanner:
         except StreamUnavailable as error:
             if error.code != "ResourceNotFoundException":
                 raise dated(error, start.place) from None
-            return self._lost(start.place, error.reason, limit)
+            return self._probe_from_start(start.place, error.reason, limit)
 
     def judge_unread(self, start: BatchEnd) -> None:
         """Raise or log DataLoss if records after a place that names no record may be past retention."""
         # SPK-71: "An offset MUST say since when the records that it does not name can have arrived; where
         # they may be past retention when the shard is read, this MUST be treated as data loss."
-        if start.since is not None and not self._kept_since(start.since):
+        if start.since is not None and not self._within_retention(start.since):
             since = datetime.fromtimestamp(start.since / 1000, timezone.utc)
             reason = f"nobody has read it since {since:%Y-%m-%dT%H:%M:%SZ}"
             self.report(start.place, "unread-too-long", reason)
 
-    def _kept_since(self, since: int) -> bool:
+    def _within_retention(self, since: int) -> bool:
         age = self._access.now_ms() - since + _CLOCK_SKEW
         return age < SHORTEST_RETENTION or age < self._access.retention()
 
@@ -317,15 +321,15 @@ class ShardPlanner:
                     raise
                 code, reason = GONE[error.code], f"{error.operation}: {error.reason}"
         if code != "trimmed":
-            return self._lost(place, reason, limit)
-        left = self._left(place, limit)
+            return self._probe_from_start(place, reason, limit)
+        probe = self._probe_after_gap(place, limit)
         # Where nothing followed the record at a time whose records all exist, none is lost.
-        if start.since is None or not self._kept_since(start.since):
+        if start.since is None or not self._within_retention(start.since):
             self.report(place, code, reason)
-            left.lost = True
-        return left
+            probe.lost = True
+        return probe
 
-    def _lost(self, place: StartingPosition, reason: str, limit: int) -> Probe:
+    def _probe_from_start(self, place: StartingPosition, reason: str, limit: int) -> Probe:
         self.report(place, "shard-gone", reason)
         cursor = self.cursor(TRIM_HORIZON)
         cursor.ended = True
@@ -333,21 +337,23 @@ class ShardPlanner:
         look.start_gone = look.lost = True
         return look
 
-    def _left(self, place: StartingPosition, limit: int) -> Probe:
+    def _probe_after_gap(self, place: StartingPosition, limit: int) -> Probe:
         """What is left after a record that is gone, at most ``limit`` records, never records before it.
         Raises OffsetError where an older record is there."""
         cursor = self.cursor(TRIM_HORIZON)
-        known = int(place.sequence_number)
-        last = known  # of the records up to the place
+        place_number = int(place.sequence_number)
+        last = place_number  # of the records up to the place
         while True:
             look = self._read(cursor, limit)
             numbers = [int(record["SequenceNumber"]) for record in look.records]
-            last = max((number for number in numbers if number <= known), default=last)
+            last = max((number for number in numbers if number <= place_number), default=last)
             look.skip(sum(number < place.lowest for number in numbers))
             if look.arrivals or look.at_tip:
                 break
         # SPK-112: records leave a stream in their order, so this one is another.
-        if last != known:
-            raise OffsetError(reason=f"{self.shard_id} has older records than {known}, which is not there")
+        if last != place_number:
+            raise OffsetError(
+                reason=f"{self.shard_id} has older records than {place_number}, which is not there"
+            )
         look.start_gone = True
         return look

@@ -221,42 +221,44 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(connection, producer, _consumer(values, stream), **_fields(SourceOptions, values))
 
 
-def _fields(made: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name in made.__dataclass_fields__}
+def _fields(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
 
 
 def _values(options: Mapping[str, str]) -> dict[str, Any]:
     """The value of every option, by its field. Raises OptionError."""
     # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
     # with or without their prefix and whatever their case."
-    taken = {name.lower(): option for option in OPTIONS for name in option.names}
+    by_name = {name.lower(): option for option in OPTIONS for name in option.names}
     not_needed = {name.lower(): name for name in NOT_NEEDED}
     values: dict[str, Any] = {key: default and value(default) for key, _, default, value in OPTIONS}
-    given: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, text in options.items():
         short = name.lower().removeprefix("kinesis.")
         if short in not_needed:
             _changes_nothing(not_needed[short], "spec/07-spark-source.md, 7.9, says what to use instead")
-        elif short in taken:
-            option = taken[short]
-            if option.field in given:
-                expected = f"only one of {given[option.field]}, {name}"
+        elif short in by_name:
+            option = by_name[short]
+            if option.field in names:
+                expected = f"only one of {names[option.field]}, {name}"
                 raise OptionError(option=name, value="...", expected=expected)
-            given[option.field] = name
+            names[option.field] = name
             try:
                 if text:  # an empty one is none
                     values[option.field] = option.value(text)
             except InvalidPosition as error:
                 expected, part = (*error.args, text)[:2]
-                shown = part if len(part) <= _MOST_SHOWN else part[:_MOST_SHOWN] + "..."
-                raise OptionError(option=name, value=shown, expected=expected) from None
+                excerpt = part if len(part) <= _MOST_SHOWN else part[:_MOST_SHOWN] + "..."
+                raise OptionError(option=name, value=excerpt, expected=expected) from None
         elif name.lower() not in _SPARKS_OWN:
             # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
             # anything is read, with its name and what was expected."
-            known = {name.lower(): name for option in OPTIONS for name in option.names}
-            like = " or ".join(known[close] for close in difflib.get_close_matches(short, known, 2))
+            spellings = {name.lower(): name for option in OPTIONS for name in option.names}
+            like = " or ".join(spellings[close] for close in difflib.get_close_matches(short, spellings, 2))
             hint = f" ({like}, perhaps)" if like else ""
-            expected = f"an option of kpl-kinesis{hint}: {', '.join(sorted(known.values(), key=str.lower))}"
+            expected = (
+                f"an option of kpl-kinesis{hint}: {', '.join(sorted(spellings.values(), key=str.lower))}"
+            )
             raise OptionError(option=name, value="...", expected=expected)
     return values
 

@@ -61,18 +61,18 @@ def check_write(schema: StructType, overwrite: bool) -> None:
         raise OptionError(option="mode", value="overwrite", expected="append")
     # SPK-68: "A column that would not be written MUST be refused, not dropped."
     kinds = {"partitionKey": "string", "explicitHashKey": "string", "data": "binary or string", "tags": _TAGS}
-    seen: set[str] = set()
+    columns: set[str] = set()
     for column in schema.fields:
         name, kind = _STANDARD.get(column.name.lower()), column.dataType.typeName()
-        if name is None or name in seen:
+        if name is None or name in columns:
             expected = f"only {', '.join(_COLUMNS)}, each once in any case"
             raise OptionError(option="schema", value=column.name, expected=expected)
-        seen.add(name)
+        columns.add(name)
         if name == "tags":
             kind = column.dataType.simpleString()
         if kind not in (expected := kinds[name]).split(" or "):
             raise OptionError(option="schema", value=f"{column.name} {column.dataType}", expected=expected)
-    if "data" not in seen:
+    if "data" not in columns:
         raise OptionError(option="schema", value=schema.names, expected="a column data")
 
 
@@ -84,34 +84,34 @@ class _Writer:
         """Put every row. Raises RowsNotWritten; EncodeError for a row that cannot be written, before any
         row of the task was put."""
         options, lock = self.options, threading.Lock()
-        rows = written = 0
+        rows = stored = 0
         failure: BaseException | None = None
 
-        def done(future: Any) -> None:
-            nonlocal written, failure
+        def count(future: Any) -> None:
+            nonlocal stored, failure
             error = future.exception()
             with lock:
-                written += error is None
+                stored += error is None
                 failure = failure or error
 
         with (
-            _checked(iterator, options.producer) as items,
+            _check_all(iterator, options.producer) as items,
             Producer(options.called, config=options.producer, client=options.client()) as producer,
         ):
             producer.wait_ready()
             for record in map(_arguments, _rows(items)):
                 rows += 1
-                producer.put(*record).add_done_callback(done)
+                producer.put(*record).add_done_callback(count)
                 if failure is not None:
                     break  # the rest would be written twice
             # SPK-67: "A task MUST NOT succeed before each of its rows is in the stream, and MUST fail with
             # the number of rows that are not."
             producer.flush()
-        if written == rows:
+        if stored == rows:
             return WriterCommitMessage()
-        failed, code = rows - written, getattr(failure, "code", "unknown")
+        failed, code = rows - stored, getattr(failure, "code", "unknown")
         raise RowsNotWritten(
-            rows=rows, failed=failed, written=written, code=code, reason=str(failure)
+            rows=rows, failed=failed, written=stored, code=code, reason=str(failure)
         ) from failure
 
 
@@ -132,14 +132,14 @@ def _arguments(row: dict[str, Any]) -> _Arguments:
     if data is None:
         raise EncodeError(code="null", field="data")
     data = data.encode() if isinstance(data, str) else bytes(data)
-    if None in (given := row.get("tags") or ()):
+    if None in (pairs := row.get("tags") or ()):
         raise EncodeError(code="null", field="tags")
-    tags = tuple(Tag(tag["key"], tag["value"]) for tag in given)
+    tags = tuple(Tag(tag["key"], tag["value"]) for tag in pairs)
     return row.get("partitionKey"), data, row.get("explicitHashKey"), tags
 
 
 @contextmanager
-def _checked(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[Any]]:
+def _check_all(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[Any]]:
     """The same items, after all their rows were checked. Raises EncodeError."""
     # SPK-73: "A row that cannot be written MUST fail its task before any row of the task is put."
     check = PutValidator(config).prepare

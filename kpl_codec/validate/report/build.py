@@ -61,7 +61,7 @@ class _Loads:
         self.verdicts: Counter[str] = Counter()
         self.kcl: Counter[str] = Counter()
         #: (shard, verdict) -> user records, a sequence number
-        self.judged: dict[tuple[str | None, str], tuple[int, str | None]] = {}
+        self.by_verdict: dict[tuple[str | None, str], tuple[int, str | None]] = {}
         for (shard_id, expected, verdict, kcl), (count, size, number) in tally.groups.items():
             verdict = verdict or NOT_JUDGED
             self.user_records[shard_id] += count
@@ -76,13 +76,13 @@ class _Loads:
                 self.kcl[kcl] += count
             if expected is not None and expected != OTHERS:
                 self.belonging[expected] += count
-            before = self.judged.get((shard_id, verdict), (0, None))
-            self.judged[shard_id, verdict] = before[0] + count, least(before[1], number)
+            before = self.by_verdict.get((shard_id, verdict), (0, None))
+            self.by_verdict[shard_id, verdict] = before[0] + count, least(before[1], number)
 
 
 def _time(seconds: int | None) -> datetime | None:
-    known = seconds is not None and FIRST_SECOND <= seconds <= LAST_SECOND
-    return _EPOCH + timedelta(seconds=seconds or 0) if known else None
+    in_range = seconds is not None and FIRST_SECOND <= seconds <= LAST_SECOND
+    return _EPOCH + timedelta(seconds=seconds or 0) if in_range else None
 
 
 def build_report(
@@ -99,9 +99,9 @@ def build_report(
         tally.add_finding(finding)
     shards = _shard_facts(tally, loads, shard_map)
     most_telling = {shard.shard_id for shard in worst_first(shards)[:MAX_SHOWN_SHARDS]}
-    kinds, shown = _shown_findings(tally)
+    kinds, listed_findings = _shown_findings(tally)
     omitted = {
-        "findings": sum(count.findings for count in kinds) - len(shown),
+        "findings": sum(count.findings for count in kinds) - len(listed_findings),
         "shards": len(shards) - MAX_SHOWN_SHARDS,
         "inputs": len(about.inputs) - MAX_SHOWN_INPUTS,
     }
@@ -127,7 +127,7 @@ def build_report(
         ),
         distribution=shard_map.distribution if shard_map is not None else None,
         kinds=kinds,
-        findings=shown,
+        findings=listed_findings,
         causes=tuple(sorted(causes, key=lambda count: (-count.user_records, count.cause))),
         shards=tuple(shard for shard in shards if shard.shard_id in most_telling),
         bucket_seconds=tally.bucket_seconds,
@@ -150,7 +150,7 @@ def _shard_facts(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> lis
     )
     for shard_id in [*lineage, *strangers]:
         kinesis_records, aggregated, first, last = tally.shards.get(shard_id, (0, 0, None, None))
-        found = ShardFacts(
+        shard_facts = ShardFacts(
             shard_id=shard_id if shard_id is not None else NO_SHARD,
             kinesis_records=kinesis_records,
             aggregated_records=aggregated,
@@ -161,22 +161,22 @@ def _shard_facts(tally: Tally, loads: _Loads, shard_map: ShardMap | None) -> lis
             first_arrival=_time(first),
             last_arrival=_time(last),
         )
-        known = lineage.get(shard_id) if shard_id is not None else None
-        if known is not None:
-            there = loads.belonging[known.shard_id]
-            found = replace(
-                found,
-                start=known.hash_key_range.starting_hash_key,
-                end=known.hash_key_range.ending_hash_key,
-                parents=known.parent_shard_ids,
-                state="open" if known.open else "closed",
-                opened=lineage.created(known.shard_id),
-                closed=lineage.closed_at(known.shard_id),
-                generation=lineage.generation(known.shard_id),
+        shard = lineage.get(shard_id) if shard_id is not None else None
+        if shard is not None:
+            there = loads.belonging[shard.shard_id]
+            shard_facts = replace(
+                shard_facts,
+                start=shard.hash_key_range.starting_hash_key,
+                end=shard.hash_key_range.ending_hash_key,
+                parents=shard.parent_shard_ids,
+                state="open" if shard.open else "closed",
+                opened=lineage.created(shard.shard_id),
+                closed=lineage.closed_at(shard.shard_id),
+                generation=lineage.generation(shard.shard_id),
                 belonging=there,
-                share=there / belonging if known.open and belonging else None,
+                share=there / belonging if shard.open and belonging else None,
             )
-        facts.append(found)
+        facts.append(shard_facts)
     return facts
 
 
@@ -224,7 +224,7 @@ def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> It
             detail=f"{many} {plural(user_records, 'user record')} of several shards; the KCL drops them all",
         )
     for (shard_id, verdict), (count, number) in sorted(
-        loads.judged.items(), key=lambda item: (item[0][0] or "", item[0][1])
+        loads.by_verdict.items(), key=lambda item: (item[0][0] or "", item[0][1])
     ):
         if verdict == "unknown-shard" and shard_map is not None and shard_id in shard_map:
             continue  # the shard is known, the hash key is not: a finding of its own says why

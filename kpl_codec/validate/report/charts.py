@@ -67,14 +67,14 @@ FATES = (
 def fates(kcl: Mapping[str, int]) -> Svg:
     whole = sum(kcl.values())
     there = [(name, css) for name, _, css in FATES if kcl.get(name)]
-    drawn: list[Child] = []
+    shapes: list[Child] = []
     at = 0.0
     for name, css in there:
         wide = WIDTH * kcl[name] / whole
-        drawn.append(rect(at, 0, max(wide, 2), 34, css, name))
+        shapes.append(rect(at, 0, max(wide, 2), 34, css, name))
         at += wide
-    said = "; ".join(f"{percent(kcl[name], whole)} {name}" for name, _ in there)
-    return picture(34, f"User records at a KCL consumer: {said}", drawn, fit="none")
+    description = "; ".join(f"{percent(kcl[name], whole)} {name}" for name, _ in there)
+    return picture(34, f"User records at a KCL consumer: {description}", shapes, fit="none")
 
 
 class Axis:
@@ -97,15 +97,15 @@ class Axis:
         return int((time - self.first).total_seconds()) // self.column
 
     def draw(self, top: float, bottom: float) -> Svg:
-        drawn: list[Child] = []
+        shapes: list[Child] = []
         for time, text in time_ticks(self.first, self.last):
             x = self.x(time)
             anchor = "start" if x < LEFT + 30 else "end" if x > WIDTH - RIGHT - 30 else "middle"
-            drawn += [line(x, top, x, bottom + 4, "grid"), label(x, bottom + 18, text, anchor)]
+            shapes += [line(x, top, x, bottom + 4, "grid"), label(x, bottom + 18, text, anchor)]
         first, last = (f"{time:%Y-%m-%d %H:%M:%S} UTC" for time in (self.first, self.last))
-        drawn.append(label(LEFT, bottom + 36, first, css="axis faint"))
-        drawn.append(label(WIDTH - RIGHT, bottom + 36, last, "end", "axis faint"))
-        return join(drawn)
+        shapes.append(label(LEFT, bottom + 36, first, css="axis faint"))
+        shapes.append(label(WIDTH - RIGHT, bottom + 36, last, "end", "axis faint"))
+        return join(shapes)
 
 
 def time_axis(report: Report, columns: int) -> Axis | None:
@@ -134,8 +134,8 @@ class Cell:
         return self.dropped / max(self.user_records, self.dropped) if self.dropped else 0.0
 
     def text(self) -> str:
-        lost = f", the KCL loses {number(round(self.dropped))}" if self.dropped else ""
-        return f"{plural(round(self.user_records), 'user record')}, {size(self.bytes)}{lost}"
+        loss = f", the KCL loses {number(round(self.dropped))}" if self.dropped else ""
+        return f"{plural(round(self.user_records), 'user record')}, {size(self.bytes)}{loss}"
 
 
 def rate(report: Report) -> Svg | None:
@@ -148,21 +148,21 @@ def rate(report: Report) -> Svg | None:
     most = max(cell.user_records for cell in columns.values()) / axis.column
     ceiling, marks = round_scale(most)
     top, height = 8.0, 190.0
-    drawn: list[Child] = [axis.draw(top, top + height)]
+    shapes: list[Child] = [axis.draw(top, top + height)]
     for mark in marks:
         y = top + height * (1 - mark / ceiling)
-        drawn += [line(LEFT, y, WIDTH - RIGHT, y, "grid"), label(LEFT - 9, y + 4, f"{mark:g}/s", "end")]
-    for column, found in sorted(columns.items()):
-        left, right = axis.edges(column)
-        tall = height * found.user_records / axis.column / ceiling
-        tip = f"{axis.begin(column):%Y-%m-%d %H:%M:%S}, {duration(axis.column)}: {found.text()}"
-        wide = right - left - (0.6 if right - left > 3 else 0)
-        drawn.append(rect(left, top + height - tall, wide, tall, "fill", tip))
-        if found.dropped:
-            gone = tall * found.lost
-            drawn.append(rect(left, top + height - gone, wide, gone, "lost", tip))
-    said = f"User records a second over time; at most {most:,.1f}"
-    return picture(top + height + 44, said, drawn)
+        shapes += [line(LEFT, y, WIDTH - RIGHT, y, "grid"), label(LEFT - 9, y + 4, f"{mark:g}/s", "end")]
+    for column, column_cell in sorted(columns.items()):
+        x1, x2 = axis.edges(column)
+        tall = height * column_cell.user_records / axis.column / ceiling
+        tip = f"{axis.begin(column):%Y-%m-%d %H:%M:%S}, {duration(axis.column)}: {column_cell.text()}"
+        wide = x2 - x1 - (0.6 if x2 - x1 > 3 else 0)
+        shapes.append(rect(x1, top + height - tall, wide, tall, "fill", tip))
+        if column_cell.dropped:
+            gone = tall * column_cell.lost
+            shapes.append(rect(x1, top + height - gone, wide, gone, "lost", tip))
+    description = f"User records a second over time; at most {most:,.1f}"
+    return picture(top + height + 44, description, shapes)
 
 
 def key_space(report: Report) -> Svg | None:
@@ -174,9 +174,9 @@ def key_space(report: Report) -> Svg | None:
     top, height = 8.0, 160.0
     slot = INNER / len(report.key_space)
     mean = total / len(report.key_space)
-    opened = [shard for shard in report.shards if shard.state == "open"]
+    open_shards = [shard for shard in report.shards if shard.state == "open"]
     below = top + height + 6
-    drawn: list[Child] = [_open_shards(opened, below)]
+    shapes: list[Child] = [_open_shards(open_shards, below)]
     for index, (count, misplaced) in enumerate(report.key_space):
         if not count:
             continue
@@ -185,34 +185,36 @@ def key_space(report: Report) -> Svg | None:
             f", {number(misplaced)} misplaced" if misplaced else ""
         )
         x = LEFT + slot * index
-        drawn.append(rect(x, top + height - tall, slot - 0.4, tall, "fill", tip))
+        shapes.append(rect(x, top + height - tall, slot - 0.4, tall, "fill", tip))
         if misplaced:
             gone = max(tall * misplaced / count, 2)
-            drawn.append(rect(x, top + height - gone, slot - 0.4, gone, "lost", tip))
+            shapes.append(rect(x, top + height - gone, slot - 0.4, gone, "lost", tip))
     y = top + height * (1 - mean / most)
-    drawn += [
+    shapes += [
         line(LEFT, y, WIDTH - RIGHT, y, "mean"),
         label(LEFT - 9, y + 4, f"mean {mean:,.{1 if mean < 1000 else 0}f}", "end"),
     ]
     if y > top + 14:
-        drawn.append(label(LEFT - 9, top + 6, f"most {number(most)}", "end"))
-    if opened:
-        drawn.append(label(LEFT - 9, below + 14, "open shards", "end"))
-    said = f"{plural(total, 'user record')} over the hash key space; the fullest 1/256 has {number(most)}"
-    return picture(below + 28, said, drawn)
+        shapes.append(label(LEFT - 9, top + 6, f"most {number(most)}", "end"))
+    if open_shards:
+        shapes.append(label(LEFT - 9, below + 14, "open shards", "end"))
+    description = (
+        f"{plural(total, 'user record')} over the hash key space; the fullest 1/256 has {number(most)}"
+    )
+    return picture(below + 28, description, shapes)
 
 
-def _open_shards(opened: Sequence[ShardFacts], below: float) -> Svg:
-    drawn: list[Child] = []
-    css = "shard-edge shard" if len(opened) <= 64 else "shard"
-    for shard in opened:
+def _open_shards(shards: Sequence[ShardFacts], below: float) -> Svg:
+    shapes: list[Child] = []
+    css = "shard-edge shard" if len(shards) <= 64 else "shard"
+    for shard in shards:
         x1 = LEFT + INNER * ((shard.start or 0) / KEY_SPACE)
         x2 = LEFT + INNER * (((shard.end or 0) + 1) / KEY_SPACE)
-        drawn.append(rect(x1, below, x2 - x1, 20, css, shard.shard_id))
+        shapes.append(rect(x1, below, x2 - x1, 20, css, shard.shard_id))
         name = short_id(shard.shard_id)
         if x2 - x1 > 7.2 * len(name) + 6:
-            drawn.append(label((x1 + x2) / 2, below + 14, name, "middle", "name"))
-    return join(drawn)
+            shapes.append(label((x1 + x2) / 2, below + 14, name, "middle", "name"))
+    return join(shapes)
 
 
 #: What an audit says of user records: the field of `AuditCell`, how it is told, the class of the colour.
@@ -233,18 +235,18 @@ def audit(report: Report) -> Svg | None:
     last = max(cell.start + timedelta(seconds=cell.seconds) for cell in cells)
     axis = Axis(min(cell.start for cell in cells), last, max(int(cells[0].seconds), 1))
     height = len(shard_ids) * 26.0
-    drawn: list[Child] = []
+    shapes: list[Child] = []
     for row, shard_id in enumerate(shard_ids):
-        drawn.append(label(LEFT - 8, row * 26 + 16, short_id(shard_id), "end"))
+        shapes.append(label(LEFT - 8, row * 26 + 16, short_id(shard_id), "end"))
         for cell in (cell for cell in cells if cell.shard_id == shard_id):
-            left, right = axis.x(cell.start), axis.x(cell.start + timedelta(seconds=cell.seconds))
+            x1, x2 = axis.x(cell.start), axis.x(cell.start + timedelta(seconds=cell.seconds))
             at, bottom = row * 26.0 + 2, row * 26.0 + 22
-            said = [
+            counts = [
                 f"{number(getattr(cell, name))} {text}"
                 for name, text, _ in AUDIT_FATES
                 if getattr(cell, name)
             ]
-            tip = f"{short_id(shard_id)} {cell.start:%Y-%m-%d %H:%M:%S}: {', '.join(said)}"
+            tip = f"{short_id(shard_id)} {cell.start:%Y-%m-%d %H:%M:%S}: {', '.join(counts)}"
             # One missing of thousands must be seen, too: what was handled makes room.
             highs = {
                 name: max(20 * getattr(cell, name) / cell.user_records, 4.0)
@@ -255,11 +257,11 @@ def audit(report: Report) -> Svg | None:
             for name, _, css in AUDIT_FATES:
                 high = min(highs.get(name, 0), bottom - at)
                 if high > 0:
-                    drawn.append(rect(left, at, right - left, high, css, tip))
+                    shapes.append(rect(x1, at, x2 - x1, high, css, tip))
                     at += high
     missing = sum(cell.missing for cell in cells)
     name = f"{plural(missing, 'missing user record')} on {plural(len(shard_ids), 'shard')}"
-    return picture(height + 44, name, axis.draw(0, height), drawn)
+    return picture(height + 44, name, axis.draw(0, height), shapes)
 
 
 #: Shards that are drawn one by one.
@@ -280,8 +282,8 @@ def shard_map(report: Report) -> Svg | None:
     axis = time_axis(report, max(8, min(96, _MAX_CELLS // max(1, min(len(shards), _ROWS)))))
     if not shards or axis is None:
         return None
-    opened = sum(1 for shard in shards if shard.state == "open") or len(shards)
-    height = float(min(620, max(180, 26 * opened)))
+    open_count = sum(1 for shard in shards if shard.state == "open") or len(shards)
+    height = float(min(620, max(180, 26 * open_count)))
     few = len(shards) <= MOST_BOXES
     if few:
         places = {one.shard_id: [((one.shard_id, *_keys_y(one, height)), 1.0)] for one in shards}
@@ -295,21 +297,25 @@ def shard_map(report: Report) -> Svg | None:
     cells: list[Child] = []
     for ((name, y1, y2), column), cell in summed.items():
         tip = f"{name}, {axis.begin(column):%Y-%m-%d %H:%M:%S}: {cell.text()}"
-        cells.append(_filled(*axis.edges(column), y1, y2, cell, most, tip))
-    said = f"{plural(len(shards), 'shard')} over time, by hash key range; a table of the shards follows"
-    drawn = _boxes(shards, axis, height, cells) if few else [rect(LEFT, _TOP, INNER, height, "shard"), *cells]
-    return picture(_TOP + height + 44, said, axis.draw(_TOP, _TOP + height), drawn, _key_axis(height))
+        cells.append(_cell_shape(*axis.edges(column), y1, y2, cell, most, tip))
+    description = (
+        f"{plural(len(shards), 'shard')} over time, by hash key range; a table of the shards follows"
+    )
+    shapes = (
+        _boxes(shards, axis, height, cells) if few else [rect(LEFT, _TOP, INNER, height, "shard"), *cells]
+    )
+    return picture(_TOP + height + 44, description, axis.draw(_TOP, _TOP + height), shapes, _key_axis(height))
 
 
-def _filled(x1: float, x2: float, y1: float, y2: float, cell: Cell, most: float, tip: str) -> Svg:
+def _cell_shape(x1: float, x2: float, y1: float, y2: float, cell: Cell, most: float, tip: str) -> Svg:
     """One cell in its colour; the lower part, as large as the share that the KCL loses, is hatched."""
     # By square root, from q0 (nothing) to q8: small things stay visible beside large ones.
     level = max(1, ceil(8 * sqrt(cell.user_records / most))) if cell.user_records else 0
-    drawn: list[Child] = [rect(x1, y1, x2 - x1, y2 - y1, f"q{level}", tip)]
+    shapes: list[Child] = [rect(x1, y1, x2 - x1, y2 - y1, f"q{level}", tip)]
     if cell.dropped:
         gone = min(max((y2 - y1) * cell.lost, 3.0), y2 - y1)
-        drawn.append(rect(x1, y2 - gone, x2 - x1, gone, "lost", tip))
-    return join(drawn)
+        shapes.append(rect(x1, y2 - gone, x2 - x1, gone, "lost", tip))
+    return join(shapes)
 
 
 def _rows(shards: Sequence[ShardFacts], height: float) -> dict[str, list[tuple[_Place, float]]]:
@@ -319,12 +325,13 @@ def _rows(shards: Sequence[ShardFacts], height: float) -> dict[str, list[tuple[_
         start, end = (edge * _ROWS / KEY_SPACE for edge in (shard.start or 0, (shard.end or 0) + 1))
         rows = range(int(start), min(ceil(end), _ROWS))
         parts[shard.shard_id] = [(row, (min(end, row + 1) - max(start, row)) / (end - start)) for row in rows]
-    held = Counter(row for found in parts.values() for row, _ in found)
+    shards_in_row = Counter(row for weights in parts.values() for row, _ in weights)
     tall = height / _ROWS
     places = [
-        (plural(held[row], "shard"), _TOP + tall * row, _TOP + tall * (row + 1)) for row in range(_ROWS)
+        (plural(shards_in_row[row], "shard"), _TOP + tall * row, _TOP + tall * (row + 1))
+        for row in range(_ROWS)
     ]
-    return {shard_id: [(places[row], part) for row, part in found] for shard_id, found in parts.items()}
+    return {shard_id: [(places[row], part) for row, part in weights] for shard_id, weights in parts.items()}
 
 
 def _boxes(shards: Sequence[ShardFacts], axis: Axis, height: float, cells: list[Child]) -> list[Child]:
@@ -358,9 +365,9 @@ def _keys_y(shard: ShardFacts, height: float) -> tuple[float, float]:
 
 
 def _key_axis(height: float) -> Svg:
-    drawn: list[Child] = []
+    shapes: list[Child] = []
     marks = ((0, 9, "hash key 0"), (0.25, 4, "1/4"), (0.5, 4, "1/2"), (0.75, 4, "3/4"), (1, 0, "2^128 - 1"))
     for at, below, name in marks:
         y = _TOP + height * at
-        drawn += [line(LEFT - 5, y, LEFT, y, "tick"), label(LEFT - 9, y + below, name, "end")]
-    return join(drawn)
+        shapes += [line(LEFT - 5, y, LEFT, y, "tick"), label(LEFT - 9, y + below, name, "end")]
+    return join(shapes)

@@ -29,7 +29,8 @@ _COLUMNS = {
 
 
 def first_rows(batch: pa.RecordBatch) -> Array:
-    """Where Kinesis records begin in ``batch``. A row about the capture stands for one."""
+    """Where Kinesis records begin in ``batch``. A row about the capture (a file or line that
+    cannot be read) counts as a Kinesis record of its own."""
     about_capture = _numpy(pc.is_null(_column(batch, "subSequenceNumber", pa.int64())))
     starts = _flags(batch, "firstOfRecord", default=True) | about_capture
     starts[1:] |= about_capture[:-1]
@@ -40,14 +41,14 @@ def slots(batch: pa.RecordBatch) -> Array:
     """How many user records have each first byte of a hash key, and how many of them are astray."""
     user = _numpy(pc.greater_equal(pc.fill_null(_column(batch, "subSequenceNumber", pa.int64()), -2), 0))
     keys = _column(batch, "hashKey", pa.binary())
-    known = user & _numpy(pc.is_valid(keys))
+    has_key = user & _numpy(pc.is_valid(keys))
     keys = pc.fill_null(keys, bytes(16))
     _, offsets, values = keys.buffers()
     begin = np.frombuffer(offsets, np.int32)[keys.offset]
     first_bytes = np.frombuffer(values, np.uint8)[begin::16][: len(keys)]
-    texts, codes = _coded(batch, "placement")
-    astray = known & (codes == texts.index("stray") if "stray" in texts else False)
-    return np.array([np.bincount(first_bytes[where], minlength=SLOTS) for where in (known, astray)])
+    texts, codes = _text_codes(batch, "placement")
+    astray = has_key & (codes == texts.index("stray") if "stray" in texts else False)
+    return np.array([np.bincount(first_bytes[where], minlength=SLOTS) for where in (has_key, astray)])
 
 
 def shortened(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -69,10 +70,10 @@ def shortened(batch: pa.RecordBatch) -> pa.RecordBatch:
     begins |= ~whole[record] | defective
     begins[1:] |= defective[:-1]
     for name in ("expectedShardId", "placement", "kcl"):
-        _, codes = _coded(batch, name)
+        _, codes = _text_codes(batch, name)
         begins[1:] |= codes[1:] != codes[:-1]
-    known = _numpy(pc.is_valid(_column(batch, "hashKey", pa.binary())))
-    begins[1:] |= known[1:] != known[:-1]
+    has_key = _numpy(pc.is_valid(_column(batch, "hashKey", pa.binary())))
+    begins[1:] |= has_key[1:] != has_key[:-1]
     size = _numpy(pc.fill_null(pc.binary_length(_column(batch, "data", pa.binary())), 0))
     at = np.flatnonzero(begins)
     rest = batch.select([name for name in batch.schema.names if name not in ("data", "partitionKey")])
@@ -94,7 +95,7 @@ class RecordSums:
         self.texts: dict[str, list[str | None]] = {}
         self.codes: dict[str, Array] = {}
         for name in _TEXTS:
-            self.texts[name], self.codes[name] = _coded(batch, name)
+            self.texts[name], self.codes[name] = _text_codes(batch, name)
         self.defective = ~self.where("error", None)
         self.dropped = self.where("kcl", "dropped")
         self.sequence_numbers = _column(batch, "sequenceNumber", None)
@@ -157,7 +158,7 @@ def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None) -> pa.Ar
     return column.cast(pa.string()).dictionary_encode() if kind == _CODED else column.cast(kind)
 
 
-def _coded(batch: pa.RecordBatch, name: str) -> tuple[list[str | None], Array]:
+def _text_codes(batch: pa.RecordBatch, name: str) -> tuple[list[str | None], Array]:
     """The different texts of a column, and None; for each row the number of its text."""
     column = _column(batch, name, _CODED)
     texts = [*column.dictionary.to_pylist(), None]

@@ -82,7 +82,7 @@ def _harmless(value: object) -> object:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
         finalize=_harmless,
@@ -90,8 +90,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(number=number, size=size)
-    made.globals.update(
+    environment.filters.update(number=number, size=size)
+    environment.globals.update(
         percent=percent,
         plural=plural,
         charts=charts,
@@ -103,7 +103,7 @@ def _environment() -> Environment:
         style=Svg(_asset("page.css")),
         script=Svg(_asset("page.js")),
     )
-    return made
+    return environment
 
 
 def render_page(report: Report) -> str:

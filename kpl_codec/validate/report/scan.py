@@ -66,7 +66,7 @@ class Scan:
         self.tally = Tally()
         # Where distribution is AUTO, the service chose the shard.
         self._causes = None if shard_map is None or shard_map.distribution == "AUTO" else Causes(shard_map)
-        self._held: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []
         self._rows = 0
         self._slots = np.zeros((2, SLOTS), np.int64)
 
@@ -77,30 +77,30 @@ class Scan:
             return findings_batch([])
         self._slots += slots(batch)
         self._rows += batch.num_rows
-        self._held.append(shortened(batch))
+        self._batches.append(shortened(batch))
         if self._rows < AT_ONCE:
             return findings_batch([])
-        rows = _joined(self._held)
+        rows = _join(self._batches)
         last = first_rows(rows)[-1:].sum()
-        self._held, self._rows = [rows.slice(last)], 0
+        self._batches, self._rows = [rows.slice(last)], 0
         return self._scan(rows.slice(0, last))
 
     def finish(self) -> pa.RecordBatch:
-        held, self._held = self._held, []
+        batches, self._batches = self._batches, []
         for slot, (count, astray) in enumerate(self._slots.T.tolist()):
             if count:
                 self.tally.add("slots", slot, count, astray)
-        return self._scan(_joined(held)) if held else findings_batch([])
+        return self._scan(_join(batches)) if batches else findings_batch([])
 
     def _scan(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        found: list[Finding] = []
+        findings: list[Finding] = []
         if batch.num_rows:
             rows = RecordSums(batch)
             self._count(rows)
-            found = [*self._defects(rows), *self._strays(rows), *self._records(rows)]
-        for finding in found:
+            findings = [*self._defects(rows), *self._strays(rows), *self._records(rows)]
+        for finding in findings:
             self.tally.add_finding(finding)
-        return findings_batch(found)
+        return findings_batch(findings)
 
     def _count(self, rows: RecordSums) -> None:
         columns: dict[str, Any] = {
@@ -115,13 +115,13 @@ class Scan:
         }
         table = pa.table(columns).filter(pa.array(rows.sub >= 0))
         keys = ["shardId", "expectedShardId", "placement", "kcl"]
-        for row in _summed(table, keys, [("rows", "sum"), ("size", "sum"), ("number", "min")]):
+        for row in _group_sums(table, keys, [("rows", "sum"), ("size", "sum"), ("number", "min")]):
             key = tuple(rows.texts[name][row[name]] for name in keys)
             self.tally.add("groups", key, row["rows_sum"], row["size_sum"], row["number_min"])
         streams = {rows.texts["streamName"][code] for code in np.unique(columns["streamName"])}
         self.tally.streams = set(sorted(self.tally.streams | (streams - {None}))[:MAX_STREAMS])
         sums = [("rows", "sum"), ("size", "sum"), ("dropped", "sum"), ("second", "min"), ("second", "max")]
-        for row in _summed(table.filter(table["timed"]), ["start", "shardId"], sums):
+        for row in _group_sums(table.filter(table["timed"]), ["start", "shardId"], sums):
             shard_id = rows.texts["shardId"][row["shardId"]]
             cell = row["rows_sum"], row["size_sum"], row["dropped_sum"]
             self.tally.add("cells", (row["start"], shard_id), *cell)
@@ -155,7 +155,9 @@ class Scan:
         first_subs = rows.sub[rows.firsts]
         begun = (first_subs == 0) | (first_subs == -1)
         table = pa.table({"shard": rows.codes["shardId"][rows.firsts], "begun": begun, "opened": aggregated})
-        for row in _summed(table.filter(table["begun"]), ["shard"], [("begun", "sum"), ("opened", "sum")]):
+        for row in _group_sums(
+            table.filter(table["begun"]), ["shard"], [("begun", "sum"), ("opened", "sum")]
+        ):
             shard_id = rows.texts["shardId"][row["shard"]]
             self.tally.add("shards", shard_id, row["begun_sum"], row["opened_sum"], None, None)
         self.tally.records.update(
@@ -191,7 +193,7 @@ class Scan:
         cause = self._cause(keys, place)
         if cause is not None:
             self.tally.add("causes", cause.name, 1, user_records, dropped)
-        held = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
+        shard_note = f" ({cause.shard_id})" if cause is not None and cause.shard_id else ""
         are = "is" if outside == 1 else "are"
         yield Finding(
             f"{kind}-aggregate",
@@ -202,7 +204,7 @@ class Scan:
             dropped=dropped,
             cause=cause.name if cause else None,
             detail=f"{outside} of {user_records} user records {are} outside the shard's range"
-            + (f"; {CAUSES[cause.name]}{held}" if cause else ""),
+            + (f"; {CAUSES[cause.name]}{shard_note}" if cause else ""),
         )
 
     def _cause(self, keys: pa.Array, place: dict[str, Any]) -> Cause | None:
@@ -213,10 +215,10 @@ class Scan:
         return self._causes.of(place["shard_id"], min(hash_keys), max(hash_keys), at)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
-def _summed(table: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -> list[dict[str, Any]]:
+def _group_sums(table: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.group_by(keys, use_threads=False).aggregate(sums).to_pylist()
     return rows

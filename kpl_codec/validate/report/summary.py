@@ -53,7 +53,7 @@ def outcome(report: Report) -> tuple[str, str]:
     if report.audit:
         return _audit_outcome(report)
     headline, first = _kcl_outcome(report)
-    rest = [*_not_known(report), *_not_read(report)]
+    rest = [*_unknown_outcomes(report), *_not_read(report)]
     if headline == "Records may be lost" and any(_unread(report)):
         headline = "Records may be lost, some cannot be read"
     return headline, " ".join([first, *rest])
@@ -69,7 +69,7 @@ def _audit_outcome(report: Report) -> tuple[str, str]:
 
 def _kcl_outcome(report: Report) -> tuple[str, str]:
     """The headline, and what a KCL consumer gets of the user records that were read."""
-    totals, about, lost = report.totals, report.about, report.totals.lost_at_kcl
+    totals, about, dropped = report.totals, report.about, report.totals.lost_at_kcl
     read = plural(totals.user_records, "user record")
     if not totals.kinesis_records:
         return "Nothing was read", "No Kinesis record was read, so nothing is known about the stream."
@@ -77,28 +77,28 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
         estimate = f"A KCL consumer drops {about.estimated_loss} user records, without a log line. This is"
         return (
             "Records are lost",
-            f"{estimate} an estimate: it drops {number(lost)} of the {read} that were read.",
+            f"{estimate} an estimate: it drops {number(dropped)} of the {read} that were read.",
         )
     if about.share < 1 and report.clean:
         part = percent(about.share, 1)
         return "Nothing was found", f"Nothing was found in the {read} read, {part} of each shard's time."
-    if lost:
-        part = f"{number(totals.user_records)} ({percent(lost, totals.user_records)})"
-        text = f"A KCL consumer drops {plural(lost, 'user record')} of {part}, without a log line."
+    if dropped:
+        part = f"{number(totals.user_records)} ({percent(dropped, totals.user_records)})"
+        text = f"A KCL consumer drops {plural(dropped, 'user record')} of {part}, without a log line."
         # A producer that notices sends them again, so they may be on the stream twice, and delivered once.
         overtaken = sum(count.dropped for count in report.causes if count.cause == "reshard")
         if overtaken:
-            some = "All of them" if overtaken == lost else f"{number(overtaken)} of them"
+            some = "All of them" if overtaken == dropped else f"{number(overtaken)} of them"
             text += f" {some} were in flight during a split or merge; the producer may have retried them."
-        return "Records are lost" if lost > overtaken else "Records may be lost", text
+        return "Records are lost" if dropped > overtaken else "Records may be lost", text
     clean = "Clean" if report.distribution else "Readable"
     headline = clean if report.clean else _HEADLINES[report.worst or "warning"]
     if report.distribution is None:
         return headline, f"{read} read. Placement was not checked: there is no shard map."
     if totals.unknown_at_kcl or any(_unread(report)):
-        judged = plural(totals.user_records - totals.unknown_at_kcl, "user record")
+        checkable = plural(totals.user_records - totals.unknown_at_kcl, "user record")
         none = totals.user_records == totals.unknown_at_kcl
-        text = f"A KCL consumer drops none of the {judged} that could be checked."
+        text = f"A KCL consumer drops none of the {checkable} that could be checked."
         return headline, "No user record could be checked." if none else text
     if not report.clean:
         return headline, f"All {read} can be read and reach a KCL consumer; some things need a look."
@@ -108,7 +108,7 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
     return "Clean", "Clean: every record can be read, lies where it belongs, and reaches a KCL consumer."
 
 
-def _not_known(report: Report) -> Iterator[str]:
+def _unknown_outcomes(report: Report) -> Iterator[str]:
     unknown = report.totals.unknown_at_kcl
     if unknown and report.distribution is not None:
         expired = sum(count.user_records for count in report.kinds if count.kind.name == "unknown-shard")
@@ -163,8 +163,12 @@ def counts(report: Report) -> list[Count]:
     totals = report.totals
     user = totals.user_records
     unread = _unread(report).places
-    opened = user - totals.plain_records - totals.broken_frames
-    each = f"{opened / totals.aggregated_records:,.1f} user records each" if totals.aggregated_records else ""
+    in_aggregates = user - totals.plain_records - totals.broken_frames
+    each = (
+        f"{in_aggregates / totals.aggregated_records:,.1f} user records each"
+        if totals.aggregated_records
+        else ""
+    )
     broken = "cannot be opened; each counts as one user record"
     rows = [
         Count("Kinesis records", totals.kinesis_records, _per_second(report)),
@@ -184,12 +188,12 @@ def counts(report: Report) -> list[Count]:
             Count("Foreign aggregates", totals.foreign_aggregates, foreign, "bad rare"),
         ]
     if kcl := totals.kcl:
-        lost = percent(totals.lost_at_kcl, user)
-        lost += "; one misplaced user record loses its whole aggregate" if totals.lost_at_kcl else ""
+        loss = percent(totals.lost_at_kcl, user)
+        loss += "; one misplaced user record loses its whole aggregate" if totals.lost_at_kcl else ""
         delivered = kcl.get("delivered", 0)
         rows += [
             Count("Delivered by the KCL", delivered, percent(delivered, user)),
-            Count("Lost at the KCL", totals.lost_at_kcl, lost, "bad"),
+            Count("Lost at the KCL", totals.lost_at_kcl, loss, "bad"),
             Count("Repaired", kcl.get("repaired", 0), "dropped by the KCL, and sent again", "rare"),
             Count("Unopened by the KCL", kcl.get("raw", 0), "it hands the frame on as one record", "rare"),
             Count("Altered by the KCL", kcl.get("altered", 0), "delivered under another key", "rare"),
@@ -237,28 +241,28 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
     heading = report.about.title + (f": {report.about.stream_name}" if report.about.stream_name else "")
     where = ", ".join(filter(None, (report.about.source, span_text(report))))
     style = "green" if report.clean else _STYLES[report.worst or "info"]
-    made: list[RenderableType] = [line((heading, "bold"))]
-    made += [line((where, "dim"))] if where else []
-    made += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
-    made += [line(""), *wrapped(line((outcome(report)[1], style)), width), line("")]
-    made += [
+    parts: list[RenderableType] = [line((heading, "bold"))]
+    parts += [line((where, "dim"))] if where else []
+    parts += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
+    parts += [line(""), *wrapped(line((outcome(report)[1], style)), width), line("")]
+    parts += [
         line(f"{'  ' if 'part' in c.how else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))
         for c in counts(report)
     ]
     if report.causes:
-        made += [line(""), line(("Causes of misplaced aggregates", "bold"))]
+        parts += [line(""), line(("Causes of misplaced aggregates", "bold"))]
     for cause, aggregates, user_records, _ in report.causes:
-        held = f"{plural(user_records, 'user record')} in {plural(aggregates, 'aggregate')}"
-        made += wrapped(line(f"{held}: {CAUSES.get(cause, cause)}"), width, 2)
+        extent = f"{plural(user_records, 'user record')} in {plural(aggregates, 'aggregate')}"
+        parts += wrapped(line(f"{extent}: {CAUSES.get(cause, cause)}"), width, 2)
     if report.shards:
-        made += [line(""), *_shards(report)]
+        parts += [line(""), *_shards(report)]
     if report.kinds:
-        made += [line(""), line(("Findings, worst first", "bold")), *_findings(report, width)]
-    return made
+        parts += [line(""), line(("Findings, worst first", "bold")), *_findings(report, width)]
+    return parts
 
 
 def _findings(report: Report, width: int) -> Iterator[RenderableType]:
-    told: dict[str, str] = {}
+    kind_of_todo: dict[str, str] = {}
     for count in report.kinds:
         kind = count.kind
         mark = (f"  {kind.severity.upper():<8} ", _STYLES[kind.severity])
@@ -268,28 +272,28 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
         texts = [plural(count.findings, "finding") + about + (f"; e.g. {place}" if place else "")]
         if kind.severity != "info":
             texts += [kind.meaning, f"Who is affected: {kind.concerns}"]
-            if told.setdefault(kind.todo, kind.name) == kind.name:
+            if kind_of_todo.setdefault(kind.todo, kind.name) == kind.name:
                 texts.append(f"What to do: {kind.todo}")
             else:
-                texts.append(f"What to do: as for {told[kind.todo]}.")
+                texts.append(f"What to do: as for {kind_of_todo[kind.todo]}.")
         for text in texts:
             yield from wrapped(line(text), width, _INDENT)
 
 
 def place_of(finding: Finding) -> str:
     """Where a finding is, and its detail, on one line."""
-    said = []
+    parts = []
     if finding.file:
         line_number = f" line {finding.line}" if finding.line is not None else ""
         position = "" if finding.position is None or line_number else f" at {finding.position}"
-        said.append(f"{finding.file}{line_number}{position}")
-    said += [finding.shard_id] if finding.shard_id else []
+        parts.append(f"{finding.file}{line_number}{position}")
+    parts += [finding.shard_id] if finding.shard_id else []
     if finding.sequence_number:
         sub = finding.sub_sequence_number
-        said.append(finding.sequence_number + (f"/{sub}" if sub is not None and sub >= 0 else ""))
-    said += [f"byte {finding.offset}"] if finding.offset is not None else []
-    said += [finding.detail] if finding.detail else []
-    return ", ".join(said)
+        parts.append(finding.sequence_number + (f"/{sub}" if sub is not None and sub >= 0 else ""))
+    parts += [f"byte {finding.offset}"] if finding.offset is not None else []
+    parts += [finding.detail] if finding.detail else []
+    return ", ".join(parts)
 
 
 def _shards(report: Report) -> Iterator[RenderableType]:
@@ -299,7 +303,7 @@ def _shards(report: Report) -> Iterator[RenderableType]:
         else ""
     )
     yield line(("Shards" + skew, "bold"))
-    shown = shards_in_order(report)[:_SHARDS]
+    shards = shards_in_order(report)[:_SHARDS]
     rows = [
         [
             shard.shard_id if len(shard.shard_id) <= 30 else shard.shard_id[:29] + "…",
@@ -309,13 +313,13 @@ def _shards(report: Report) -> Iterator[RenderableType]:
             number(shard.misplaced),
             number(shard.dropped),
         ]
-        for shard in shown
+        for shard in shards
     ]
     heads = ["shard", "state", "user records", "data", "misplaced", "KCL loses"]
     yield table(heads, rows, (2, 3, 4, 5), indent=2)
-    left = len(report.shards) - len(shown) + report.omitted.get("shards", 0)
-    if left:
-        yield line(f"  and {plural(left, 'more shard')}, with less on them")
+    omitted = len(report.shards) - len(shards) + report.omitted.get("shards", 0)
+    if omitted:
+        yield line(f"  and {plural(omitted, 'more shard')}, with less on them")
 
 
 def _facts(values: Mapping[str, Any]) -> dict[str, Any]:

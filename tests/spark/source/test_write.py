@@ -23,7 +23,7 @@ from kpl_codec.aws import read_stream
 from kpl_codec.errors import EncodeError
 from kpl_codec.producer.config import ProducerConfig
 from kpl_codec.spark.source.positions import OptionError
-from kpl_codec.spark.source.write import KinesisWriter, _checked, check_write
+from kpl_codec.spark.source.write import KinesisWriter, _check_all, check_write
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -117,5 +117,5 @@ def test_tags_are_an_array_of_two_texts() -> None:
 
 
 def _checked_all(rows: list[dict[str, Any]]) -> int:
-    with _checked([Row(**row) for row in rows], ProducerConfig()) as checked:
+    with _check_all([Row(**row) for row in rows], ProducerConfig()) as checked:
         return len(list(checked))

@@ -35,7 +35,7 @@ REFUSED: dict[str, dict[str, str]] = {
 )
 def test_every_use_ends(place: Callable[[], None]) -> None:
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
-    program = [sys.executable, "-m", "tests.aws.anywhere", place.__name__]
+    program = [sys.executable, "-m", "tests.producer.anywhere", place.__name__]
     done = subprocess.run(program, capture_output=True, text=True, timeout=110, env=here)
     came = dict(line.split(": ", 1) for line in done.stdout.splitlines())
     assert list(came) == list(USES), done.stderr

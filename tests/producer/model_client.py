@@ -9,7 +9,7 @@ from typing import Any
 
 from kpl_codec.shards.live_shard_map import Request
 
-from ..producer.model import ModelStream
+from .model import ModelStream
 
 
 class ModelClient:

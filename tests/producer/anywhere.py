@@ -1,4 +1,4 @@
-"""A program that uses full producers from one place: ``python -m tests.aws.anywhere PLACE``.
+"""A program that uses full producers from one place: ``python -m tests.producer.anywhere PLACE``.
 
 It prints what came of each use. `faulthandler` ends it when one does not return.
 """
@@ -48,7 +48,7 @@ class Client(ModelClient):
         return super().put_records(**arguments)
 
 
-if __name__ != "tests.aws.anywhere":  # in the program, and in a child of a fork server
+if __name__ != "tests.producer.anywhere":  # in the program, and in a child of a fork server
     ProducerThreads.client = lambda *_: Client(latency=0.05)  # type: ignore[method-assign]
 
 
@@ -269,7 +269,9 @@ def at_exit() -> None:
 
 def import_of_a_module() -> None:
     with TemporaryDirectory() as folder:
-        (Path(folder) / "uses_producers.py").write_text("from tests.aws.anywhere import use_all\nuse_all()\n")
+        (Path(folder) / "uses_producers.py").write_text(
+            "from tests.producer.anywhere import use_all\nuse_all()\n"
+        )
         sys.path.insert(0, folder)
         importlib.import_module("uses_producers")
 
