@@ -54,9 +54,19 @@ class KplError(Exception):
         if not self._required <= fields.keys() <= self._names:
             unknown, missing = sorted(fields.keys() - self._names), sorted(self._required - fields.keys())
             raise TypeError(f"{type(self).__name__}: unknown fields {unknown}, missing fields {missing}")
-        self.requirement = self.requirements.get(fields.get("code", self.code), self.requirement)
-        self.fields = fields
+        of_code = self.requirements.get(fields.get("code", self.code))
+        if of_code is not None:
+            self.requirement = of_code
         self.__dict__.update(fields)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields that were given, with their values: a new dict."""
+        names, of_code = self._names, self.requirements.get(self.code)
+        fields = {name: value for name, value in vars(self).items() if name in names}
+        if of_code is not None and fields.get("requirement") == of_code:
+            del fields["requirement"]
+        return fields
 
     def describe(self) -> str:
         """The text without the place."""

@@ -16,7 +16,7 @@ import kpl_codec as kpl
 from kpl_codec import adapters, aws_lambda
 from kpl_codec.aws_lambda import aio
 from kpl_codec.aws_lambda.batch import OpenedRecord
-from kpl_codec.aws_lambda.events import units
+from kpl_codec.aws_lambda.events import records_of_event
 from kpl_codec.aws_lambda.firehose import transform_user_records
 from kpl_codec.aws_lambda.parser import KinesisUserRecordEnvelope, KinesisUserRecordModel
 from kpl_codec.aws_lambda.powertools import KinesisUserRecord, UserRecordBatchProcessor, user_record_event
@@ -65,7 +65,7 @@ def events(given: bytes) -> None:
     known = {record.sequence_number for record in records}
     for failure in answer["batchItemFailures"]:
         assert failure["itemIdentifier"] in known
-    opened = list(units(event))
+    opened = list(records_of_event(event))
     _read_by_others(event, opened)
     for failing in (0, 3):
         _window(event, opened, failing)

@@ -78,19 +78,47 @@ cdef type tag_type():
     return Tag
 
 
-cdef tuple tags_of(const Message *m, size_t row, size_t *next, type kind):
-    """The tags (``kind``) of `row`. `next`: the first tag of it or of a later row; afterwards the next one."""
-    cdef list found = []
+cdef inline bint same_text(const uint8_t *one, size_t size, const uint8_t *other, size_t other_size):
+    """Whether both are NULL, or have the same bytes."""
+    if one == NULL or other == NULL:
+        return one == other
+    return size == other_size and memcmp(one, other, size) == 0
+
+
+cdef tuple tags_of(const Message *m, size_t row, size_t *next, type kind, tuple before):
+    """The tags (``kind``) of `row`. `next`: the first tag of it or of a later row; afterwards the next one.
+    ``before``: the tags right before `next`. What is the same there in the same place is not made again."""
+    cdef size_t first = next[0], count, number, known = PyTuple_GET_SIZE(before)
     cdef const TagAt *tag
+    cdef const TagAt *other
     cdef PyObject *items[2]
+    cdef object key, value, item
+    cdef tuple tags
     while next[0] < m.tags.count and m.tags.at[next[0]].row == row:
-        tag = &m.tags.at[next[0]]
-        key = new_text(tag.key, tag.key_size)
-        value = None if tag.value == NULL else new_text(tag.value, tag.value_size)
-        items[0], items[1] = <PyObject *>key, <PyObject *>value
-        found.append(new_row(kind, items, 2, True))
         next[0] += 1
-    return tuple(found)
+    count = next[0] - first
+    if count == 0:
+        return ()
+    tags = PyTuple_New(count)
+    PyObject_GC_UnTrack(<void *>tags)  # a tag has no more than texts: nothing refers back
+    for number in range(count):
+        tag, key, item = &m.tags.at[first + number], None, None
+        if number < known:
+            other = &m.tags.at[first - known + number]
+            if same_text(tag.key, tag.key_size, other.key, other.key_size):
+                item = <object>PyTuple_GET_ITEM(before, number)
+                key = <object>PyTuple_GET_ITEM(item, 0)
+                if not same_text(tag.value, tag.value_size, other.value, other.value_size):
+                    item = None
+        if item is None:
+            if key is None:
+                key = new_text(tag.key, tag.key_size)
+            value = None if tag.value == NULL else new_text(tag.value, tag.value_size)
+            items[0], items[1] = <PyObject *>key, <PyObject *>value
+            item = new_row(kind, items, 2, True)
+        Py_INCREF_raw(<PyObject *>item)
+        kpl_set_item(<PyObject *>tags, number, <PyObject *>item)
+    return tags
 
 
 def parse(bytes message not None):
@@ -123,7 +151,7 @@ def parse(bytes message not None):
                 ehks.append(-1 if row.ehk == NONE else row.ehk)
         if m.tags.count:
             kind = tag_type()
-            tags = [tags_of(&m, i, &next, kind) for i in range(m.rows.count)]
+            tags = [tags_of(&m, i, &next, kind, ()) for i in range(m.rows.count)]
         keys = tuple([text_of(&m.pks.at[i]) for i in range(m.pks.count)])
         return keys, tuple([text_of(&m.ehks.at[i]) for i in range(m.ehks.count)]), pks, ehks, data, tags
     finally:

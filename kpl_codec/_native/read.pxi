@@ -131,6 +131,10 @@ cdef class Frames:
     def unused_entry(self, size_t record):
         """(index, offset) of the first entry of its explicit hash key table that is none. ``offset``: in bytes, from
         the start of the Kinesis record's data, of the entry's text."""
+        cdef size_t offset, index = self.find_unused_entry(record, &offset)
+        return index, offset
+
+    cdef size_t find_unused_entry(self, size_t record, size_t *offset) except? 0:
         cdef size_t low = 0, high = self.m.ehks.count, middle, i
         if record >= self.count or self.state[record] != WARNED:
             raise ValueError(record)
@@ -144,7 +148,8 @@ cdef class Frames:
             if self.m.ehks.at[i].frame != record:
                 break
             if self.m.ehks.at[i].size == 0:
-                return i - low, self.m.ehks.at[i].at - self.data[record].at
+                offset[0] = self.m.ehks.at[i].at - self.data[record].at
+                return i - low
         raise ValueError(record)
 
     cdef Answer read(self, bint hash_keys) noexcept nogil:

@@ -8,7 +8,6 @@ cdef enum What:  # of a run; see `FrameRows`
     OPENED = 0
     DROPPED = 1
     UNDECIDED = 2
-    OPENED_WITH_WARNING = 3
 
 
 cdef extern from "Python.h":
@@ -20,12 +19,12 @@ cdef class FrameRows(Frames):
     """The first of the KinesisRecords in ``records``; ``count``: how many it takes (all of a short list).
 
     An iterator of runs (what, first, last, rows) of the Kinesis records ``first`` to before ``last``: opened (0),
-    with some hundred user records; one that the KCL drops (1), with how many; one that Python must open (2); one with a
-    warning (3, see `unused_entry`), with its user records.
+    with some hundred user records; one that the KCL drops (1), with how many; one that Python must open (2).
 
     ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the field kcl of a row by the kind of its
     aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
-    `judge` is called before the first run. ``warned``: whether there are runs of 3.
+    `judge` is called before the first run. ``warning``: UnusedHashKey, if a row with one stands in front of the user
+    records of an aggregate with an unused entry that is no explicit hash key; None: there are no such rows.
     ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `judge`.
 
     If hash keys are needed, all messages are read at once, otherwise each when its rows are made, while its bytes
@@ -37,17 +36,19 @@ cdef class FrameRows(Frames):
     cdef const Slots *placement_slots
     cdef type tag_type  # None before the first
     cdef tuple fates
+    cdef type warning
     cdef bint kcl
     cdef bint judged
     cdef public dict facts
     cdef size_t next  # the first record of the next run
     cdef size_t next_tag  # of the next row or of one after it
+    cdef tuple last_tags  # those right before `next_tag`, or none
     cdef bint running
     cdef list keys  # per text, in the order of `hashes`: its str, once made; None before the first
     cdef list placements  # per text: its placement, once made; None before the first
 
     def __cinit__(self, list records not None, tuple types not None, tuple fates not None, *, bint kcl=False,
-                  bint judged=False, bint warned=False):
+                  bint judged=False, type warning=None):
         cdef size_t i, size = 0, frames = 0
         cdef object item
         cdef const Slots *slots
@@ -59,6 +60,8 @@ cdef class FrameRows(Frames):
         self.placement_slots = slots_of(<PyObject *>placement_type, 6)
         if len(fates) != 4:
             raise ValueError("fates")
+        if warning is not None and not issubclass(warning, BaseException):
+            raise TypeError(warning)
         self.records = []
         for i in range(MOST_RECORDS):
             if i >= <size_t>len(records):  # it may change: a new tuple may start the garbage collector
@@ -75,8 +78,9 @@ cdef class FrameRows(Frames):
             frames += looks_aggregated(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
             if size >= CHUNK and frames % LANES == 0:
                 break
-        self.fates, self.kcl, self.judged = fates, kcl, judged
-        self.reserve(len(self.records), warned)
+        self.fates, self.kcl, self.judged, self.warning = fates, kcl, judged, warning
+        self.last_tags = ()
+        self.reserve(len(self.records), warning is not None)
         for i in range(self.count):
             data = <bytes><object>self.source(i, 1)
             self.data[i].at, self.data[i].size = <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
@@ -95,7 +99,7 @@ cdef class FrameRows(Frames):
     cdef int read_now(self, size_t record) except -1:
         """Reads the message of one record, over the one before, and sets its state."""
         empty_message(&self.m)
-        self.next_tag = 0
+        self.next_tag, self.last_tags = 0, ()
         if self.read_one(record) == NO_MEMORY:
             raise MemoryError
         if self.state[record] == UNREAD:
@@ -173,10 +177,6 @@ cdef class FrameRows(Frames):
                 if not self.is_sound(record):
                     what = UNDECIDED
                     break
-                if self.state[record] == WARNED:
-                    if record != first:
-                        break
-                    what = OPENED_WITH_WARNING
                 start, stop = 0, self.m.rows.count
                 if self.judged:
                     start, stop = self.starts[record], self.starts[record + 1]
@@ -184,17 +184,17 @@ cdef class FrameRows(Frames):
                     if self.kcl and kind >= 2:
                         what = DROPPED
                         break
+                if self.state[record] == WARNED:
+                    rows.append(self.warning_row(record))
                 shared = self.fields(record, True, kind, none, none, none, 0, none, atoms)
                 for i in range(start, stop):
                     rows.append(self.user_row(shared, record, i, i - start, kind, atoms))
             record += 1
-            if what == OPENED_WITH_WARNING:
-                break
         if record == first:
             self.next += 1
             return <int>what, first, first + 1, stop - start
         self.next = record
-        return <int>(what if what == OPENED_WITH_WARNING else OPENED), first, record, rows
+        return <int>OPENED, first, record, rows
 
     cdef tuple fields(self, size_t record, object aggregated, char kind, PyObject *pk, PyObject *data, PyObject *ehk,
                       object sub, PyObject *placed, bint atoms):
@@ -241,13 +241,35 @@ cdef class FrameRows(Frames):
             PyObject_GC_Track(<void *>made)
         return made
 
+    cdef object warning_row(self, size_t record):
+        """The row of the Kinesis record itself, whose defect is its unused entry, as policies.py makes it."""
+        cdef size_t at, entry = self.find_unused_entry(record, &at)
+        cdef object number = <object>self.source(record, 2)
+        cdef object shard_id = <object>self.source(record, 3)
+        cdef tuple values
+        # As the constructor of a KplError makes it, which looks for unknown and missing fields, too.
+        unused = (<PyTypeObject *>self.warning).tp_new(self.warning, <PyObject *>(), NULL)
+        unused.__dict__ = {"index": entry, "offset": at, "sequence_number": number, "shard_id": shard_id}
+        values = (
+            <object>self.source(record, 0), <object>self.source(record, 1), <object>self.source(record, 5), (), number,
+            -1, False, shard_id, <object>self.source(record, 4), None, (unused,), None, None,
+            <object>self.source(record, 7),
+        )
+        row = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>values, 0, False))
+        PyObject_GC_Track(<void *>row)
+        return row
+
     cdef tuple tags(self, size_t row):
         """The tags of `row`; rows come in order."""
         while self.next_tag < self.m.tags.count and self.m.tags.at[self.next_tag].row < row:
             self.next_tag += 1
+            self.last_tags = ()
         if self.tag_type is None:
             self.tag_type = tag_type()
-        return tags_of(&self.m, row, &self.next_tag, self.tag_type)
+        tags = tags_of(&self.m, row, &self.next_tag, self.tag_type, self.last_tags)
+        if tags:
+            self.last_tags = tags
+        return tags
 
     cdef PyObject *key(self, size_t number) except NULL:
         """The text with that index as a str, which `keys` owns."""

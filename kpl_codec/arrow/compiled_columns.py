@@ -207,14 +207,15 @@ class CompiledColumns:
             changed["aggregated"] = pc.and_not(columns["aggregated"], mask)
         if self._layout.wants("errorCount"):
             changed["errorCount"] = mask.cast(pa.int64())
-        warnings = [
-            UnusedHashKey(index=index, offset=offset)
-            for index, offset in map(self._frames.unused_entry, records.tolist())
-        ]
+        indices, offsets = zip(*map(self._frames.unused_entry, records.tolist()), strict=True)
+        # The values but the offset are those of the entry's index: they are made once for all that have it.
+        unused = {index: UnusedHashKey(index=index) for index in set(indices)}
         for name, value in DEFECT_VALUES.items():
             if self._layout.wants(name):
-                values = pa.array(map(value, warnings), TYPES[name], size=len(warnings))
-                changed[name] = pc.replace_with_mask(pa.nulls(stop - start, TYPES[name]), mask, values)
+                of_index = {index: value(warning) for index, warning in unused.items()}
+                values = offsets if name == "errorOffset" else list(map(of_index.__getitem__, indices))
+                column = pa.array(values, TYPES[name])
+                changed[name] = pc.replace_with_mask(pa.nulls(stop - start, TYPES[name]), mask, column)
         return changed
 
 

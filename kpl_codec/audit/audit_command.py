@@ -106,7 +106,7 @@ def audit_lines(audited: Audited) -> list[RenderableType]:
     facts = audited.facts
     names = ("delivered", "handled", "repaired", "aside", "missing", "unknown", "tooEarly")
     rows = [[shard["shardId"], *(f"{shard[name]:,}" for name in names)] for shard in facts["shards"]]
-    shown: list[RenderableType] = [
+    lines: list[RenderableType] = [
         line((audited.headline, "bold")),
         line(""),
         table(["shard", *names[:6], "too early"], rows, range(1, 8), indent=2),
@@ -116,15 +116,15 @@ def audit_lines(audited: Audited) -> list[RenderableType]:
         for one in facts["kinds"]
     ]
     if kinds:
-        shown += [line(""), table(["user records", "severity", "kind", ""], kinds, (0,), indent=2)]
+        lines += [line(""), table(["user records", "severity", "kind", ""], kinds, (0,), indent=2)]
     if any(shard["tooEarly"] for shard in facts["shards"]):
-        shown += [line(""), line("Too early to say: the consumer has handled nothing later of the shard.")]
-        shown.append(line("Audit again later, or say with --until what must be handled by now."))
+        lines += [line(""), line("Too early to say: the consumer has handled nothing later of the shard.")]
+        lines.append(line("Audit again later, or say with --until what must be handled by now."))
     examples = [one for one in audited.findings if one.severity == "critical"][:_EXAMPLES]
     unreadable = [one for one in audited.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
     if examples or unreadable:
-        shown.append(line(""))
+        lines.append(line(""))
     for one in examples:
-        shown.append(line(f"  {one.shard_id} {one.sequence_number}/{one.sub_sequence_number}: {one.detail}"))
-    shown += [line(f"  {one.file}: {one.detail}") for one in unreadable]
-    return shown
+        lines.append(line(f"  {one.shard_id} {one.sequence_number}/{one.sub_sequence_number}: {one.detail}"))
+    lines += [line(f"  {one.file}: {one.detail}") for one in unreadable]
+    return lines

@@ -138,9 +138,11 @@ class _Queue:
         # digest; two records of other ids are never the same one."
         if self._free is None:
             self._free = {}
-            for known in sorted(self._tally.names.rows, key=lambda known: CODES[known.kind], reverse=True):
-                if known.digest != NO_DIGEST:
-                    self._free.setdefault(known.digest, []).append(known)
+            for candidate in sorted(
+                self._tally.names.rows, key=lambda candidate: CODES[candidate.kind], reverse=True
+            ):
+                if candidate.digest != NO_DIGEST:
+                    self._free.setdefault(candidate.digest, []).append(candidate)
         self._tally.queued["", row.record_id] = row.digest
         if row.record_id not in self._homes and self._free.get(row.digest):
             self._homes[row.record_id] = self._free[row.digest].pop()
@@ -158,9 +160,9 @@ _Part = tuple[dict[str, Any], int]
 
 
 def _rows(
-    reader: LedgerReader, file: InputFile, wanted: tuple[str, ...], progress: ReadProgress
+    reader: LedgerReader, file: InputFile, names: tuple[str, ...], progress: ReadProgress
 ) -> Iterator[tuple[Origin, list[Row] | _Part]]:
-    """The rows of a ledger, or parts of a table. What cannot be read is told by the reader."""
+    """The rows of a ledger, or parts of a table. The reader reports what cannot be read."""
     # AUD-21: "What cannot be read of a ledger or a table MUST be reported with its file, and the row where it
     # is one; the rest MUST be read, and what it may have named be called unknown, not missing."
     begun = progress.read
@@ -178,7 +180,7 @@ def _rows(
                     kind = "table"
             if kind == "table":
                 rows = 0
-                for columns in _tables(file, wanted, progress):
+                for columns in _tables(file, names, progress):
                     yield Origin(), (columns, rows)
                     rows += len(columns[SHARD])
             elif kind == "unreadable":
@@ -213,7 +215,7 @@ def _bytes(file: InputFile, most: int | None = None) -> bytes:
         return bytes(stream.read(most))
 
 
-def _opened(file: InputFile) -> Any:
+def _open_text(file: InputFile) -> Any:
     """The text of the file, compressed or not."""
     system, inner = file.place.opened()
     return system.open_input_stream(inner, compression="gzip" if _bytes(file, 2) == b"\x1f\x8b" else None)
@@ -222,7 +224,7 @@ def _opened(file: InputFile) -> Any:
 def _lines(file: InputFile, progress: ReadProgress) -> Iterator[bytes]:
     """The lines of a text; of a very long one the first part."""
     begun, rest = progress.read, b""
-    with _opened(file) as stream:
+    with _open_text(file) as stream:
         while chunk := bytes(stream.read(1 << 20)):
             progress.read = min(progress.read + len(chunk), begun + file.size)
             *whole, end = chunk.split(b"\n")
@@ -235,51 +237,51 @@ def _lines(file: InputFile, progress: ReadProgress) -> Iterator[bytes]:
         yield rest
 
 
-def _tables(file: InputFile, wanted: tuple[str, ...], progress: ReadProgress) -> Iterator[dict[str, Any]]:
-    """The columns of ``wanted``, and `LAST` if there is one, some rows at a time. `SUB` may be missing."""
+def _tables(file: InputFile, names: tuple[str, ...], progress: ReadProgress) -> Iterator[dict[str, Any]]:
+    """The columns ``names``, and `LAST` if there is one, some rows at a time. `SUB` may be missing."""
     system, inner = file.place.opened()
     with ExitStack() as files:
         batches: Iterable[Any]
         rows = 0
         if not file.name.endswith(_TABLES[1:]):
-            columns = _columns(pq.read_schema(inner, filesystem=system), wanted, file)
+            columns = _columns(pq.read_schema(inner, filesystem=system), names, file)
             text = [columns[SHARD], columns[NUMBER]]
             parquet = files.enter_context(pq.ParquetFile(inner, filesystem=system, read_dictionary=text))
             rows = parquet.metadata.num_rows
             batches = parquet.iter_batches(_BATCH_ROWS, columns=list(columns.values()))
         elif "csv" in file.name:
-            with pa.csv.open_csv(_opened(file)) as reader:
-                columns = _columns(reader.schema, wanted, file, check=False)
+            with pa.csv.open_csv(_open_text(file)) as reader:
+                columns = _columns(reader.schema, names, file, check=False)
             # (A sequence number has too many digits for a number.)
             text_only = pa.csv.ConvertOptions(column_types=dict.fromkeys(columns.values(), pa.string()))
-            batches = files.enter_context(pa.csv.open_csv(_opened(file), convert_options=text_only))
+            batches = files.enter_context(pa.csv.open_csv(_open_text(file), convert_options=text_only))
         else:
-            table = pa.json.read_json(_opened(file))
-            columns, batches = _columns(table.schema, wanted, file), table.to_batches()
+            table = pa.json.read_json(_open_text(file))
+            columns, batches = _columns(table.schema, names, file), table.to_batches()
         begun = progress.read
         for batch in batches:
             yield {name: batch[column] for name, column in columns.items()}
-            done = file.size * batch.num_rows / rows if rows else batch.nbytes
-            progress.read = min(progress.read + done, begun + file.size)
+            size = file.size * batch.num_rows / rows if rows else batch.nbytes
+            progress.read = min(progress.read + size, begun + file.size)
 
 
 def _columns(
-    schema: pa.Schema, wanted: tuple[str, ...], file: InputFile, *, check: bool = True
+    schema: pa.Schema, names: tuple[str, ...], file: InputFile, *, check: bool = True
 ) -> dict[str, str]:
     plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in schema.names}
-    found = {}
-    for column in (*wanted, LAST):
+    spellings = {}
+    for column in (*names, LAST):
         spelled = next((name for key, name in plain.items() if re.fullmatch(_SPELLINGS[column], key)), None)
         if spelled is not None:
-            found[column] = spelled
+            spellings[column] = spelled
         elif column not in (SUB, LAST):
             reason = f"no column {column}; it has: {', '.join(plain.values())}"
             raise InputError(code="unreadable", path=file.place.path, reason=reason)
-    kind = schema.field(found[NUMBER]).type
+    kind = schema.field(spellings[NUMBER]).type
     if check and pa.types.is_floating(kind):
-        reason = f"column {found[NUMBER]} is {kind}, which loses digits of a sequence number: write text"
+        reason = f"column {spellings[NUMBER]} is {kind}, which loses digits of a sequence number: write text"
         raise InputError(code="unreadable", path=file.place.path, reason=reason)
-    return found
+    return spellings
 
 
 # -- cells ----------------------------------------------------------------------------------------
@@ -328,8 +330,8 @@ def _add_table(
 ) -> None:
     home, code, good_shard, good_number, shards, numbers = _names(columns)
     # Text that is no shard id, of Kinesis or in a ledger, names no other shard: it may mean any.
-    known = [text in tally.names.shards or bool(_SHARD_ID.fullmatch(text or "")) for text in shards]
-    good_shard &= np.array([*known, False])[home]
+    is_shard_id = [text in tally.names.shards or bool(_SHARD_ID.fullmatch(text or "")) for text in shards]
+    good_shard &= np.array([*is_shard_id, False])[home]
     if SUB in columns:
         first, states = whole_numbers(columns[SUB])
         first = np.where(states == NULL, NO_SUB_SEQUENCE_NUMBER, np.where(states == BAD, -1, first))

@@ -247,16 +247,16 @@ class Audited:
         )
         report = build_report(Counts(), None, about, self.findings)
         kinds = tuple(count for count in report.kinds if count.kind.name != "no-records")
-        shown = tuple(finding for finding in report.findings if finding.kind != "no-records")
-        return replace(report, kinds=kinds, findings=shown, audit=tuple(self._cells()))
+        findings = tuple(finding for finding in report.findings if finding.kind != "no-records")
+        return replace(report, kinds=kinds, findings=findings, audit=tuple(self._cells()))
 
     def _cells(self) -> Iterator[AuditCell]:
         """User records by shard and when they were put."""
         names = self.names
-        known = names.at[(names.at > 0) & (names.at < _YEAR_9999)]
-        if not len(known):
+        times = names.at[(names.at > 0) & (names.at < _YEAR_9999)]
+        if not len(times):
             return
-        first, width = int(known.min()), max(-(-(int(known.max()) - int(known.min()) + 1) // _COLUMNS), 1000)
+        first, width = int(times.min()), max(-(-(int(times.max()) - int(times.min()) + 1) // _COLUMNS), 1000)
         column = np.clip((names.at - first) // width, 0, _COLUMNS - 1)
         where = names.shard * _COLUMNS + column
         size = len(names.shards) * _COLUMNS
@@ -308,9 +308,9 @@ def audit(
 
     attempts = any(row.kind == "unanswered" for row in unnamed)
     unclaimed = [place for place in tally.unclaimed if attempts and place[0]]  # (not of a queue)
-    found = fetch(client, stream, shard_map, unclaimed).records
-    digests = {place: digest_of(record.partition_key or "", record.data) for place, record in found.items()}
-    judged = judge(
+    records = fetch(client, stream, shard_map, unclaimed).records
+    digests = {place: digest_of(record.partition_key or "", record.data) for place, record in records.items()}
+    result = judge(
         names,
         tally,
         unnamed=unnamed,
@@ -327,25 +327,25 @@ def audit(
         repaired=copies,
         digests=digests,
     )
-    held = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, judged.missing)))
-    missing = MissingCauses(names, tally, shard_map, held).findings(judged.missing)
+    fetched = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, result.missing)))
+    missing = MissingCauses(names, tally, shard_map, fetched).findings(result.missing)
     unreadable = [*reader.unreadable, *consumers.unreadable]
     others = {origin for origin in reader.origins | consumers.origins if not origin.is_of(name, arn)}
     passed_over = sorted({str(other.stream_arn or other.stream) for other in others})
-    findings = list(findings_of(judged, names, missing, unreadable))
-    return Audited(judged, names, tally, findings, name, shard_map, held, unreadable, passed_over)
+    findings = list(findings_of(result, names, missing, unreadable))
+    return Audited(result, names, tally, findings, name, shard_map, fetched, unreadable, passed_over)
 
 
-def _stream(origins: Iterable[Origin], wanted: str | None) -> tuple[str | None, str | None]:
+def _stream(origins: Iterable[Origin], stream_name: str | None) -> tuple[str | None, str | None]:
     """Name and ARN, as far as they are known, of the stream that is audited. Raises AuditError."""
-    known = [origin for origin in origins if origin.stream is not None and origin.side != "handled"]
-    if wanted is not None:
-        stream = stream_of(wanted)
-        known = [origin for origin in known if origin.is_of(stream.name, stream.arn)]
+    named = [origin for origin in origins if origin.stream is not None and origin.side != "handled"]
+    if stream_name is not None:
+        stream = stream_of(stream_name)
+        named = [origin for origin in named if origin.is_of(stream.name, stream.arn)]
     else:
-        stream = Stream(known[0].stream or "") if known else Stream("")
-    arns = sorted({origin.stream_arn for origin in known if origin.stream_arn} | {stream.arn or ""} - {""})
-    names = sorted({origin.stream or "" for origin in known})
+        stream = Stream(named[0].stream or "") if named else Stream("")
+    arns = sorted({origin.stream_arn for origin in named if origin.stream_arn} | {stream.arn or ""} - {""})
+    names = sorted({origin.stream or "" for origin in named})
     if len(arns) > 1 or len(names) > 1:
         raise AuditError(code="several-streams", streams=tuple(arns if len(arns) > 1 else names))
     return stream.name or None, arns[0] if arns else None

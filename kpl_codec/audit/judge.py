@@ -108,7 +108,7 @@ def judge(
     # was handled, a child of its shard was begun, or the caller says that it must be handled by now; of a
     # queue only where the caller says so."
     due = ends[names.shard] if until is None else np.where(names.at < until, names.starts[1:], 0)
-    copied, waiting, twice = _repaired(names, tally, due, repaired)
+    copied, waiting, twice = _match_repairs(names, tally, due, repaired)
     hidden = None
     if len(copied) or len(waiting) or tally.aside:
         hidden = np.zeros(len(tally.times), bool)
@@ -128,7 +128,7 @@ def judge(
     late = absent.within(0, due[absent.record])
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
-    unclaimed = _unclaimed(tally, unnamed, holes, digests or {})
+    unclaimed = _attribute_unclaimed(tally, unnamed, holes, digests or {})
     doubtful = tally.doubtful | _in_holes(names, handled_holes) | _in_doubt(names, unnamed, unclaimed)
     unsure = doubtful[late.record]
     missing, unknown = late.where(~unsure), late.where(unsure)
@@ -212,14 +212,14 @@ def _by_shard(names: UserRecordIndex, **parts: Runs) -> dict[str, dict[str, int]
 
 
 def _duplicates(names: UserRecordIndex, runs: Runs) -> list[Duplicate]:
-    found = map(Duplicate, runs_of(names, runs), runs.times.tolist())
+    duplicates = map(Duplicate, runs_of(names, runs), runs.times.tolist())
     return sorted(
-        found,
+        duplicates,
         key=lambda duplicate: (duplicate.run.shard_id, len(duplicate.run.sequence_number), duplicate.run),
     )
 
 
-def _repaired(
+def _match_repairs(
     names: UserRecordIndex, tally: HandledCounts, due: Any, repaired: Iterable[tuple[Name, Name]]
 ) -> tuple[Any, Any, list[Name]]:
     """``due``: of each Kinesis record one past the last user record that the consumer must be past. Gives
@@ -243,7 +243,7 @@ def _repaired(
     return np.array(sorted(copied), np.int64), np.array(waiting, np.int64), twice
 
 
-def _unclaimed(
+def _attribute_unclaimed(
     tally: HandledCounts,
     unnamed: Sequence[Row],
     holes: Sequence[Hole],
@@ -251,20 +251,20 @@ def _unclaimed(
 ) -> list[tuple[Origin, Unclaimed, bytes | None]]:
     """What no ledger names, who may have put it, and its digest where that is known."""
     unanswered = [row for row in unnamed if row.kind == "unanswered"]
-    known = {row.digest for row in unanswered}
+    unanswered_digests = {row.digest for row in unanswered}
     largest = max([row.user_records for row in unanswered], default=0)
-    found: list[tuple[Origin, Unclaimed, bytes | None]] = []
+    origins: list[tuple[Origin, Unclaimed, bytes | None]] = []
     for place, one in sorted(tally.unclaimed.items()):
         digest = digests.get(place) or tally.queued.get(place)
         # AUD-14: "A handled user record that no ledger names MUST be reported: as an attempt without an
         # answer where its digest is that of one, as a foreign writer's where it cannot be such an attempt."
-        if digest in known:
-            found.append(("unanswered", one, digest))
+        if digest in unanswered_digests:
+            origins.append(("unanswered", one, digest))
         elif holes or (digest is None and one.last < largest):  # (attempts without an answer lie anywhere)
-            found.append(("either", one, digest))
+            origins.append(("either", one, digest))
         else:
-            found.append(("foreign", one, digest))
-    return found
+            origins.append(("foreign", one, digest))
+    return origins
 
 
 def _in_doubt(

@@ -83,7 +83,7 @@ class _Writer:
     def takes(self, member: int, facts: dict[str, Any]) -> bool:
         """Whether this line of a member is about the writer; if so, what it says."""
         kind = facts.get("kind")
-        self.named += _named(facts.get("named"), member)
+        self.named += _ranges_before(facts.get("named"), member)
         if kind == "end":
             self.end = member
         elif kind == "part_end":
@@ -97,7 +97,7 @@ class _Writer:
 
 
 class LedgerReader:
-    """All ledgers of one side. ``marked``: headers that were met, readable or not."""
+    """All ledgers of one side. ``marked``: how many headers were read, valid or not."""
 
     def __init__(self) -> None:
         self._writers = defaultdict[str, _Writer](_Writer)
@@ -106,7 +106,7 @@ class LedgerReader:
         self._before = "", -1  # the writer and the number of the member that was read last
         self.marked = 0
         self._unreadable: dict[tuple[str, str], UnreadableInput] = {}
-        self._lost: list[Hole] = []
+        self._holes: list[Hole] = []
 
     def __bool__(self) -> bool:
         return bool(self._writers or self._damage)
@@ -121,13 +121,13 @@ class LedgerReader:
 
     def report(self, file: str, why: str, times: int = 1, row: int | None = None) -> None:
         """Something in a file could not be read."""
-        known = self._unreadable.get((file, why), UnreadableInput(file, why, 0, row))
-        self._unreadable[file, why] = known._replace(times=known.times + times)
+        entry = self._unreadable.get((file, why), UnreadableInput(file, why, 0, row))
+        self._unreadable[file, why] = entry._replace(times=entry.times + times)
 
     def report_lost(self, file: str, why: str, row: int | None = None) -> None:
         """Something in a file could not be read, so that what it says is lost."""
         if (file, why) not in self._unreadable:
-            self._lost.append(Hole(file, why))
+            self._holes.append(Hole(file, why))
         self.report(file, why, row=row)
 
     # -- reading ------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class LedgerReader:
 
     def holes(self, side: str, stream: str | None = None, arn: str | None = None) -> list[Hole]:
         """Where rows of that stream may be lacking. To be asked for when all rows were read."""
-        found = list(self._lost)
+        holes = list(self._holes)
         ours = {
             name: writer
             for name, writer in sorted(self._writers.items())
@@ -188,20 +188,20 @@ class LedgerReader:
                 if member > before + 1:
                     which = f"member {before + 1}" + f" to {member - 1}" * (member > before + 2)
                     ranges = writer.ranges(before + 1, member)
-                    found.append(Hole(name, f"{which}: not there, or not whole", ranges))
+                    holes.append(Hole(name, f"{which}: not there, or not whole", ranges))
                 before = max(before, member)
             # AUD-5: "A producer's ledger without its end, and one whose count of members skips one, MUST make
             # the audit incomplete."
             # AUD-7: "A consumer's rows MUST be stored before the records count as handled": a consumer
             # without an end has named all that will not come again.
             if side == "produced" and writer.end != writer.last:
-                found.append(Hole(name, "it was not closed, or its end is not there"))
+                holes.append(Hole(name, "it was not closed, or its end is not there"))
         for file, name, member, is_cut in self._damage:
             # What is lacking before a later member is missed by the count; and behind the end nothing is.
             writer = ours.get(name, _Writer())
             if (name in ours or name not in self._writers) and writer.last <= member != writer.end:
-                found.append(Hole(name or file, f"{file} is damaged, or cut off", is_cut=is_cut))
-        return found
+                holes.append(Hole(name or file, f"{file} is damaged, or cut off", is_cut=is_cut))
+        return holes
 
 
 def _facts(line: bytes) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def _is_header(facts: dict[str, Any]) -> bool:
     )
 
 
-def _named(value: Any, member: int) -> list[tuple[int, int, Ranges]]:
+def _ranges_before(value: Any, member: int) -> list[tuple[int, int, Ranges]]:
     """What a header or an end says of the members before it; nothing where that cannot be read."""
     first, by_shard = value if isinstance(value, list) and len(value) == 2 else (None, None)
     if type(first) is not int or first < 0 or not isinstance(by_shard, dict):

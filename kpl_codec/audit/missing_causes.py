@@ -45,11 +45,11 @@ def fetch(
     ordered = sorted(
         {RecordLocation(*place) for place in places}, key=lambda place: (place[0], int(place[1]))
     )
-    held = [place for place in ordered if place.shard_id in shard_map]
+    locations = [place for place in ordered if place.shard_id in shard_map]
     records: dict[Any, KinesisRecord] = {}
     gone: set[Any] = {place[:2] for place in ordered if place.shard_id not in shard_map}
     size = 0
-    for item in read_only(client, stream, held, read_on=_READ_ON):
+    for item in read_only(client, stream, locations, read_on=_READ_ON):
         if isinstance(item, GoneRecord):
             gone.add(item.place[:2])
         if not isinstance(item, KinesisRecord):
@@ -96,12 +96,14 @@ class MissingCauses:
                 broken = str(user.defects[0]) if user and user.defects else "not an aggregate"
                 return "audit-broken", None, broken
             if user.kcl == "dropped":
-                return "audit-dropped", *self._dropped(record, users.values())
+                return "audit-dropped", *self._drop_cause(record, users.values())
         if run.shard_id not in self._tally.handled_shards:
             return "audit-unread", None, "nothing of this shard was ever handled"
         return "audit-missing", None, self._neighbours(run)
 
-    def _dropped(self, record: KinesisRecord, users: Iterable[DeaggregatedRecord]) -> tuple[str | None, str]:
+    def _drop_cause(
+        self, record: KinesisRecord, users: Iterable[DeaggregatedRecord]
+    ) -> tuple[str | None, str]:
         placements = {user.sub_sequence_number: user.placement for user in users if user.placement}
         keys = [one.hash_key for one in placements.values() if one.hash_key is not None]
         if self._causes is None or not keys:

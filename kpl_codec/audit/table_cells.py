@@ -22,15 +22,15 @@ def texts(column: Any) -> Any:
     coded = pa.types.is_dictionary(column.type)
     try:
         if coded:
-            found = column.cast(pa.dictionary(column.type.index_type, pa.string()))
+            array = column.cast(pa.dictionary(column.type.index_type, pa.string()))
         else:
-            found = column.cast(pa.string()).dictionary_encode()
-        found.dictionary.validate(full=True)  # bytes that are no UTF-8
+            array = column.cast(pa.string()).dictionary_encode()
+        array.dictionary.validate(full=True)  # bytes that are no UTF-8
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         plain = column.dictionary_decode() if coded else column
         cells = map(_text, (plain.cast(pa.binary()) if pa.types.is_string(plain.type) else plain).to_pylist())
         return pa.array(cells, pa.string()).dictionary_encode()
-    return found
+    return array
 
 
 def _text(value: Any) -> str | None:

@@ -39,12 +39,12 @@ class UserRecordIndex:
         named: dict[tuple[str, str], Row] = {}
         self.conflicts = 0
         for row in rows:
-            known = named.setdefault((row.shard_id, row.sequence_number), row)
-            if known is not row and known != row:
+            first = named.setdefault((row.shard_id, row.sequence_number), row)
+            if first is not row and first != row:
                 # AUD-9: "Of two rows with one name that differ, the one with more user records MUST count,
                 # and the audit MUST NOT say complete."
-                self.conflicts += _contradict(known, row) and "repaired" not in (known.kind, row.kind)
-                named[row.shard_id, row.sequence_number] = min(known, row, key=_rank)
+                self.conflicts += _contradict(first, row) and "repaired" not in (first.kind, row.kind)
+                named[row.shard_id, row.sequence_number] = min(first, row, key=_rank)
         self.rows = sorted(
             named.values(), key=lambda row: (row.shard_id, len(row.sequence_number), row.sequence_number)
         )
@@ -86,8 +86,8 @@ class UserRecordIndex:
     def user_record(self, name: Name) -> int | None:
         """The user record of that name; None if no ledger has it."""
         record = int(self.find([name[0]], [name[1].encode()])[0][0])
-        known = record >= 0 and 0 <= name[2] < self.counts[record]
-        return int(self.starts[record]) + name[2] if known else None
+        exists = record >= 0 and 0 <= name[2] < self.counts[record]
+        return int(self.starts[record]) + name[2] if exists else None
 
     def record_of(self, user_records: Any) -> Any:
         return np.searchsorted(self.starts, user_records, side="right") - 1
@@ -98,11 +98,11 @@ def _rank(row: Row) -> tuple[bool, int, int]:
     return row.digest == NO_DIGEST, CODES[row.kind], -row.user_records
 
 
-def _contradict(known: Row, row: Row) -> bool:
+def _contradict(other: Row, row: Row) -> bool:
     """Whether two rows of a name say different things. (A table has neither digest nor time nor kind.)"""
-    have_digests = NO_DIGEST not in (known.digest, row.digest)
-    differ = known.user_records != row.user_records
-    return differ or (have_digests and (known.kind != row.kind or known.digest != row.digest))
+    have_digests = NO_DIGEST not in (other.digest, row.digest)
+    differ = other.user_records != row.user_records
+    return differ or (have_digests and (other.kind != row.kind or other.digest != row.digest))
 
 
 def _keys(shard: Any, numbers: Sequence[bytes]) -> Any:
@@ -137,8 +137,8 @@ class Runs:
     def __len__(self) -> int:
         return int((self.stop - self.start).sum())
 
-    def where(self, wanted: Any) -> Runs:
-        return Runs(self.record[wanted], self.start[wanted], self.stop[wanted], self.times[wanted])
+    def where(self, mask: Any) -> Runs:
+        return Runs(self.record[mask], self.start[mask], self.stop[mask], self.times[mask])
 
     def within(self, low: Any, high: Any) -> Runs:
         """Of each run the part from ``low`` to before ``high``."""
@@ -158,15 +158,15 @@ def runs_in(names: UserRecordIndex, user_records: Any, times: Any) -> Runs:
 
 def not_once(tally: HandledCounts, hidden: Any) -> Runs:
     """All user records that were handled otherwise than once, but for those that are ``hidden``."""
-    found = [runs_in(tally.names, np.empty(0, np.int64), np.empty(0, np.uint8))]
+    parts = [runs_in(tally.names, np.empty(0, np.int64), np.empty(0, np.uint8))]
     for low in range(0, len(tally.times), _SLICE):
         times = tally.times[low : low + _SLICE]
         other = times != 1
         if hidden is not None:
             other &= ~hidden[low : low + _SLICE]
         at = np.flatnonzero(other)
-        found.append(runs_in(tally.names, at + low, times[at]))
-    runs = Runs(*(np.concatenate([getattr(part, name) for part in found]) for name in Runs.__annotations__))
+        parts.append(runs_in(tally.names, at + low, times[at]))
+    runs = Runs(*(np.concatenate([getattr(part, name) for part in parts]) for name in Runs.__annotations__))
     # One that a slice has cut is one again.
     begins = np.ones(len(runs.record), bool)
     begins[1:] = (runs.start[1:] != runs.stop[:-1]) | (runs.record[1:] != runs.record[:-1])
@@ -295,7 +295,7 @@ class HandledCounts:
 
     def _count(self, starts: Any, lengths: Any, before: bool) -> None:
         """Count user records from each of ``starts`` on."""
-        ends, start, done = np.cumsum(lengths), 0, 0
+        ends, start, offset = np.cumsum(lengths), 0, 0
         if len(ends) and ends[-1] > 4 * len(self.times) + _SLICE:  # many times over: once for all
             begun, ended = np.sort(starts), np.sort(starts + lengths)
             for low in range(0, len(self.times), _SLICE):
@@ -304,18 +304,18 @@ class HandledCounts:
                 self._raise(at[times > 0], times[times > 0], before)
             return
         while start < len(ends):
-            stop = max(int(np.searchsorted(ends, done + _SLICE, side="right")), start + 1)
+            stop = max(int(np.searchsorted(ends, offset + _SLICE, side="right")), start + 1)
             count = lengths[start:stop]
-            inside = np.arange(ends[stop - 1] - done) - np.repeat(ends[start:stop] - count - done, count)
+            inside = np.arange(ends[stop - 1] - offset) - np.repeat(ends[start:stop] - count - offset, count)
             at, times = np.repeat(starts[start:stop], count) + inside, np.ones(1, np.int64)
             if not _distinct(at):
                 at, times = np.unique(at, return_counts=True)
             self._raise(at, times, before)
-            start, done = stop, int(ends[stop - 1])
+            start, offset = stop, int(ends[stop - 1])
 
     def _raise(self, at: Any, times: Any, before: bool) -> None:
-        known = self.times[at]
-        self.times[at] = np.maximum(known, 1) if before else np.minimum(known + times, 255)
+        times_before = self.times[at]
+        self.times[at] = np.maximum(times_before, 1) if before else np.minimum(times_before + times, 255)
 
     def _not_claimed(self, batch: HandledRows, places: Any, record: Any, first: Any, last: Any) -> None:
         """User records that no ledger has."""
@@ -328,10 +328,10 @@ class HandledCounts:
         np.maximum.at(high, record, last)
         for at in np.flatnonzero(rows).tolist():
             name = batch.shards[at], bytes(batch.numbers[at]).decode("utf-8", "replace")
-            known = self.unclaimed.get(name, Unclaimed(*name, MOST_USER_RECORDS, 0, 0))
-            if known.rows or len(self.unclaimed) < _MOST_UNCLAIMED:
-                lowest, highest = min(int(low[at]), known.first), max(int(high[at]), known.last)
-                self.unclaimed[name] = Unclaimed(*name, lowest, highest, int(rows[at]) + known.rows)
+            earlier = self.unclaimed.get(name, Unclaimed(*name, MOST_USER_RECORDS, 0, 0))
+            if earlier.rows or len(self.unclaimed) < _MOST_UNCLAIMED:
+                lowest, highest = min(int(low[at]), earlier.first), max(int(high[at]), earlier.last)
+                self.unclaimed[name] = Unclaimed(*name, lowest, highest, int(rows[at]) + earlier.rows)
 
 
 def _distinct(at: Any) -> bool:

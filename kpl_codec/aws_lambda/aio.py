@@ -36,9 +36,9 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
 
 
 async def _handle(handler: AsyncHandler, record: DeaggregatedRecord, batch: Invocation) -> None:
-    made = handler(record)
-    if hasattr(made, "__await__"):  # a plain handler has already run
-        await made
+    result = handler(record)
+    if hasattr(result, "__await__"):  # a plain handler has already run
+        await result
     batch.ran.add(id(record))
 
 

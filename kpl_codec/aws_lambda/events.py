@@ -81,8 +81,10 @@ def _judging(event: Any, shard_map: ShardMap) -> ShardMap | None:
     from ..shards.stream_name import Streams  # few give a map: the import of a function stays short
 
     records = event.get("Records") if isinstance(event, Mapping) else event
-    given = [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
-    names = dict.fromkeys(filter(None, map(stream_arn_of, given)))
+    mappings = (
+        [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
+    )
+    names = dict.fromkeys(filter(None, map(stream_arn_of, mappings)))
     Streams(None).others(names)
     # LMB-21: "A shard map that says which stream it is of MUST NOT judge the records of an event of another."
     return None if Streams(shard_map.stream).others(names) else shard_map
@@ -123,9 +125,9 @@ def records_of_event(
         watch.see(event)
     # LMB-12: "Under the kcl policy what the KCL drops MUST be reported to the caller."
     check_drops_are_heard(policy, on_drop)
-    known: Any = shard_map
+    source: Any = shard_map
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
-        known = _judging(event, shard_map)
+        source = _judging(event, shard_map)
     piped = isinstance(event, list) and bool(event)
     for position, raw in enumerate(event if piped else event_records(event, "Records")):
         item = read_record(raw, f"{'' if piped else 'Records'}[{position}]")
@@ -140,7 +142,7 @@ def records_of_event(
         if isinstance(item, CaptureError):
             yield OpenedRecord(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue
-        judging = known.shard_map(stream_arn, item.shard_id) if hasattr(known, "shard_map") else known
+        judging = source.shard_map(stream_arn, item.shard_id) if hasattr(source, "shard_map") else source
         opening = partial(deaggregate, policy=policy, shard_map=judging, on_drop=on_drop, **undoing)
         yield open_record(item, raw, stream_arn, opening, identifier)
 
@@ -210,10 +212,10 @@ def process_window(
     object.
     """
     event_records(event, "Records")
-    given = event.get("state")
-    if not isinstance(given, Mapping | None):
+    state_of_event = event.get("state")
+    if not isinstance(state_of_event, Mapping | None):
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
-    state: WindowState = dict(given or {})
+    state: WindowState = dict(state_of_event or {})
     copy, since, size = json.dumps(state), list[HandlerCall](), 0
     batch = invocation_of(event, **options)
 

@@ -87,23 +87,23 @@ def transform_user_records(
         record = None
         try:
             record = firehose_record(raw)
-            opened = deaggregate([record], max_decompressed_size=max_decompressed_size, unframe=unframe)
-            user_records = list(opened)
+            unpacked = deaggregate([record], max_decompressed_size=max_decompressed_size, unframe=unframe)
+            user_records = list(unpacked)
         except (CaptureError, DecodeError) as error:
             settle_poison(Poison(error, record, raw, arn), on_poison)
             continue
         try:
-            made = _transformed(map(handler, user_records), delimiter)
+            answer = _transformation(map(handler, user_records), delimiter)
         except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
             # LMB-6: "A record of which any user record failed MUST be answered ProcessingFailed, with none
             # of its user records delivered."
             LOG.exception("transformation failed: record id %s", result["recordId"])
             continue
-        more = _size({**result, **made}) - _size(result)
+        more = _size({**result, **answer}) - _size(result)
         # LMB-7: "What does not fit into the answer MUST be answered ProcessingFailed."
         if more <= free:
             free -= more
-            result.update(made)
+            result.update(answer)
             handled += _rows(record, user_records, result["recordId"]) if ledger is not None else ()
     if ledger is not None:
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
@@ -119,14 +119,16 @@ def _rows(record: KinesisRecord, user_records: list[DeaggregatedRecord], record_
     return runs("handled", names, int(time.time() * 1000), digest, "" if named else record_id)
 
 
-def _transformed(handled: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:
+def _transformation(handled: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:
     """What the answer says of a record beside its id. Raises what the handler raises."""
     parts: list[bytes] = []
     partition_keys: Mapping[str, str] | None = None
-    for made in handled:
-        if made is None:
+    for output in handled:
+        if output is None:
             continue
-        data, keys = (made.data, made.partition_keys) if isinstance(made, Transformed) else (made, None)
+        data, keys = (
+            (output.data, output.partition_keys) if isinstance(output, Transformed) else (output, None)
+        )
         if not isinstance(data, bytes):
             raise TypeError(f"a transformation returns bytes, Transformed or None, not {type(data).__name__}")
         if parts and keys != partition_keys:

@@ -154,9 +154,9 @@ class UserRecordBatchProcessor(BatchProcessor):
     def __call__(
         self, records: list[dict[str, Any]], handler: Callable[..., Any], lambda_context: Any = None
     ) -> Any:
-        return super().__call__(list(self._opened(records)), handler, lambda_context)
+        return super().__call__(list(self._user_record_dicts(records)), handler, lambda_context)
 
-    def _opened(self, records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _user_record_dicts(self, records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for unit in records_of_event({"Records": records}, **self._opening):
             if unit.poison is not None:
                 # Powertools asks for the sequence number here.

@@ -58,20 +58,20 @@ class ShardMapCache:
         """
         # LMB-13: "A shard map that cannot be fetched MUST NOT fail the batch: records are then handled
         # without a placement."
-        known = self._maps.get(stream_arn)
+        cached = self._maps.get(stream_arn)
         age = self._clock() - self._tried.get(stream_arn, float("-inf"))
-        stale = known is None or age > self._max_age or (shard_id is not None and shard_id not in known)
+        stale = cached is None or age > self._max_age or (shard_id is not None and shard_id not in cached)
         if not stale or age < (self._max_age if stream_arn in self.error else _MIN_AGE):
-            return known
+            return cached
         from ..aws.list_shards import fetch_shard_map  # boto3's errors; only where a map is asked for
         from ..shards.live_shard_map import StreamUnavailable
 
         self._tried[stream_arn] = self._clock()
         try:
-            known = fetch_shard_map(self._client, stream_arn, closed=True, timeout=self._timeout)
+            cached = fetch_shard_map(self._client, stream_arn, closed=True, timeout=self._timeout)
         except StreamUnavailable as error:
             self.error[stream_arn] = error
-            return known
+            return cached
         self.error.pop(stream_arn, None)
-        self._maps[stream_arn] = known
-        return known
+        self._maps[stream_arn] = cached
+        return cached

@@ -72,7 +72,7 @@ class CaptureRows:
             *(self._path, position, line, index),
             *(None, None),
         )
-        self._bytes += len(record.data or b"")  # a row of Parquet may have none
+        self._bytes += len(record.data or b"")  # a row of a Parquet file may have null as data
 
     def unreadable(
         self, code: str, text: str, position: int, line: int | None = None, index: int | None = None
@@ -103,19 +103,19 @@ def with_shards(batch: pa.RecordBatch, shard_map: ShardMap | None, schema: pa.Sc
     """The columns ``schema`` of the batch, with ``shardId`` filled where possible, by the
     record's own word, else the file's name, the sequence number or the map; ``shardIdFrom``: given,
     path, sequence-number, map, or null."""
-    given = batch["shardId"].cast(pa.string())
+    shard_ids = batch["shardId"].cast(pa.string())
     origins: pa.Array = pa.repeat("given", batch.num_rows)
-    if given.null_count:
+    if shard_ids.null_count:
         only = next(iter(shard_map)) if shard_map is not None and len(shard_map) == 1 else None
         files = batch["file"].to_pylist() if "file" in batch.schema.names else [""] * batch.num_rows
-        rows = zip(given.to_pylist(), files, batch["sequenceNumber"].to_pylist(), strict=True)
-        found = [
+        rows = zip(shard_ids.to_pylist(), files, batch["sequenceNumber"].to_pylist(), strict=True)
+        pairs = [
             (shard_id, "given") if shard_id is not None else shard_of(file or "", number, only)
             for shard_id, file, number in rows
         ]
-        given, origins = (pa.array(column, pa.string()) for column in zip(*found, strict=True))
+        shard_ids, origins = (pa.array(column, pa.string()) for column in zip(*pairs, strict=True))
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    columns |= {"shardId": given, "shardIdFrom": origins}
+    columns |= {"shardId": shard_ids, "shardIdFrom": origins}
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
@@ -126,9 +126,9 @@ def shard_of(
     ``only``: the only shard of the map."""
     # SPK-16: "Where a captured record names no shard, the one in the file's path is taken, else the one
     # that the sequence number hints at, else the only one of the map; the row MUST say so."
-    found = _SHARD_IN_PATH.findall(file)
-    if found:
-        return found[-1], "path"
+    names = _SHARD_IN_PATH.findall(file)
+    if names:
+        return names[-1], "path"
     hint = sequence_hint(sequence_number)
     if hint is not None:
         return hint.shard_id, "sequence-number"

@@ -118,9 +118,9 @@ class Location:
 
     def kind(self) -> Literal["file", "folder", "other"] | None:
         """What is there; None where nothing is. "other": a pipe, for example."""
-        found = self.info().type
+        file_type = self.info().type
         kinds: dict[Any, Any] = {fs.FileType.NotFound: None, fs.FileType.File: "file"}
-        return "folder" if found == fs.FileType.Directory else kinds.get(found, "other")
+        return "folder" if file_type == fs.FileType.Directory else kinds.get(file_type, "other")
 
     def info(self) -> fs.FileInfo:
         """What pyarrow says of it. Raises InputError (unreadable)."""
@@ -253,23 +253,23 @@ def _files(path: str) -> list[tuple[str, int]]:
     info = location.info()
     if info.type == fs.FileType.NotFound:
         raise InputError(code="no-such-path", path=path)
-    found = [info]
+    infos = [info]
     if info.type == fs.FileType.Directory:
         try:
-            found = system.get_file_info(fs.FileSelector(inner, recursive=True))
-            found += system.get_file_info(_broken_links(inner)) if location.is_local else []
+            infos = system.get_file_info(fs.FileSelector(inner, recursive=True))
+            infos += system.get_file_info(_broken_links(inner)) if location.is_local else []
         except (UnicodeError, OSError) as error:
             reason = str(error)
             if isinstance(error, UnicodeError):
                 reason = "a file in it has a name that is not UTF-8: rename it"
             raise InputError(code="unreadable", path=path, reason=reason) from None
         hidden = re.compile(re.escape(inner) + r"(/.*)?/[._].*", re.DOTALL)
-        found = [one for one in found if one.type != fs.FileType.Directory and not hidden.match(one.path)]
-        if not found:
+        infos = [one for one in infos if one.type != fs.FileType.Directory and not hidden.match(one.path)]
+        if not infos:
             raise InputError(code="no-files", path=path)
     return sorted(
         (location.path + file.path[len(inner) :], (file.size or 0) if file.type == fs.FileType.File else -1)
-        for file in found
+        for file in infos
     )
 
 

@@ -103,40 +103,40 @@ def _read_frames(stream: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
     cut, or something unreadable."""
     # CAP-14: "Sound aggregated records one behind the other in one file, with or without line ends between,
     # MUST each be read; what else follows them MUST be named with its place."
-    held, at, position = b"", 0, 0  # read and not used from `at` on, which is byte `position` of the file
+    buffer, at, position = b"", 0, 0  # read and not used from `at` on, which is byte `position` of the file
     error: OSError | None = None
     ended = False
     while True:
-        if not ended and len(held) - at <= MAX_RAW:
-            held, at = held[at:], 0
+        if not ended and len(buffer) - at <= MAX_RAW:
+            buffer, at = buffer[at:], 0
             try:
-                while len(held) <= 2 * MAX_RAW and not ended:
+                while len(buffer) <= 2 * MAX_RAW and not ended:
                     block = stream.read(1 << 22)
-                    held, ended = held + block, not block
+                    buffer, ended = buffer + block, not block
             except OSError as broken:
                 error, ended = broken, True
         if position:
-            line_ends = len(_LINE_ENDS.match(held, at)[0])  # type: ignore[index]  # it matches everywhere
+            line_ends = len(_LINE_ENDS.match(buffer, at)[0])  # type: ignore[index]  # it matches everywhere
             at, position = at + line_ends, position + line_ends
-        whole = position == 0 and ended and is_aggregated(held)
-        end = len(held) if whole else sound_end(held, at) or sound_end(held, at, whatever_follows=True)
+        whole = position == 0 and ended and is_aggregated(buffer)
+        end = len(buffer) if whole else sound_end(buffer, at) or sound_end(buffer, at, whatever_follows=True)
         if end is None:
             break
-        rows.record(KinesisRecord(None, held[at:end]), None, position, None, 0)
+        rows.record(KinesisRecord(None, buffer[at:end]), None, position, None, 0)
         at, position = end, position + end - at
         if rows.full():
             yield from rows.take()
-    left = len(held) - at
+    rest = len(buffer) - at
     if error is not None:
         # SPK-12, as above
         rows.unreadable("file", first_line(error), position)
-    elif left > MAX_RAW:
+    elif rest > MAX_RAW:
         text = f"begins as an aggregated record, but none ends within {MAX_RAW} bytes"
         rows.unreadable("file", text, position)
-    elif held.startswith(MAGIC, at):
-        rows.record(KinesisRecord(None, held[at:]), None, position, None, 0)
-    elif left:
-        text = f"{left} bytes behind sound aggregated records that are none"
+    elif buffer.startswith(MAGIC, at):
+        rows.record(KinesisRecord(None, buffer[at:]), None, position, None, 0)
+    elif rest:
+        text = f"{rest} bytes behind sound aggregated records that are none"
         rows.unreadable("file", text, position)
 
 
@@ -191,11 +191,11 @@ def _read_parquet(piece: FileRange, source: Any, rows: CaptureRows) -> Iterator[
         last = number == file.metadata.num_row_groups - 1 and piece.stop == piece.size
         if not (piece.start <= middle < piece.stop or (last and middle >= piece.stop)):
             continue
-        read, wanted = 0, list(columns.values())
+        read, names = 0, list(columns.values())
         try:
-            for batch in file.iter_batches(_batch_rows(group), row_groups=[number], columns=wanted):
+            for batch in file.iter_batches(_batch_rows(group), row_groups=[number], columns=names):
                 try:
-                    yield _captured(batch, columns, piece.path, first + read)
+                    yield _capture_columns(batch, columns, piece.path, first + read)
                 except pa.ArrowException:
                     _one_by_one(batch, columns, rows, first + read)
                     yield from rows.take()
@@ -216,26 +216,28 @@ def _batch_rows(group: pq.RowGroupMetaData) -> int:
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
     """Our name -> the file's. Raises CaptureError without a column ``data``."""
-    found: dict[str, str] = {}
+    names_in_file: dict[str, str] = {}
     for name in schema.names:
         ours = standard_name(name)
         if ours is not None:
-            found.setdefault(ours, name)
+            names_in_file.setdefault(ours, name)
     # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text
     # may be base64 or not."
-    if "data" not in found:
+    if "data" not in names_in_file:
         hint = f"there are {', '.join(schema.names)[:200]}"
         raise CaptureError(code="no-data-column", field="the column data", hint=hint)
-    kind = schema.field(found["data"]).type
+    kind = schema.field(names_in_file["data"]).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
-        raise CaptureError(code="wrong-type", field=f"the column {found['data']} ({kind}, not binary)")
-    return found
+        raise CaptureError(
+            code="wrong-type", field=f"the column {names_in_file['data']} ({kind}, not binary)"
+        )
+    return names_in_file
 
 
-def _captured(batch: pa.RecordBatch, columns: dict[str, str], path: str, row: int) -> pa.RecordBatch:
+def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, row: int) -> pa.RecordBatch:
     count = batch.num_rows
-    made = {
+    arrays = {
         "file": pa.repeat(path, count),
         "position": pa.array(range(row, row + count), pa.int64()),
         "recordIndex": pa.repeat(pa.scalar(0, pa.int64()), count),
@@ -249,36 +251,36 @@ def _captured(batch: pa.RecordBatch, columns: dict[str, str], path: str, row: in
                 raise pa.ArrowInvalid("not exact, or of an unknown unit")
             if is_time and not kind.tz:
                 column = column.cast(pa.timestamp("us"), safe=False)
-            made[field.name] = column.cast(field.type, safe=not is_time)
-            if is_time and not _within(made[field.name]):
+            arrays[field.name] = column.cast(field.type, safe=not is_time)
+            if is_time and not _within(arrays[field.name]):
                 raise pa.ArrowInvalid("a time outside of the years 1 to 9999")
-    return capture_batch(made, count)
+    return capture_batch(arrays, count)
 
 
 def _within(times: pa.Array) -> bool:
-    """Whether all can be told as times."""
-    found = pc.min_max(times.cast(pa.int64()))
-    least, most = (found[name].as_py() or 0 for name in ("min", "max"))
+    """Whether all lie in the years 1 to 9999, which Python's datetime holds."""
+    bounds = pc.min_max(times.cast(pa.int64()))
+    least, most = (bounds[name].as_py() or 0 for name in ("min", "max"))
     return least >= _YEAR_1 and most < _YEAR_10000
 
 
 def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRows, row: int) -> None:
-    """The same of rows of which one at least has a value that its column of ours cannot hold."""
+    """As `_capture_columns`, row by row: for a batch with a value that CAPTURE_SCHEMA cannot hold."""
     # CAP-1: "A record that cannot be read MUST come out as an error with its position, its field and a code;
     # it MUST NOT hide the records before and after it."
-    held = (batch.column(name) for name in columns.values())
-    values = ((c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in held)
+    arrays = (batch.column(name) for name in columns.values())
+    values = ((c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in arrays)
     for at, fields in enumerate(zip(*values, strict=True), row):
-        given = dict(zip(columns, fields, strict=True))
+        row_fields = dict(zip(columns, fields, strict=True))
         try:
-            record, stream = _record_of(given)
+            record, stream = _record_of(row_fields)
         except CaptureError as error:
             rows.unreadable(error.code, str(error), at)
             continue
         rows.record(record, stream, at, None, 0)
-        lost = time_error(given) if record.approximate_arrival_timestamp is None else None
-        if lost is not None:
-            rows.unreadable(lost.code, str(lost), at)
+        defect = time_error(row_fields) if record.approximate_arrival_timestamp is None else None
+        if defect is not None:
+            rows.unreadable(defect.code, str(defect), at)
 
 
 def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:

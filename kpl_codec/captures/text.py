@@ -39,21 +39,23 @@ def read_text(stream: Any, piece: FileRange, rows: CaptureRows, *, packed: bool)
     values = _Values(rows)
     position = start
     try:
-        for found in json_documents(blocks, offset=start):
-            position, line = found.offset, None if start else found.line
-            if isinstance(found, Defect):
+        for document in json_documents(blocks, offset=start):
+            position, line = document.offset, None if start else document.line
+            if isinstance(document, Defect):
                 # SPK-14: "A value that is not JSON, not UTF-8, or no capture MUST be reported with its
                 # place; values before and after it count."
                 # SPK-13: "A JSON value of more than 32 MiB MUST be reported as too-large; of a list each item
                 # is a value by itself."
-                hint = f": {_NO_CAPTURE}" if found.at == found.offset else ""
-                rows.unreadable(found.code, f"{found.reason} (byte {found.at}){hint}", position, line)
+                hint = f": {_NO_CAPTURE}" if document.at == document.offset else ""
+                rows.unreadable(
+                    document.code, f"{document.reason} (byte {document.at}){hint}", position, line
+                )
             else:
-                values.add(found.value, position, line)
+                values.add(document.value, position, line)
             if rows.full():
                 yield from rows.take()
     except OSError as error:
-        # SPK-12, as in reading.py
+        # SPK-12, as in piece_reading.py
         rows.unreadable("file", first_line(error), position)
     values.finish()
     # SPK-11: "A file without a byte in it, or of white space alone, also unpacked, MUST be reported as
@@ -98,8 +100,8 @@ def _cut(text: bytes, first: int) -> int | None:
     # SPK-10: "Every value in every file at or under a path MUST be read exactly once, however files are cut
     # into pieces; a path that is not there, or holds no file, is refused at once."
     # Within a JSON value a { or [ stands behind a comma, a colon or a [; texts have no line feed in them.
-    for found in _START.finditer(text, max(first - 1, 0)):
-        bracket = found.end() - 1
+    for match in _START.finditer(text, max(first - 1, 0)):
+        bracket = match.end() - 1
         head = text[max(0, bracket - _LOOK_BACK) : bracket].rstrip(b" \t\r\n")
         if bracket >= first and head and head[-1:] not in (b",", b":", b"["):
             return bracket
@@ -114,7 +116,7 @@ class _Values:
         self._rows = rows
         self._unknown: list[tuple[str, int, int | None, int]] = []
         self._unknown_count = 0
-        self._captures = False  # whether there was anything else
+        self._captures = False  # whether a value was a capture, or could not be read
         self._position, self._index = -1, 0
 
     def add(self, value: Any, position: int, line: int | None) -> None:
@@ -177,8 +179,8 @@ def _name(envelope: dict[str, Any], key: str) -> str | None:
 
 
 def _stream_of(record: Any) -> str | None:
-    given = record if isinstance(record, dict) else {}
-    arn = given.get("eventSourceARN", given.get("sourceKinesisStreamArn"))
+    fields = record if isinstance(record, dict) else {}
+    arn = fields.get("eventSourceARN", fields.get("sourceKinesisStreamArn"))
     if not isinstance(arn, str) or ":kinesis:" not in arn:
         return None
     return arn.partition("/consumer/")[0].rpartition("/")[2]  # by enhanced fan-out it names the consumer, too

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 #: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
 _AT_ONCE, _AT_FIRST = 1024, 32
 #: What compiled code says of a run of Kinesis records.
-_OPENED, _DROPPED, _OPENED_WITH_WARNING = 0, 1, 3
-#: Its status of a sound aggregate.
-_AGGREGATED = 2
+_OPENED, _DROPPED = 0, 1
+#: Its status of a sound aggregate; of one with a row in front that names an unused entry.
+_AGGREGATED, _WARNED = 2, 4
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
 _FrameRows = compiled("FrameRows", lambda *_, **__: None)
 
@@ -130,8 +130,12 @@ class RecordDeaggregator:
         counts = self._counts
         for what, first, last, user_records in frames:
             if what == _OPENED:
+                status = frames.status
+                warned = status.count(_WARNED, first, last)
                 counts.kinesis_records += last - first
-                counts.aggregated_records += frames.status.count(_AGGREGATED, first, last)
+                counts.aggregated_records += status.count(_AGGREGATED, first, last) + warned
+                if warned:
+                    counts.defects[UnusedHashKey.code] += warned
                 counts.user_records += len(user_records)
                 yield user_records
             elif what == _DROPPED:
@@ -139,11 +143,6 @@ class RecordDeaggregator:
                 counts.aggregated_records += 1
                 outside = frames.first_outside(first)
                 self._drop(records[first], user_records, "out-of-range", outside)
-            elif what == _OPENED_WITH_WARNING:
-                counts.kinesis_records += 1
-                counts.aggregated_records += 1
-                counts.user_records += len(user_records)
-                yield (self._warning(records[first], *frames.unused_entry(first)), *user_records)
             else:
                 yield self.open_one(records[first])
 
@@ -152,7 +151,8 @@ class RecordDeaggregator:
         is not bytes. None: without compiled code."""
         judge = self._judge
         rules = self._rules
-        options = {"kcl": rules.as_kcl, "judged": judge is not None, "warned": rules.shows_defects}
+        warning = UnusedHashKey if rules.shows_defects else None
+        options = {"kcl": rules.as_kcl, "judged": judge is not None, "warning": warning}
         frames = _FrameRows(records, _TYPES, self._fates, **options)
         if frames is not None and judge is not None:
             shard_ids = [record.shard_id for record in records[: frames.count]]

@@ -47,10 +47,10 @@ class FindingType(NamedTuple):
 def _read(text: str, concerns: str, todo: str) -> Iterator[FindingType]:
     """The kinds in ``text``; see `kinds`."""
     for paragraph in text.strip().split("\n\n"):
-        head, _, told = paragraph.partition("\n")
+        head, _, body = paragraph.partition("\n")
         name, grade, title = head.split(": ", 2)
         severity, requirement = grade.split(", ")
-        meaning, _, what_to_do = told.replace("\n", " ").partition(" Do: ")
+        meaning, _, what_to_do = body.replace("\n", " ").partition(" Do: ")
         meaning, _, whom = meaning.partition(" Whom: ")
         texts = title, meaning, whom or concerns, what_to_do or todo
         yield FindingType(
@@ -77,9 +77,9 @@ def is_unread_input(name: str) -> bool:
 
 def kind_of(name: str) -> FindingType:
     """The kind of that name. An unlisted name gets a general text, so that no finding is left out."""
-    known = KINDS.get(name)
-    if known is not None:
-        return known
+    kind = KINDS.get(name)
+    if kind is not None:
+        return kind
     capture = KINDS["capture"]
     return capture._replace(name=name, title=f"{capture.title}: {name}")
 

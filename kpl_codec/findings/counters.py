@@ -106,13 +106,13 @@ class Tally:
     def add(self, table: Table, key: Any, *values: Any) -> None:
         """Add ``values`` to a row. The key of a cell has any second, of whose bucket it becomes."""
         if table == "shards":
-            key = self._known(key)
+            key = self._counted_shard(key)
         elif table == "groups":
-            key = self._known(key[0]), *key[1:]
+            key = self._counted_shard(key[0]), *key[1:]
             if key not in self.groups and len(self.groups) >= MAX_GROUPS:
                 key = key[0], OTHERS, *key[2:]
         elif table == "cells":
-            key = key[0] - key[0] % self.bucket_seconds, self._known(key[1])
+            key = key[0] - key[0] % self.bucket_seconds, self._counted_shard(key[1])
         rows = getattr(self, table)
         before = rows.get(key)
         if before is None:
@@ -124,7 +124,7 @@ class Tally:
         if table == "cells" and len(rows) > MAX_CELLS:
             self._coarsen()
 
-    def _known(self, shard_id: str | None) -> str | None:
+    def _counted_shard(self, shard_id: str | None) -> str | None:
         if shard_id not in self.shards and len(self.shards) >= MAX_SHARDS:
             shard_id = OTHERS
         self.shards.setdefault(shard_id, [0, 0, None, None])
@@ -143,10 +143,10 @@ class Tally:
     def add_finding(self, finding: Finding) -> None:
         """Count a finding, and keep it if it is drawn as an example."""
         self.add("kinds", finding.kind, 1, finding.user_records or 0)
-        kept = self.examples.setdefault(finding.kind, [])
-        kept.append(finding)
-        if len(kept) >= 4 * MAX_EXAMPLES:
-            self.examples[finding.kind] = drawn(kept, MAX_EXAMPLES)
+        examples = self.examples.setdefault(finding.kind, [])
+        examples.append(finding)
+        if len(examples) >= 4 * MAX_EXAMPLES:
+            self.examples[finding.kind] = drawn(examples, MAX_EXAMPLES)
 
     def merge(self, other: Tally) -> Tally:
         self.records += other.records

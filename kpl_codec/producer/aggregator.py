@@ -85,8 +85,8 @@ class Aggregator:
         heapq.heappush(self._deadlines, (deadline, self._number, key))
         # PRD-66: "What has left the producer MUST take no memory, whatever stays."
         if len(self._deadlines) > 2 * len(self._open) + 64:
-            opened = self._open.items()
-            self._deadlines = [(one.deadline, at, key) for at, (key, one) in enumerate(opened)]
+            builders = self._open.items()
+            self._deadlines = [(one.deadline, at, key) for at, (key, one) in enumerate(builders)]
             heapq.heapify(self._deadlines)
 
     def close(self, outgoing: KinesisRecordBuilder) -> None:

@@ -92,11 +92,11 @@ class AsyncProducer(ProducerBase):
                 if self._client is None:
                     from aiobotocore.config import AioConfig
 
-                    given = self._client_settings.get("config")
-                    merged = client_config(self.config, self.config.max_connections + 1, given)
+                    caller_config = self._client_settings.get("config")
+                    merged = client_config(self.config, self.config.max_connections + 1, caller_config)
                     for name in ("connector_args", "http_session_cls"):
-                        if hasattr(given, name):
-                            merged[name] = getattr(given, name)
+                        if hasattr(caller_config, name):
+                            merged[name] = getattr(caller_config, name)
                     settings = {**self._client_settings, "config": AioConfig(**merged)}
                     own = _session().create_client("kinesis", **settings)
                     self._driver.client = self._client = await self._own_client.enter_async_context(own)
@@ -132,11 +132,11 @@ class AsyncProducer(ProducerBase):
         """Its event loop has ended without closing it. (on_undelivered cannot be called any more.)"""
         driver, mailbox = self._driver, self._mailbox
         _never_closed(mailbox)
-        left = [*driver.unresolved, *mailbox.inbox]
+        unresolved = [*driver.unresolved, *mailbox.inbox]
         mailbox.finished, mailbox.inbox, mailbox.records, mailbox.bytes = True, [], 0, 0
         driver.unresolved.clear()
-        driver.failed += len(left)
-        for pending in left:
+        driver.failed += len(unresolved)
+        for pending in unresolved:
             undelivered(self.config, pending, "closed", "loop-ended")
             with suppress(RuntimeError):  # the loop cannot call its callbacks
                 driver.end_futures([pending])
@@ -215,7 +215,7 @@ class AsyncProducer(ProducerBase):
         """As `kpl_codec.producer.Producer.flush`."""
         self._may_wait("flush")
         self._check_loop()
-        return await self._flushed(timeout)
+        return await self._wait_flush(timeout)
 
     async def close(self, timeout: float | None = None) -> bool:
         """As `kpl_codec.producer.Producer.close`. Also one that is cancelled gives every future its
@@ -373,18 +373,18 @@ class _AsyncDriver(Driver):
     async def _call_here(self) -> None:
         hook = self.hook
         while batch := hook.next(asyncio.current_task()):
-            left = iter(batch)
+            remaining = iter(batch)
             try:
                 if inspect.iscoroutinefunction(hook.function):
-                    for pending in left:
+                    for pending in remaining:
                         await hook.finish(hook.call(pending.result))
                 else:  # it may take long: not in the event loop
-                    for result in await asyncio.to_thread(hook.call_all, left):
+                    for result in await asyncio.to_thread(hook.call_all, remaining):
                         await hook.finish(result)
             except asyncio.CancelledError:
                 rest = hook.next(None)
                 text = "on_undelivered was not called for %d user records: its event loop ends"
-                log_user_records(len([*left, *rest]), text)
+                log_user_records(len([*remaining, *rest]), text)
                 batch += rest
                 raise
             finally:

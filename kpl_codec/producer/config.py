@@ -139,8 +139,8 @@ class ProducerConfig:
         # none of the KPL's MUST be told apart. A file that cannot be read MUST be refused."
         unknown = [name for plain, name in names.items() if plain not in _KPL_NAMES]
         where = _client_settings({plain: values[name] for plain, name in names.items()})
-        said = ("region", "kinesisendpoint", "kinesisport" if "endpoint_url" in where else "", *_SETTINGS)
-        ignored = [name for plain, name in names.items() if plain not in said and name not in unknown]
+        mapped = ("region", "kinesisendpoint", "kinesisport" if "endpoint_url" in where else "", *_SETTINGS)
+        ignored = [name for plain, name in names.items() if plain not in mapped and name not in unknown]
         for text, about in (
             ("where to write is no setting here: give the producer client_settings={}", where),
             ("settings of the KPL that have no counterpart here, ignored: {}", ", ".join(ignored)),
@@ -148,8 +148,8 @@ class ProducerConfig:
         ):
             if about:
                 warnings.warn(text.format(about), stacklevel=2)
-        taken = {_SETTINGS[plain]: values[name] for plain, name in names.items() if plain in _SETTINGS}
-        return cls(**{**taken, **settings})
+        kpl_settings = {_SETTINGS[plain]: values[name] for plain, name in names.items() if plain in _SETTINGS}
+        return cls(**{**kpl_settings, **settings})
 
     @property
     def known_record_size(self) -> int:

@@ -144,9 +144,9 @@ class ProducerCore:
         """Give up: everything outstanding fails as closed. Later answers are ignored."""
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
         self._closed = True
-        lost = [(one, one.attempt(Entry("no-answer"), now)) for one in self._flying()]
-        lost += [(parked.outgoing, parked.attempt) for parked in self._verdicts.parked]
-        for outgoing, attempt in lost:
+        attempts = [(one, one.attempt(Entry("no-answer"), now)) for one in self._flying()]
+        attempts += [(parked.outgoing, parked.attempt) for parked in self._verdicts.parked]
+        for outgoing, attempt in attempts:
             if self.rows is not None:
                 self.rows.note(outgoing, attempt)
             note(outgoing, attempt)
@@ -197,9 +197,9 @@ class ProducerCore:
                 self._placer.place(pending, now)
         if order is not None:
             order.come_back([pending for pending in records if not pending.keyless])
-            while (held := order.next_held()) is not None:
-                placed = self._place_in_order(order, held, now)
-                (order.release if placed else order.wait)(held)
+            while (first := order.next_held()) is not None:
+                placed = self._place_in_order(order, first, now)
+                (order.release if placed else order.wait)(first)
         self._queue_closed()
 
     def _queue_closed(self) -> None:
@@ -213,7 +213,7 @@ class ProducerCore:
         """The calls to make now. Also does all that is due at ``now``."""
         again = self._placer.take_waiting(now)
         for parked in self._verdicts.take_due(now):
-            again += self._ended(parked.outgoing, parked.attempt, now)
+            again += self._finish_attempt(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
             self._take_results([undelivered(self.config, pending, "expired") for pending in expired])
@@ -281,8 +281,8 @@ class ProducerCore:
                     self.preparation.learn_size(max_size)
             self._map_answered(self.live.receive(request, answer, now), now)
             return
-        landed = self._landed(request, now)
-        self._answered(landed, parse_put_records(answer, len(landed)), now)
+        landed = self._take_in_flight(request, now)
+        self._process_entries(landed, parse_put_records(answer, len(landed)), now)
 
     def fail(
         self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool
@@ -292,7 +292,7 @@ class ProducerCore:
             self.summaries += request.operation == "DescribeStreamSummary"
             self._map_answered(self.live.fail(request, failure, now), now)
             return
-        landed = self._landed(request, now)
+        landed = self._take_in_flight(request, now)
         if not landed:
             return
         outcome = outcome_of(*failure, answered=answered)
@@ -306,32 +306,34 @@ class ProducerCore:
             self._place_again(self._move(self._verdicts.invalid(landed, failure.code, now)), now)
         else:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
-            self._answered(landed, [entry] * len(landed), now)
+            self._process_entries(landed, [entry] * len(landed), now)
 
-    def _landed(self, request: PutRecordsRequest, now: float) -> list[KinesisRecordBuilder]:
+    def _take_in_flight(self, request: PutRecordsRequest, now: float) -> list[KinesisRecordBuilder]:
         landed = self._in_flight.pop(request.number, [])
         if landed:
             self._meter.observe("RequestTime", (now - landed[0].sent_at) * 1000, {})
         return landed
 
-    def _answered(
+    def _process_entries(
         self, kinesis_records: list[KinesisRecordBuilder], entries: list[Entry], now: float
     ) -> None:
         again: list[Pending] = []
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
-            again += self._answered_one(outgoing, entry, now)
+            again += self._process_entry(outgoing, entry, now)
         self._queue.answered(kinesis_records, entries, now)
         self._place_again(again, now)
 
-    def _answered_one(self, outgoing: KinesisRecordBuilder, entry: Entry, now: float) -> Sequence[Pending]:
+    def _process_entry(self, outgoing: KinesisRecordBuilder, entry: Entry, now: float) -> Sequence[Pending]:
         attempt = outgoing.attempt(entry, now)
         if attempt.outcome == "delivered":
             attempt = self._verdicts.judge(outgoing, attempt, now)
             if attempt.outcome == "placement-unknown":
                 return ()
-        return self._ended(outgoing, attempt, now)
+        return self._finish_attempt(outgoing, attempt, now)
 
-    def _ended(self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float) -> Sequence[Pending]:
+    def _finish_attempt(
+        self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float
+    ) -> Sequence[Pending]:
         if self.rows is not None:
             self.rows.note(outgoing, attempt)
         if attempt.outcome == "delivered":
@@ -368,7 +370,7 @@ class ProducerCore:
             for outgoing in self._placer.map_changed(still_open) + self._queue.take_others(still_open):
                 moved += outgoing.records
             for outgoing, attempt in self._verdicts.map_changed():
-                moved += self._ended(outgoing, attempt, now)
+                moved += self._finish_attempt(outgoing, attempt, now)
         if not self.live.map_may_come:
             moved += self._placer.take_waiting()
         self._place_again(moved, now)

@@ -119,7 +119,7 @@ class _Waiters(list[Any]):
 
 
 def end_all(ended: Sequence[Pending]) -> None:
-    asked: list[DeliveryFuture] = []
+    futures: list[DeliveryFuture] = []
     waited_for: list[tuple[DeliveryFuture, list[Any]]] = []
     with LOCK:
         for pending in ended:
@@ -133,7 +133,7 @@ def end_all(ended: Sequence[Pending]) -> None:
                 _set(future, "_result", result)  # without tracking it
             if future._ended is not None:
                 future._ended.notify_all()
-                asked.append(future)
+                futures.append(future)
                 if future._waiters:
                     waited_for.append((future, future._waiters))
                 future._waiters = list(future._waiters)  # from now on nothing is refused
@@ -144,7 +144,7 @@ def end_all(ended: Sequence[Pending]) -> None:
             threading.Thread(target=_tell, args=(waited_for,), name="kpl-codec waited", daemon=True).start()
         except RuntimeError:  # no more threads, as when the interpreter ends
             _tell(waited_for)
-    for future in asked:
+    for future in futures:
         for fn in future._done_callbacks:
             # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
             try:

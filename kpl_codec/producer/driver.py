@@ -374,16 +374,16 @@ class Driver:
             mailbox.inbox = []
             self._count()
             mailbox.notify()
-        left = self.unresolved - self.hook.held
-        self.failed += len(left)
-        for pending in left:
+        records = self.unresolved - self.hook.held
+        self.failed += len(records)
+        for pending in records:
             # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST
             # get its result; one that may be stored says so."
             if pending.number:  # the core has had it
                 attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
                 pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
             undelivered(self.core.config, pending, "closed", "broken").result.__cause__ = error
-        self.end(list(left))
+        self.end(list(records))
         text = "%d user records not delivered: the producer has broken"
-        self.log(partial(log_user_records, len(left), text, outcome="closed"))
+        self.log(partial(log_user_records, len(records), text, outcome="closed"))
         return bool(self.hook.held)

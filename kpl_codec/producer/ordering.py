@@ -27,7 +27,7 @@ class StrictOrder:
         self._homes: dict[str, Home] = {}
         self._inside: dict[str, int] = {}
         self._held: dict[str, deque[Pending]] = {}
-        self._left: dict[str, None] = {}  # a set that keeps its order
+        self._free_keys: dict[str, None] = {}  # a set in the order of insertion
         self._expiry_step = expiry_step
         self._expires_from = float("inf")  # no held user record expires before
 
@@ -63,21 +63,21 @@ class StrictOrder:
         self._inside[key] -= 1
         if not self._inside[key]:
             del self._homes[key], self._inside[key]
-            self._left[key] = None
+            self._free_keys[key] = None
 
     def next_held(self) -> Pending | None:
         """The first held user record of a key that has left its home; None if there is none. It is still
         held: `release` it, or call `wait` if it cannot be placed."""
-        while self._left:
-            key = next(iter(self._left))
+        while self._free_keys:
+            key = next(iter(self._free_keys))
             if key in self._held:
                 return self._held[key][0]
-            del self._left[key]
+            del self._free_keys[key]
         return None
 
     def wait(self, pending: Pending) -> None:
         """Its key's turn is over until its user records have left their home again."""
-        self._left.pop(pending.record.partition_key, None)
+        self._free_keys.pop(pending.record.partition_key, None)
 
     def release(self, pending: Pending) -> None:
         key = pending.record.partition_key
@@ -94,13 +94,13 @@ class StrictOrder:
         if now < self._expires_from + self._expiry_step:
             return []
         expired = []
-        for held in list(self._held.values()):
-            while held and held[0].expires_at <= now:
-                expired.append(held[0])
-                self.release(held[0])
-        self._expires_from = min((held[0].expires_at for held in self._held.values()), default=float("inf"))
+        for queue in list(self._held.values()):
+            while queue and queue[0].expires_at <= now:
+                expired.append(queue[0])
+                self.release(queue[0])
+        self._expires_from = min((queue[0].expires_at for queue in self._held.values()), default=float("inf"))
         return expired
 
     def held(self) -> Iterator[Pending]:
-        for held in self._held.values():
-            yield from held
+        for queue in self._held.values():
+            yield from queue

@@ -153,11 +153,11 @@ class PutValidator:
         ``partition_key`` None: the partitioner chooses the shard. ``schema``: the schema version id to frame
         ``data`` with."""
         if schema is not None:
-            data = self._framed(data, schema)
+            data = self._frame_data(data, schema)
         if self._most_are_plain and explicit_hash_key is None and not tags:
-            known = _plain_pending(UserRecord, partition_key, data, self._hashes, self._max_size - 1024)
-            if known is not None:
-                return known  # type: ignore[no-any-return]
+            plain = _plain_pending(UserRecord, partition_key, data, self._hashes, self._max_size - 1024)
+            if plain is not None:
+                return plain  # type: ignore[no-any-return]
         config = self._config
         keyless = partition_key is None or config.ignore_keys
         key = KEYLESS_PARTITION_KEY if partition_key is None else partition_key
@@ -182,12 +182,12 @@ class PutValidator:
         # partition key included, MUST be refused when it is put."
         room = self._max_size
         if pending.size + 1024 > room or pending.wrap:
-            size = self._written(pending)
+            size = self._size_alone(pending)
             if size > room:
                 raise RecordTooLarge(field="data", size=size, max_size=room)
         return pending
 
-    def _framed(self, data: bytes, schema: UUID | str) -> bytes:
+    def _frame_data(self, data: bytes, schema: UUID | str) -> bytes:
         """Raises SchemaRefused for what is no UUID, and with a compression that a frame does not know."""
         # GSR-8: "A producer MUST frame the data of a user record that is put with a schema, before anything
         # else is done with it."
@@ -208,7 +208,7 @@ class PutValidator:
         if self._config.max_record_size is None:
             self._max_size = min(max_size, self._config.max_outstanding_bytes)
 
-    def _written(self, pending: Pending) -> int:
+    def _size_alone(self, pending: Pending) -> int:
         """Bytes of the outer key and the data, if sent alone under any explicit hash key."""
         record = pending.record
         if not pending.wrap:

@@ -110,8 +110,10 @@ class ProducerBase(ABC):
         mailbox, config, size = self._mailbox, self.config, pending.size
         room = mailbox.bytes + size <= config.max_outstanding_bytes
         if not room or mailbox.records - mailbox.dropped >= config.max_outstanding_records:
-            held = self._on_undelivered is not None and mailbox.dropped >= config.max_outstanding_records
-            if config.when_full == "drop" and not held:
+            full_of_drops = (
+                self._on_undelivered is not None and mailbox.dropped >= config.max_outstanding_records
+            )
+            if config.when_full == "drop" and not full_of_drops:
                 pending.size = size = 0  # what is dropped takes no room from others
                 mailbox.dropped += 1
             elif config.when_full != "block" or driving.here or self._in_hook or self._in_log():
@@ -187,7 +189,7 @@ class ProducerBase(ABC):
         self._check_open()
         return core.summaries > self._summaries
 
-    async def _flushed(self, timeout: float | None) -> bool:
+    async def _wait_flush(self, timeout: float | None) -> bool:
         """See `Producer.flush`. Called with the lock held."""
         flush, mailbox = Flush(), self._mailbox
         if not self._started or mailbox.finished:
@@ -244,15 +246,15 @@ def import_boto3() -> Any:
     return boto3
 
 
-def client_config(config: ProducerConfig, connections: int, given: Any = None) -> dict[str, Any]:
-    """Keyword arguments for a botocore Config; its timeouts are seconds. What ``given``, a Config of the
-    caller's, sets goes before, but for retries."""
+def client_config(config: ProducerConfig, connections: int, caller_config: Any = None) -> dict[str, Any]:
+    """Keyword arguments for a botocore Config; its timeouts are seconds. What ``caller_config``
+    sets, a botocore Config, goes before, but for retries."""
     ours = {
         "connect_timeout": config.connect_timeout_ms / 1000,
         "read_timeout": config.request_timeout_ms / 1000,
         "max_pool_connections": connections,
     }
-    theirs = {} if given is None else given._user_provided_options
+    theirs = {} if caller_config is None else caller_config._user_provided_options
     # PRD-71: "A call MUST be made once for each attempt that is reported: retries of a client are switched
     # off, and a given client that makes any MUST be logged."
     return {**ours, **theirs, "retries": {"total_max_attempts": 1, "mode": "standard"}}

@@ -171,13 +171,13 @@ class UndeliveredReport:
     def __init__(self, function: OnUndelivered | None, clock: Callable[[], float]) -> None:
         self.function = function
         self.held: set[Pending] = set()
-        self.waiting: list[Pending] = []  # of these
+        self.waiting: list[Pending] = []  # those of `held` that it is not called for yet
         #: The thread or task that calls it now.
         self.caller: object = None
         #: When the call began that is under way.
         self.called_at: float | None = None
         self._clock = clock
-        self._warned_of: float | None = None  # of the calls that have not returned for long the last
+        self._warned_of: float | None = None  # when the last call began that a warning was logged for
         self._raised: Counter[str] = Counter()
 
     def take(self, ended: list[Pending]) -> list[Pending]:
@@ -186,11 +186,11 @@ class UndeliveredReport:
         # delivered, with its DeliveryError, before its future has a result."
         if self.function is None:
             return ended
-        kept = [pending for pending in ended if isinstance(pending.result, DeliveryError)]
-        if not kept:
+        failed = [pending for pending in ended if isinstance(pending.result, DeliveryError)]
+        if not failed:
             return ended
-        self.waiting += kept
-        self.held.update(kept)
+        self.waiting += failed
+        self.held.update(failed)
         return [pending for pending in ended if not isinstance(pending.result, DeliveryError)]
 
     def next(self, caller: object) -> list[Pending]:
@@ -211,8 +211,8 @@ class UndeliveredReport:
         finally:
             self.called_at = None
 
-    def call_all(self, left: Iterator[Pending]) -> list[Any]:
-        return [self.call(pending.result) for pending in left]
+    def call_all(self, records: Iterator[Pending]) -> list[Any]:
+        return [self.call(pending.result) for pending in records]
 
     async def finish(self, result: Any) -> None:
         if not hasattr(result, "__await__"):
@@ -241,7 +241,7 @@ class UndeliveredReport:
         ]
         since = self.called_at
         if since is not None and since != self._warned_of and self._clock() >= since + SLOW:
-            self._warned_of, held = since, len(self.held)
+            self._warned_of, held_count = since, len(self.held)
             text = "on_undelivered has not returned for %d s; %d user records wait for it"
-            lines.append(partial(logger.warning, text, SLOW, held, extra={"user_records": held}))
+            lines.append(partial(logger.warning, text, SLOW, held_count, extra={"user_records": held_count}))
         return lines

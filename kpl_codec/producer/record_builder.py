@@ -85,12 +85,12 @@ class KinesisRecordBuilder:
         if self.expires_at > now:
             return []
         expired = [pending for pending in self.records if pending.expires_at <= now]
-        left = [pending for pending in self.records if pending.expires_at > now]
+        remaining = [pending for pending in self.records if pending.expires_at > now]
         self.records = []
-        if left:
-            self._begin(left[0])
-            for pending in left[1:]:
-                self.add(pending)  # they have fitted with more beside them
+        if remaining:
+            self._begin(remaining[0])
+            for pending in remaining[1:]:
+                self.add(pending)  # (they fitted together with the expired ones)
         return expired
 
     def attempt(self, entry: Entry, now: float) -> Attempt:

@@ -72,18 +72,18 @@ class StoredOutcomes:
             # report: the time of sending and the predicted shard."
             self._live.invalidate(attempt.started_at, outgoing.shard, now)
         self._live.stream_seen(now)
-        judged = self._with_verdict(outgoing, attempt)
-        if judged.outcome == "placement-unknown":
+        result = self._with_verdict(outgoing, attempt)
+        if result.outcome == "placement-unknown":
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live and 5 s."
             until = min(now + self._config.verdict_wait, outgoing.expires_at)
-            self.parked.append(StoredRecord(outgoing, judged, until))
+            self.parked.append(StoredRecord(outgoing, result, until))
             if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
             if self._probe_at is None:
                 self._live.refresh(now)
                 self._probe_at = now + PROBE_INTERVAL
-        return judged
+        return result
 
     def _with_verdict(self, outgoing: KinesisRecordBuilder, attempt: Attempt) -> Attempt:
         # PRD-30: "A bare record is delivered wherever it landed: no consumer drops it."
@@ -91,31 +91,33 @@ class StoredOutcomes:
             return attempt.replace(outcome="delivered")
         assert attempt.shard_id is not None
         assert attempt.sequence_number is not None
-        known = self._live.shard_of_record(
+        shard = self._live.shard_of_record(
             attempt.shard_id,
             attempt.sequence_number,
             generation=outgoing.generation,
             answered_at=attempt.ended_at,
         )
-        if known == "unknown":
+        if shard == "unknown":
             return attempt.replace(outcome="placement-unknown")
-        if known == "gone":  # the stream was deleted since
+        if shard == "gone":  # the stream was deleted since
             return attempt.replace(outcome="misplaced")
         # PRD-27: "An aggregate is delivered only if the effective hash key of every user record in it is
         # in the range of the shard it landed on; otherwise all of its user records MUST be sent again."
         # (The KPL finishes those in range as a success since 0.15.11. The KCL drops the mixed aggregate
         # whole, so these are lost.)
-        if outgoing.lowest in known.hash_key_range and outgoing.highest in known.hash_key_range:
+        if outgoing.lowest in shard.hash_key_range and outgoing.highest in shard.hash_key_range:
             return attempt.replace(outcome="delivered")
         return attempt.replace(outcome="misplaced")
 
     def map_changed(self) -> list[tuple[KinesisRecordBuilder, Attempt]]:
         """After a new map: take what has a verdict now, in its attempt."""
-        judged = [(one, self._with_verdict(one.outgoing, one.attempt)) for one in self.parked]
-        self.parked = [one for one, attempt in judged if attempt.outcome == "placement-unknown"]
+        attempts = [(one, self._with_verdict(one.outgoing, one.attempt)) for one in self.parked]
+        self.parked = [one for one, attempt in attempts if attempt.outcome == "placement-unknown"]
         if not self.parked:
             self._probe_at = None
-        return [(one.outgoing, attempt) for one, attempt in judged if attempt.outcome != "placement-unknown"]
+        return [
+            (one.outgoing, attempt) for one, attempt in attempts if attempt.outcome != "placement-unknown"
+        ]
 
     def take_due(self, now: float) -> list[StoredRecord]:
         """Take what no map has decided in time, to be sent again, alone: twice is better than lost."""

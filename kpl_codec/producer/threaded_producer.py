@@ -163,7 +163,7 @@ class Producer(ProducerBase):
         """
         self._may_wait("flush")
         with locked("flush"):
-            return run_sync(self._flushed(within_limit(timeout)))
+            return run_sync(self._wait_flush(within_limit(timeout)))
 
     def close(self, timeout: float | None = None) -> bool:
         """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
@@ -214,9 +214,9 @@ class Producer(ProducerBase):
         """There is no client: end what log handlers have put while it was made."""
         driver, mailbox = self._driver, self._mailbox
         with locked("put"):
-            left, mailbox.inbox = ([], mailbox.inbox) if self._started else (mailbox.inbox, [])
-        driver.failed += len(left)
-        driver.end([undelivered(self.config, pending, "closed", "not-started") for pending in left])
+            unsent, mailbox.inbox = ([], mailbox.inbox) if self._started else (mailbox.inbox, [])
+        driver.failed += len(unsent)
+        driver.end([undelivered(self.config, pending, "closed", "not-started") for pending in unsent])
 
     def _ensure_running(self) -> None:
         self._check_open()

@@ -120,9 +120,9 @@ class ProducerThreads:
 
     def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
         """The boto3 client for these settings. The first takes long: not to be called with the lock held."""
-        wanted = os.getpid(), config, settings  # (a forked child must not use the parent's connections)
-        for known, client in self._clients:
-            if known == wanted:
+        key = os.getpid(), config, settings  # (a forked child must not use the parent's connections)
+        for client_key, client in self._clients:
+            if client_key == key:
                 return client
         from botocore.config import Config
 
@@ -130,7 +130,7 @@ class ProducerThreads:
         # that was under way at a time, and several producers may share it.
         merged = Config(**client_config(config, _MOST_THREADS, settings.get("config")))
         client = import_boto3().session.Session().client("kinesis", **{**settings, "config": merged})
-        self._clients.append((wanted, client))
+        self._clients.append((key, client))
         return client
 
     def wake(self) -> None:

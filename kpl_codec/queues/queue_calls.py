@@ -124,9 +124,9 @@ def refusals(handles: Iterable[str], answer: Mapping[str, Any]) -> dict[str, str
     """By receipt handle of a call with entries, the code of each that the service did not do."""
     # QUE-3: "Each entry of an answer MUST be read by itself, whatever the HTTP status: what is not listed as
     # successful has failed."
-    done = {entry.get("ReceiptHandle") for entry in answer["Successful"]}
+    successful = {entry.get("ReceiptHandle") for entry in answer["Successful"]}
     codes = {entry.get("ReceiptHandle"): str(entry.get("ErrorCode")) for entry in answer["Failed"]}
-    failed = [handle for handle in handles if handle in codes or handle not in done]
+    failed = [handle for handle in handles if handle in codes or handle not in successful]
     return {handle: codes.get(handle, "IncompleteAnswer") for handle in failed}
 
 
@@ -159,21 +159,21 @@ def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[
     Every look counts as a delivery (ReceiveCount), and meanwhile no consumer gets the records. With
     `DEAD_LETTERS` the dead letters. Raises QueueUnavailable.
     """
-    seen: set[str] = set()
-    held: list[str] = []
+    record_ids: set[str] = set()
+    handles: list[str] = []
     try:
         while True:
             arguments = {"QueueARN": queue, "WaitTimeSeconds": 1, "VisibilityTimeoutSeconds": _LOOK}
             records = run_sync(call(client, calls.receive, arguments))["QueueRecords"]
-            held += [record["ReceiptHandle"] for record in records]
-            fresh = [record for record in records if record["RecordId"] not in seen]
+            handles += [record["ReceiptHandle"] for record in records]
+            fresh = [record for record in records if record["RecordId"] not in record_ids]
             if not fresh:
                 return
-            seen |= {record["RecordId"] for record in fresh}
+            record_ids |= {record["RecordId"] for record in fresh}
             yield fresh
     finally:
         # QUE-12: "Looking into a queue MUST give back at once all that it received."
-        for some in _calls_of(held):
+        for some in _calls_of(handles):
             entries = [{"ReceiptHandle": handle, "VisibilityTimeoutSeconds": 0} for handle in some]
             run_sync(call(client, calls.update_visibility, {"QueueARN": queue, "Entries": entries}))
 

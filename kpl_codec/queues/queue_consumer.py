@@ -147,7 +147,7 @@ class QueueConsumer(ABC):
         #: Seconds between two beats while something is handled.
         self.beat_seconds = min(_BEAT, visibility / 3)
         self.counts, self._observed = QueueCounts(), QueueCounts()
-        self._taken: list[Received] = []
+        self._received: list[Received] = []
         self._handled: deque[Received] = deque()  # to be acknowledged; a thread may append, another take
 
     async def run(self) -> QueueCounts:
@@ -160,7 +160,7 @@ class QueueConsumer(ABC):
                 if records:
                     try:
                         self._take(records)
-                        await self.all_of(self._taken)
+                        await self.all_of(self._received)
                     finally:
                         await self.acknowledge(all_of_them=True)
                         await self._give_back()
@@ -173,7 +173,7 @@ class QueueConsumer(ABC):
         how = {"clock": self._clock, "sleep": self._sleep, **how}
         return await call(self.client, operation, {"QueueARN": self._queue, **arguments}, **how)
 
-    async def _refused(
+    async def _refusals(
         self, operation: str, records: list[Received], more: Mapping[str, Any], **how: Any
     ) -> list[tuple[Received, str | None]]:
         """Make a call about records. Of each, why it was refused."""
@@ -185,13 +185,13 @@ class QueueConsumer(ABC):
     def _take(self, records: list[Mapping[str, Any]]) -> None:
         until = self._clock() + self._visibility["VisibilityTimeoutSeconds"]
         hook = None if self._on_poison is None else self._put_aside
-        self._taken = []
+        self._received = []
         for raw in records:
-            batch = Invocation(map(self._opened, [raw]), after_failure=self._after_failure, on_poison=hook)
-            self._taken.append(Received(raw, batch, until, int(raw.get("ReceiveCount") or 1)))
+            batch = Invocation(map(self._open, [raw]), after_failure=self._after_failure, on_poison=hook)
+            self._received.append(Received(raw, batch, until, int(raw.get("ReceiveCount") or 1)))
         self.counts.kinesis_records += len(records)
 
-    def _opened(self, raw: Mapping[str, Any]) -> OpenedRecord:
+    def _open(self, raw: Mapping[str, Any]) -> OpenedRecord:
         record = queue_record(raw)
         return open_record(record, raw, self._queue, self._opening, record.record_id or "")
 
@@ -291,11 +291,11 @@ class QueueConsumer(ABC):
     async def beat(self) -> None:
         """Extend and acknowledge what is due. What fails is tried again at the next beat."""
         now, seconds = self._clock(), self._visibility["VisibilityTimeoutSeconds"]
-        kept = [received for received in self._taken if received.state in ("received", "handled")]
+        in_work = [received for received in self._received if received.state in ("received", "handled")]
         try:
-            if any(received.until <= now + seconds * 2 / 3 for received in kept):
+            if any(received.until <= now + seconds * 2 / 3 for received in in_work):
                 update = self._calls.update_visibility
-                for received, code in await self._refused(update, kept, self._visibility, patience=0):
+                for received, code in await self._refusals(update, in_work, self._visibility, patience=0):
                     if code is None:
                         received.until = now + seconds
             await self.acknowledge(patience=0)
@@ -309,11 +309,13 @@ class QueueConsumer(ABC):
             chosen = [self._handled.popleft() for _ in range(len(self._handled))]
             try:
                 self._note(chosen)
-                answers = await self._refused(self._calls.acknowledge, chosen, {}, **how)
+                answers = await self._refusals(self._calls.acknowledge, chosen, {}, **how)
             except BaseException:
                 self._handled.extend(chosen)
                 raise
-            again = [received for received, code in answers if not self._acknowledged(received, code)]
+            again = [
+                received for received, code in answers if not self._settle_acknowledgement(received, code)
+            ]
             self._handled.extend(again)
             if again:
                 if not all_of_them:
@@ -341,7 +343,7 @@ class QueueConsumer(ABC):
         for received in records:
             received.ran, received.skipped, received.aside, received.batch.aside = [], [], [], []
 
-    def _acknowledged(self, received: Received, code: str | None) -> bool:
+    def _settle_acknowledgement(self, received: Received, code: str | None) -> bool:
         """Whether that is settled: otherwise the service may still take the acknowledgement."""
         received.tries += 1
         if code is None:
@@ -359,16 +361,16 @@ class QueueConsumer(ABC):
 
     async def _give_back(self) -> None:
         """Say when those come again that failed, or were not begun; all of the answer is forgotten."""
-        self._note(self._taken)
+        self._note(self._received)
         entries = []
-        for received in self._taken:
+        for received in self._received:
             if received.state == "failed":
                 seconds = int(_AGAIN.seconds(received.receive_count - 1))
                 entries.append(received.entry(VisibilityTimeoutSeconds=seconds))
             elif received.state == "received":
                 self.counts.given_back += 1
                 entries.append(received.entry(VisibilityTimeoutSeconds=0))
-        self._taken = []
+        self._received = []
         if entries:  # (What is refused here comes again as well, when its visibility ends.)
             await self._call(self._calls.update_visibility, {"Entries": entries})
 

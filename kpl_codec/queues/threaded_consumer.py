@@ -119,8 +119,8 @@ def stopped_by_sigterm(stop: Callable[[], object]) -> Iterator[None]:
 
 
 class _Threads(QueueConsumer):
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._lock = threading.Lock()
 
     async def result(self, returned: object) -> None:

@@ -67,10 +67,10 @@ def spans(lineage: Lineage) -> list[Span]:
 
 def extent(lives: Sequence[Span], now: datetime | None = None) -> tuple[datetime, datetime] | None:
     """From the first beginning to ``now``, or to a little after the last event."""
-    known = [moment for life in lives for moment in (life.begin, life.end) if moment is not None]
-    if not known:
+    times = [moment for life in lives for moment in (life.begin, life.end) if moment is not None]
+    if not times:
         return None
-    first, last = min(known), max(known)
+    first, last = min(times), max(times)
     if now is not None:
         last = max(last, utc(now))
     else:
@@ -88,10 +88,10 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
     """
     lives = spans(lineage)
     times = extent(lives, now)
-    names = _aligned(short_id(life.shard.shard_id) for life in lives)
-    shares = _aligned(share(life.shard.hash_key_range) for life in lives)
+    names = _align_right(short_id(life.shard.shard_id) for life in lives)
+    shares = _align_right(share(life.shard.hash_key_range) for life in lives)
     heads = [f"{name}  {part}  " for name, part in zip(names, shares, strict=True)]
-    left = max(map(len, heads), default=6)
+    indent = max(map(len, heads), default=6)
     parents = (" + ".join(map(short_id, life.shard.parent_shard_ids)) for life in lives)
     notes = [f"◀ {those}" if those else "" for those in parents]
     if times is None:
@@ -99,7 +99,7 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
         lines = [f"{head}{'open' if life.shard.open else 'closed'}  {note}" for head, life, note in rows]
         return "\n".join(["(no times in the sequence numbers)", *map(str.rstrip, lines)])
     first, last = times
-    inner = max(width - left - 3 - max(map(len, notes), default=0), 20)
+    inner = max(width - indent - 3 - max(map(len, notes), default=0), 20)
     scale = (inner - 1) / (last - first).total_seconds()
 
     def column(moment: datetime | None, otherwise: int) -> int:
@@ -108,7 +108,7 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
     ends = f"{last:%Y-%m-%d %H:%M:%S}"
     if 2 * len(ends) + 2 > inner:
         ends = f"{last:%H:%M:%S}" if last.date() == first.date() else f"{last:%m-%d}"
-    lines = [" " * left + f"{first:%Y-%m-%d %H:%M:%S}" + f"  {ends}".rjust(inner - 19) + " UTC"]
+    lines = [" " * indent + f"{first:%Y-%m-%d %H:%M:%S}" + f"  {ends}".rjust(inner - 19) + " UTC"]
     for head, life, note in zip(heads, lives, notes, strict=True):
         begin = column(life.begin, 0)
         end = inner if life.shard.open else max(column(life.end, inner), begin + 1)
@@ -117,7 +117,7 @@ def timeline(lineage: Lineage, width: int = 100, now: datetime | None = None) ->
     return "\n".join(lines)
 
 
-def _aligned(texts: Iterable[str]) -> list[str]:
+def _align_right(texts: Iterable[str]) -> list[str]:
     several = list(texts)
     wide = max(map(len, several), default=0)
     return [text.rjust(wide) for text in several]
@@ -125,12 +125,12 @@ def _aligned(texts: Iterable[str]) -> list[str]:
 
 def skew_bars(skew: Skew, names: Sequence[str], width: int = 100) -> str:
     """A bar for each shard, with its count and its share; ``┊`` marks the mean."""
-    counts = _aligned(f"{count:,}" for count in skew.counts)
+    counts = _align_right(f"{count:,}" for count in skew.counts)
     most = max([*skew.counts, 1])
     inner = max(width - max(map(len, names), default=1) - len(counts[0]) - 12, 10)
     mean = min(round(skew.mean / most * inner), inner - 1)
     lines = []
-    for name, count, text in zip(_aligned(names), skew.counts, counts, strict=True):
+    for name, count, text in zip(_align_right(names), skew.counts, counts, strict=True):
         eighths = round(count / most * inner * 8)
         bar = ("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(inner)
         if bar[mean] == " ":

@@ -26,7 +26,7 @@ def safe_lines(text: object) -> str:
 
 def safe_json(text: str) -> str:
     """JSON with those characters as escapes; they can only stand in its texts, and mean the same."""
-    return _UNSAFE.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
 def short_id(shard_id: str) -> str:

@@ -41,12 +41,12 @@ def html(value: Any) -> str:
 
 def _lineage(lineage: Lineage) -> str:
     shards = list(lineage.values())
-    opened = sum(shard.open for shard in shards)
-    title = f"{type(lineage).__name__}: {plural(len(shards), 'shard')}, {opened} open"
+    open_count = sum(shard.open for shard in shards)
+    title = f"{type(lineage).__name__}: {plural(len(shards), 'shard')}, {open_count} open"
     if lineage.distribution == "AUTO":
         title += "; the stream distributes records AUTO: keys do not decide the shard"
     pictures = [key_space(shards, _WIDTH)] if isinstance(lineage, ShardMap) else []
-    if opened < len(shards) <= _MOST_SHARDS:
+    if open_count < len(shards) <= _MOST_SHARDS:
         pictures += ["", timeline(lineage, _WIDTH)]
     return "\n".join([title, *pictures])
 

@@ -82,12 +82,12 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(heads))
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(heads))
     for index, head in enumerate(heads):
-        made.add_column(head, justify="right" if index in right else "left", overflow="fold")
+        grid.add_column(head, justify="right" if index in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row))
-    return Padding(made, (0, 0, 0, indent), expand=False) if indent else made
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row))
+    return Padding(grid, (0, 0, 0, indent), expand=False) if indent else grid
 
 
 def _plain_table(

@@ -73,7 +73,7 @@ class HotKeys:
         self._since: float | None = None
         self._counted: Counter[str | None] = Counter()
         self._polls: Counter[str | None] = Counter()
-        self._seen = 0
+        self._user_records = 0
 
     def count(self, shard_id: str | None, keys: Mapping[str, int], now: float, *, scale: float = 1.0) -> None:
         """Count the user records of one poll by partition key. Each stands for ``scale`` user records: so
@@ -84,7 +84,7 @@ class HotKeys:
         self._polls[shard_id] += bool(keys)
         for key, count in keys.items():
             weight = round(count * scale)
-            self._seen += count
+            self._user_records += count
             self._counted[shard_id] += weight
             self._keys.add((shard_id, key), weight)
 
@@ -99,7 +99,7 @@ class HotKeys:
         if not any(polls.values()):  # in a consumer, which is given all records of the shards it reads
             rates, polls = self._counted, self._polls
         total = sum(rates.values())
-        if not total or self._seen < _ENOUGH_FOR_KEYS or min(polls.values()) < _ENOUGH_POLLS:
+        if not total or self._user_records < _ENOUGH_FOR_KEYS or min(polls.values()) < _ENOUGH_POLLS:
             return
         hot = max(_HOT_OF_SHARD / len(rates), _HOT_OF_ALL)
         sentences: dict[str, list[str]] = {}

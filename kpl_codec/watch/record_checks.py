@@ -115,7 +115,7 @@ class RecordChecker:
     def __init__(self) -> None:
         self.shard_map: ShardMap | None = None
         self._causes: Causes | None = None
-        self._seen: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
+        self._recent: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
 
     def set_shard_map(self, shard_map: ShardMap, *, forget: bool = False) -> None:
         """Check against ``shard_map`` from now on. ``forget``: which records were read (of a deleted
@@ -123,7 +123,7 @@ class RecordChecker:
         if shard_map is not self.shard_map:
             self.shard_map, self._causes = shard_map, Causes(shard_map)
         if forget:
-            self._seen.clear()
+            self._recent.clear()
 
     def check(
         self, records: Sequence[KinesisRecord], slot: SampleSlot, minute: Minute, tally: Tally
@@ -141,11 +141,11 @@ class RecordChecker:
     ) -> Iterator[KinesisRecord]:
         for record in records:
             key = record.shard_id, record.sequence_number, record.sub_sequence_number or 0
-            before = self._seen.get(key) if record.sequence_number is not None else None
+            before = self._recent.get(key) if record.sequence_number is not None else None
             # WCH-13: "A Kinesis record (shard, sequence number, sub-sequence number) among the last 20,000
             # seen MUST NOT be counted again; it is a duplicate unless the watch itself read it twice."
             if before is not None:
-                self._seen.move_to_end(key)
+                self._recent.move_to_end(key)
                 if before == slot.number:
                     checked.faults.append(
                         RecordFault(FindingGroup("duplicate"), record.sequence_number, inside=True)
@@ -153,9 +153,9 @@ class RecordChecker:
                 else:
                     checked.read["reread"] += 1
                 continue
-            self._seen[key] = slot.number
-            if len(self._seen) > REMEMBERED:
-                self._seen.popitem(last=False)
+            self._recent[key] = slot.number
+            if len(self._recent) > REMEMBERED:
+                self._recent.popitem(last=False)
             yield record
 
     def _check_record(
@@ -182,7 +182,7 @@ class RecordChecker:
             checked.keys.update(row.partition_key for row in rows if row.partition_key is not None)
         # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
-        lost = sum(row.kcl == "dropped" for row in rows)
+        dropped = sum(row.kcl == "dropped" for row in rows)
         fault = partial(RecordFault, sequence_number=record.sequence_number, inside=inside)
         if rows and not rows[0].aggregated and disguise_of(record.data) is not None:
             # WCH-38: "A Kinesis record that is an aggregated record turned into text, or has one within, MUST
@@ -196,17 +196,17 @@ class RecordChecker:
             checked.faults.append(fault(FindingGroup("swapped-keys", writer)))
         defects = [row.defects[0] for row in rows if row.defects]
         # A warning stands first, but a defect that loses user records is more important.
-        defect = next((d for d in defects if d.code != UnusedHashKey.code or not lost), None)
+        defect = next((d for d in defects if d.code != UnusedHashKey.code or not dropped), None)
         if defect is not None:
-            checked.faults.append(fault(FindingGroup(defect.code, writer), lost=lost))
-        elif lost:
-            kind, cause = self._misplaced(record, rows)
+            checked.faults.append(fault(FindingGroup(defect.code, writer), lost=dropped))
+        elif dropped:
+            kind, cause = self._placement_cause(record, rows)
             why, expected = (cause.name, cause.shard_id) if cause is not None else (None, None)
             checked.faults.append(
-                fault(FindingGroup(kind, writer, why), lost=lost, expected_shard_id=expected)
+                fault(FindingGroup(kind, writer, why), lost=dropped, expected_shard_id=expected)
             )
 
-    def _misplaced(
+    def _placement_cause(
         self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]
     ) -> tuple[str, Cause | None]:
         assert self.shard_map is not None
@@ -225,12 +225,12 @@ class RecordChecker:
 
 def _count_in_tally(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tally) -> None:
     # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
-    opened = bool(rows) and rows[0].aggregated
-    sort = "aggregated" if opened else "broken" if any(row.defects for row in rows) else "plain"
+    aggregated = bool(rows) and rows[0].aggregated
+    sort = "aggregated" if aggregated else "broken" if any(row.defects for row in rows) else "plain"
     tally.records.update(["kinesis", sort])
     arrival = record.approximate_arrival_timestamp
     second = int(arrival.timestamp()) if arrival is not None else None
-    tally.add("shards", record.shard_id, 1, int(opened), second, second)
+    tally.add("shards", record.shard_id, 1, int(aggregated), second, second)
     users = [row for row in rows if row.sub_sequence_number >= 0]
     kinds = {row.placement.aggregate for row in users if row.placement is not None}
     fates = Counter(row.kcl for row in users)
@@ -246,12 +246,12 @@ def _count_in_tally(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], t
 
 
 def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:
-    opened = bool(rows) and rows[0].aggregated
-    if rows and not opened and not rows[0].defects:
+    aggregated = bool(rows) and rows[0].aggregated
+    if rows and not aggregated and not rows[0].defects:
         return "plain"
     if sign is not None and sign.name in _BY_SIGN:
         return sign.name
-    if not opened or record.partition_key is None:
+    if not aggregated or record.partition_key is None:
         return "unknown"
     if record.partition_key == "a":
         return "kpl"

@@ -36,28 +36,28 @@ class Budget:
     Spending more than is left makes a debt, and nothing is free until it is paid. So the spending in a span
     of time is at most its length times the rate, plus what was saved, plus the last amount."""
 
-    __slots__ = ("_burst", "_left", "_rate", "_since")
+    __slots__ = ("_burst", "_rate", "_since", "_units")
 
     def __init__(self, per_second: float) -> None:
         self._rate = per_second
-        self._left = self._burst = max(1.0, per_second)
+        self._units = self._burst = max(1.0, per_second)
         self._since = float("-inf")
 
     def _earn(self, now: float) -> None:
         if now > self._since:
-            self._left = min(self._burst, self._left + (now - self._since) * self._rate)
+            self._units = min(self._burst, self._units + (now - self._since) * self._rate)
             self._since = now
 
     def free_at(self, now: float, amount: float = 0.0) -> float:
         """When ``amount`` can be spent, at the soonest ``now``; one of 0 as soon as there is no debt."""
         self._earn(now)
-        lacking = min(amount, self._burst) - self._left
+        lacking = min(amount, self._burst) - self._units
         return now if lacking <= 1e-9 else now + lacking / self._rate
 
     def spend(self, amount: float, now: float) -> None:
         """Take ``amount``; a negative amount gives back."""
         self._earn(now)
-        self._left = min(self._burst, self._left - amount)
+        self._units = min(self._burst, self._units - amount)
 
 
 class Limits(NamedTuple):
@@ -211,8 +211,8 @@ class SampledShardReader(WatchedShard):
 
     def limit(self, limits: Limits) -> int:
         """Records to ask for: some more than the slot should hold, within the budget."""
-        wanted = int(self.records_rate * (self.window.end - self.window.start) / 1000 * 1.3)
-        return min(max(_FEWEST_RECORDS, wanted), self.reader.room(limits))
+        expected = int(self.records_rate * (self.window.end - self.window.start) / 1000 * 1.3)
+        return min(max(_FEWEST_RECORDS, expected), self.reader.room(limits))
 
     def next_slot(self, sampling: Sampling, now: float) -> ReadTime:
         """Go on to the next slot that can still be read; returns the time of the periods skipped before."""

@@ -74,8 +74,8 @@ class WatchFinding(Finding):
             because = f"; {CAUSES[self.cause]}" if self.cause is not None else ""
             parts.append(f"written by {WRITERS[self.writer]}{because}")
         if self.lost is not None and self.lost.seen:
-            seen = f", {self.lost.seen:,} of them seen" if self.lost.high > self.lost.seen else ""
-            parts.append(f"a KCL consumer loses {self.lost} user records{seen}")
+            certain = f", {self.lost.seen:,} of them seen" if self.lost.high > self.lost.seen else ""
+            parts.append(f"a KCL consumer loses {self.lost} user records{certain}")
         elif self.kinesis_records:
             parts.append(f"{self.kinesis_records:,} Kinesis records seen")
         if self.detail:
@@ -154,8 +154,8 @@ class LastHour:
             self.totals["lost"] += fault.lost
             # One poll may take several responses: its count is one draw.
             # WCH-18: "User records read past the end of a slot MUST be reported as seen, and not scaled up."
-            drawn = slot.number if slot.scale > 1.0 and fault.inside else None
-            minute.losses[fault.group, drawn] += fault.lost
+            poll = slot.number if slot.scale > 1.0 and fault.inside else None
+            minute.losses[fault.group, poll] += fault.lost
         findings = list(self._count_faults(checked.faults, slot.shard_id, now))
         if self._late is not None and checked.newest:
             lag = now - checked.newest
@@ -217,8 +217,8 @@ class LastHour:
         """All open findings, the worst first."""
 
         def order(one: WatchFinding) -> tuple[int, int, str]:
-            lost = one.lost.estimate if one.lost is not None else 0
-            return SEVERITIES.index(one.severity), -lost, one.shard_id or ""
+            loss = one.lost.estimate if one.lost is not None else 0
+            return SEVERITIES.index(one.severity), -loss, one.shard_id or ""
 
         return sorted((self._finding(key, "open") for key in self.open_findings), key=order)
 
@@ -267,34 +267,34 @@ class LastHour:
     ) -> Iterator[WatchFinding]:
         # WCH-10: "A loss that was seen MUST be reported at once, however small the sampling rate, and its
         # finding MUST stay open until the loss was not seen for the time set."
-        seen: dict[FindingKey, bool] = {}
+        is_new: dict[FindingKey, bool] = {}
         for fault in faults:
             key, entry, new = self._open(fault.group, shard_id, now)
-            seen.setdefault(key, new)
+            is_new.setdefault(key, new)
             entry.kinesis_records += 1
             entry.sequence_number = entry.sequence_number or fault.sequence_number
             entry.expected_shard_id = entry.expected_shard_id or fault.expected_shard_id
-        for key, new in seen.items():
+        for key, new in is_new.items():
             entry = self.open_findings[key]
             if new or entry.kinesis_records >= 2 * entry.reported:
                 entry.reported = entry.kinesis_records
                 yield self._finding(key, "open" if new else "grown")
 
-    def _sample(self, shard_id: str | None, wanted: FindingGroup | None = None) -> Sample:
+    def _sample(self, shard_id: str | None, only: FindingGroup | None = None) -> Sample:
         sampled = represented = 0
-        lost: Counter[int | None] = Counter()
+        losses: Counter[int | None] = Counter()
         for minute in self.by_shard.get(shard_id, {}).values():
             sampled += minute.sampled_ms
             represented += minute.represented_ms
             for (group, poll), count in minute.losses.items():
-                lost[poll] += count * (wanted in (None, group))
-        certain = lost.pop(None, 0)
+                losses[poll] += count * (only in (None, group))
+        certain = losses.pop(None, 0)
         scale = max(1.0, represented / sampled) if sampled else self._scale
-        return Sample(scale, lost.values(), certain)
+        return Sample(scale, losses.values(), certain)
 
     def _finding(self, key: FindingKey, state: Literal["open", "grown", "resolved"]) -> WatchFinding:
         (shard_id, group), entry = key, self.open_findings[key]
-        lost = estimate([self._sample(shard_id, group)])
+        loss = estimate([self._sample(shard_id, group)])
         return WatchFinding(
             kind=group.kind,
             stream=self.stream,
@@ -305,15 +305,15 @@ class LastHour:
             first_seen=entry.first_seen,
             last_seen=entry.last_seen,
             kinesis_records=entry.kinesis_records,
-            lost=lost if lost.seen else None,
+            lost=loss if loss.seen else None,
             expected_shard_id=entry.expected_shard_id,
             sequence_number=entry.sequence_number,
             detail=entry.detail,
         )
 
     def _uneven(self, now: float) -> Iterator[WatchFinding]:
-        opened = self.shard_map.open_shards if self.shard_map is not None else ()
-        loads = {shard.shard_id: self.load(shard.shard_id) for shard in opened}
+        shards = self.shard_map.open_shards if self.shard_map is not None else ()
+        loads = {shard.shard_id: self.load(shard.shard_id) for shard in shards}
         for kind, uneven in (("hot-key", self._keys.hot(loads)), ("skewed-shard", skewed_shards(loads))):
             for shard_id, detail in uneven:
                 yield from self.report(FindingGroup(kind), shard_id, now, detail)

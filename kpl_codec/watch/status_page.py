@@ -33,13 +33,15 @@ def report_of(watch: Watch, now: float) -> Report:
     # A minute that is not over would look like traffic that stops.
     tally.cells = {key: cell for key, cell in tally.cells.items() if key[0] + MINUTE <= now}
     for finding in last_hour.findings():
-        seen = finding.lost.seen if finding.lost is not None else None
+        dropped = finding.lost.seen if finding.lost is not None else None
         aggregates = finding.kinesis_records or None
         tally.add_finding(
-            replace(finding, user_records=seen, dropped=seen, aggregates=aggregates, detail=finding.text)
+            replace(
+                finding, user_records=dropped, dropped=dropped, aggregates=aggregates, detail=finding.text
+            )
         )
-    lost = last_hour.lost()
-    what = "counts are of what was read" if lost.seen else "no loss was seen"
+    loss = last_hour.lost()
+    what = "counts are of what was read" if loss.seen else "no loss was seen"
     rate = watch.sampling_rate
     read = f"{rate:.0%} of each shard's time" if rate < 1 else "everything"
     return build_report(
@@ -52,7 +54,7 @@ def report_of(watch: Watch, now: float) -> Report:
             stream_name=last_hour.stream,
             source=f"read: {read}; {what}",
             share=rate,
-            estimated_loss=str(lost) if lost.seen and rate < 1 else None,
+            estimated_loss=str(loss) if loss.seen and rate < 1 else None,
         ),
     )
 

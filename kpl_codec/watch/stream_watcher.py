@@ -92,7 +92,7 @@ class StreamWatcher:
         self._live.refresh(began)
         calls: dict[Future[Any], ShardCall | Request] = {}
         with ThreadPoolExecutor(_WORKERS, "kpl-codec watch") as pool:
-            while not self._stopped and time.monotonic() < end and not (once and self._is_done(began)):
+            while not self._stopped and time.monotonic() < end and not (once and self._at_end(began)):
                 self._refresh_if_old()
                 call: ShardCall | Request | None = None
                 if len(calls) < _WORKERS:
@@ -114,7 +114,7 @@ class StreamWatcher:
         self._report(self.watch.tick(now))
         self._report_metrics(now)
 
-    def _is_done(self, began: float) -> bool:
+    def _at_end(self, began: float) -> bool:
         if self.unavailable is not None and time.monotonic() - began > GIVE_UP:
             raise self.unavailable
         now = self._now()

@@ -91,8 +91,8 @@ def _table(watch: Watch, now: float) -> Any:
     from rich.console import Group
 
     last_hour = watch.last_hour
-    lost = last_hour.lost()
-    title = f"{lost} user records lost in the last hour" if lost.seen else "no loss was seen"
+    loss = last_hour.lost()
+    title = f"{loss} user records lost in the last hour" if loss.seen else "no loss was seen"
     if not watch.call_counts.polls:
         title = "not polled yet"
     rows = []
@@ -108,7 +108,7 @@ def _table(watch: Watch, now: float) -> Any:
         rows.append((-shard_lost.estimate, shard_id, row))
     worst = [row for *_, row in sorted(rows)[:_MOST_ROWS]]
     heads = ("shard", "read", "last poll", "user records/s", "kB/s", "lost, last hour")
-    parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]
+    parts = [line((f"{last_hour.stream}: {title}", "bold red" if loss.seen else "bold green"))]
     if len(rows) > _MOST_ROWS:
         parts.append(line(f"the worst of {len(rows)} shards:"))
     return Group(*parts, table(heads, worst, right=(2, 3, 4, 5)))

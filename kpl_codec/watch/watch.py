@@ -91,7 +91,8 @@ class Watch:
         self.last_hour = last_hour
         self.limits = limits or Limits()
         self.call_counts = CallCounts()
-        self._wanted, self._since, self._late, self._after_reshard = period, since, late, after_reshard
+        self._shortest_period, self._since = period, since
+        self._late, self._after_reshard = late, after_reshard
         slots = max(1, round(1 / sampling_rate))
         #: The part of each shard's time that is read.
         self.sampling_rate = 1 / slots
@@ -118,7 +119,7 @@ class Watch:
             each = min(1.0, self.limits.shard_calls, self.limits.calls / max(1, count))
             what, period = "reading everything", 1 / each
         else:
-            period = self.limits.period(self._wanted, count)
+            period = self.limits.period(self._shortest_period, count)
             what, each = f"sampling {100 * self.sampling_rate:.3g}%", 2 / period
         calls = f"{each:.2f} calls a second on each shard, {each / _SHARD_CALLS:.1%} of its quota"
         return f"{what} of {plural(count, 'open shard')}, every {period:.0f} s: {calls}"
@@ -139,7 +140,7 @@ class Watch:
         if recreated:
             for shards in (self.shards, self._ended, self._listed):
                 shards.clear()
-        period = self.limits.period(self._wanted, len(shard_map.open_shards))
+        period = self.limits.period(self._shortest_period, len(shard_map.open_shards))
         self._sampling = self._sampling._replace(period_ms=round(period * 1000))
         self.shards = {shard_id: one for shard_id, one in self.shards.items() if shard_id in shard_map}
         self._ended = {shard_id for shard_id in self._ended if shard_id in shard_map}

@@ -73,14 +73,14 @@ def watch_metrics(watch: Watch, now: float) -> list[MetricValue]:
 
 def record_metrics(last_hour: LastHour) -> list[MetricValue]:
     """The metrics of ``last_hour``, for any source of records."""
-    lost = last_hour.lost()
+    loss = last_hour.lost()
     findings = last_hour.findings()
     # WCH-24: "Every metric MUST have its name of the one table and the stream's name, and be 0 where there is
     # nothing: a metric that is missing does not say that a stream is clean."
     values = [
-        MetricValue("lost_user_records", lost.estimate),
-        MetricValue("lost_user_records_low", lost.low),
-        MetricValue("lost_user_records_high", lost.high),
+        MetricValue("lost_user_records", loss.estimate),
+        MetricValue("lost_user_records_low", loss.low),
+        MetricValue("lost_user_records_high", loss.high),
         MetricValue("lost_user_records_seen", last_hour.totals["lost"]),
         MetricValue("kinesis_records_read", last_hour.totals["kinesis_records"]),
         MetricValue("user_records_read", last_hour.totals["user_records"]),

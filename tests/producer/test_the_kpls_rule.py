@@ -20,13 +20,13 @@ class KplRuleCore(ProducerCore):
     """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
-    def _answered_one(self, outgoing: KinesisRecordBuilder, entry: Any, now: float) -> Sequence[Pending]:
+    def _process_entry(self, outgoing: KinesisRecordBuilder, entry: Any, now: float) -> Sequence[Pending]:
         if entry.outcome != "delivered":
-            return super()._answered_one(outgoing, entry, now)
+            return super()._process_entry(outgoing, entry, now)
         attempt = outgoing.attempt(entry, now)
         known = self.live.lineage.get(entry.shard_id)
         if outgoing.shard is None or entry.shard_id == outgoing.shard:
-            return self._ended(outgoing, attempt, now)
+            return self._finish_attempt(outgoing, attempt, now)
         self.live.invalidate(outgoing.sent_at, outgoing.shard, now)
         done = [
             pending
@@ -38,7 +38,7 @@ class KplRuleCore(ProducerCore):
         self._end(done)
         outgoing.records = [pending for pending in outgoing.records if pending not in done]
         misplaced = attempt.replace(outcome="misplaced")
-        return self._ended(outgoing, misplaced, now) if outgoing.records else ()
+        return self._finish_attempt(outgoing, misplaced, now) if outgoing.records else ()
 
 
 class KplRuleMachine(ProducerMachine):
