@@ -46,7 +46,7 @@ def subscribers_of(client: Any, stream: str) -> Subscribers:
         token: dict[str, str] = {}
         while len(channels) < count:
             response = client.list_channels(StreamFilter=[{"StreamARN": summary["StreamARN"]}], **token)
-            channels += [_channel(client, found) for found in response["ChannelSummaries"]]
+            channels += [_channel(client, item) for item in response["ChannelSummaries"]]
             if not response.get("NextToken"):
                 break
             token = {"NextToken": response["NextToken"]}
@@ -75,14 +75,14 @@ def channel_findings(subscribers: Subscribers, aggregated_records: int) -> Itera
     # records were seen, reported as following from the documentation."
     if not aggregated_records:
         return
-    seen = f"aggregated records seen: {aggregated_records:,}"
+    proof = f"aggregated records seen: {aggregated_records:,}"
     for channel in subscribers.channels:
         whole = channel.record_format == "BYTE_ARRAY"
         yield Finding(
             kind="channel-bytes" if whole or channel.record_format is None else "channel-aggregates",
             aggregates=aggregated_records,
-            detail=f"channel {channel.name}: {channel.destination}, format {channel.record_format}; {seen}",
+            detail=f"channel {channel.name}: {channel.destination}, format {channel.record_format}; {proof}",
         )
     if subscribers.unnamed:
-        detail = f"channels whose format is not known ({subscribers.why}): {subscribers.unnamed}; {seen}"
+        detail = f"channels whose format is not known ({subscribers.why}): {subscribers.unnamed}; {proof}"
         yield Finding(kind="channel-bytes", aggregates=aggregated_records, detail=detail)

@@ -141,12 +141,12 @@ def assumed(
         arguments = {"RoleArn": role_arn, "RoleSessionName": session_name}
         if external_id is not None:
             arguments["ExternalId"] = external_id
-        found = sts.assume_role(**arguments)["Credentials"]
+        credentials = sts.assume_role(**arguments)["Credentials"]
         return {
-            "access_key": found["AccessKeyId"],
-            "secret_key": found["SecretAccessKey"],
-            "token": found["SessionToken"],
-            "expiry_time": found["Expiration"].isoformat(),
+            "access_key": credentials["AccessKeyId"],
+            "secret_key": credentials["SecretAccessKey"],
+            "token": credentials["SessionToken"],
+            "expiry_time": credentials["Expiration"].isoformat(),
         }
 
     role = _session_in_utc()

@@ -63,10 +63,10 @@ def sequence_numbers(data: bytes) -> list[RecordLocation | NotRead]:
 
     JSON in a member's text is read, too (``body``, ``payload``).
     """
-    found: dict[RecordLocation | NotRead, None] = {}
+    locations: dict[RecordLocation | NotRead, None] = {}
     for document in json_documents([data]):
         if isinstance(document, Defect):
-            found[NotRead(document.line, f"not JSON: {document.reason}")] = None
+            locations[NotRead(document.line, f"not JSON: {document.reason}")] = None
             continue
         value = document.value
         for item in value if isinstance(value, list) else [value]:
@@ -74,8 +74,8 @@ def sequence_numbers(data: bytes) -> list[RecordLocation | NotRead]:
                 places = _places(item, None, document.line)
             else:
                 places = iter([_place(None, item, document.line)])
-            found.update(dict.fromkeys(places))
-    return list(found)
+            locations.update(dict.fromkeys(places))
+    return list(locations)
 
 
 def _places(value: Any, shard_id: str | None, line: int) -> Iterator[RecordLocation | NotRead]:
@@ -138,8 +138,8 @@ def read_only(
     ``read_on``: records asked for at a time, where places in order are near each other. Two calls for each
     that is not among those just read.
     """
-    shard_id, first, last, held = "", 0, -1, dict[str, Mapping[str, Any]]()
-    given: set[tuple[str, str]] = set()
+    shard_id, first, last, records = "", 0, -1, dict[str, Mapping[str, Any]]()
+    yielded: set[tuple[str, str]] = set()
     for place in places:
         # CHN-3: "Of records that were asked for by sequence number each MUST be given, or named as gone; what
         # cannot be read of the list MUST be named with its line."
@@ -154,8 +154,8 @@ def read_only(
             numbers = set[str]()
             for record in _between(client, stream, place.shard_id, int(number), int(place.last)):
                 numbers.add(record["SequenceNumber"])
-                if (place.shard_id, record["SequenceNumber"]) not in given:
-                    given.add((place.shard_id, record["SequenceNumber"]))
+                if (place.shard_id, record["SequenceNumber"]) not in yielded:
+                    yielded.add((place.shard_id, record["SequenceNumber"]))
                     yield answered_record(record, place.shard_id)
             whole = {number, place.last} <= numbers and len(numbers) >= (place.size or 0)
             if not whole:
@@ -164,20 +164,20 @@ def read_only(
                     place, f"the stream holds {len(numbers)}{of} records of it, and not all any more"
                 )
             continue
-        if (place.shard_id, number) in given:
+        if (place.shard_id, number) in yielded:
             continue
         if place.shard_id != shard_id or not first <= int(number) <= last:
             cursor = ShardCursor(client, stream, place.shard_id, at_record(number), patience=PATIENCE)
             try:
-                found = run_sync(records_at(cursor, read_on))
+                page = run_sync(records_at(cursor, read_on))
             except StreamUnavailable as error:
                 if error.code not in _GONE:
                     raise
-                found, reason = [], error.reason
-            held = {record["SequenceNumber"]: record for record in found}
-            shard_id, first, last = place.shard_id, int(number), max(map(int, held), default=int(number))
-        given.add((place.shard_id, number))
-        yield answered_record(held[number], shard_id) if number in held else GoneRecord(place, reason)
+                page, reason = [], error.reason
+            records = {record["SequenceNumber"]: record for record in page}
+            shard_id, first, last = place.shard_id, int(number), max(map(int, records), default=int(number))
+        yielded.add((place.shard_id, number))
+        yield answered_record(records[number], shard_id) if number in records else GoneRecord(place, reason)
 
 
 def _between(client: Any, stream: str, shard_id: str, first: int, last: int) -> Iterator[Mapping[str, Any]]:

@@ -64,8 +64,9 @@ class SchemaRegistry:
         self._client, self._patience, self._retry_after = client, patience, retry_after
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
-        #: The last used last. What could not be had: why, and until when it is not asked for again.
-        self._known: dict[str, GlueSchema | tuple[SchemaUnavailable, float]] = {}
+        #: By schema version id, the last used last: the definition; or of a fetch that failed the error,
+        #: and the time (of ``clock``) until which it is not repeated.
+        self._cache: dict[str, GlueSchema | tuple[SchemaUnavailable, float]] = {}
 
     def schema(self, schema_version_id: str) -> GlueSchema:
         """The definition of a schema version. Raises SchemaUnavailable."""
@@ -73,18 +74,18 @@ class SchemaRegistry:
         # NOT be asked for again before some time has passed; the error MUST name the right or the version
         # that is missing."
         with self._lock:
-            known = self._known.pop(schema_version_id, None)
-            if known is None or not (isinstance(known, GlueSchema) or known[1] > self._clock()):
+            cached = self._cache.pop(schema_version_id, None)
+            if cached is None or not (isinstance(cached, GlueSchema) or cached[1] > self._clock()):
                 try:
-                    known = self._fetch(schema_version_id)
+                    cached = self._fetch(schema_version_id)
                 except SchemaUnavailable as error:
-                    known = error, self._clock() + self._retry_after
-            self._known[schema_version_id] = known
-            if len(self._known) > _MOST_KEPT:
-                del self._known[next(iter(self._known))]
-        if isinstance(known, GlueSchema):
-            return known
-        raise SchemaUnavailable(**known[0].fields)
+                    cached = error, self._clock() + self._retry_after
+            self._cache[schema_version_id] = cached
+            if len(self._cache) > _MOST_KEPT:
+                del self._cache[next(iter(self._cache))]
+        if isinstance(cached, GlueSchema):
+            return cached
+        raise SchemaUnavailable(**cached[0].fields)
 
     def decode(self, record: DeaggregatedRecord) -> Any:
         """The value of an unframed user record's payload: of Avro and JSON what Python has for it; bytes for
@@ -100,7 +101,7 @@ class SchemaRegistry:
         ask = partial(
             call_service, self._client, "get_schema_version", {"SchemaVersionId": schema_version_id}
         )
-        unavailable = partial(_not_given, schema_version_id)
+        unavailable = partial(_error_of_call, schema_version_id)
         answer = run_sync(
             call_with_retries(ask, unavailable, self._patience, self._sleep, self._clock, random.random)
         )
@@ -117,7 +118,7 @@ def _unavailable(code: str, schema_version_id: str, aws_code: str, hint: str) ->
     )
 
 
-def _not_given(schema_version_id: str, *, code: str, permanent: bool, **_: str) -> SchemaUnavailable:
+def _error_of_call(schema_version_id: str, *, code: str, permanent: bool, **_: str) -> SchemaUnavailable:
     check = what_to_check(code)
     if code in _NOT_THERE:
         hint = "not in the registries of this account and region, or deleted"

@@ -80,10 +80,10 @@ def _region(settings: tuple[tuple[str, str], ...], bucket: str) -> str:
     except ClientError as error:
         answer = error.response
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
-        found = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
+        region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
         if status == 404:
             raise _error(bucket, "NoSuchBucket", f"there is no bucket {bucket}") from None
-        if found is None and status not in (301, 403):  # these buckets exist
+        if region is None and status not in (301, 403):  # these buckets exist
             failure = failure_of(error)
             raise _error(bucket, failure.code, f"{failure.code}: {failure.reason}") from None
     headers = answer["ResponseMetadata"]["HTTPHeaders"]

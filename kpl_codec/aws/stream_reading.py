@@ -72,21 +72,21 @@ async def async_read_stream(
     the stream does not list.
     """
     place = place_of(start)
-    known: set[str] = set()
+    shard_ids_before: set[str] = set()
     cursors: dict[str, ShardCursor] = {}  # of each shard that is to be read
     while True:
         lineage = await async_fetch_lineage(client, stream, sleep=sleep)
         for shard_id in shard_ids or ():
-            if not known and shard_id not in lineage:
+            if not shard_ids_before and shard_id not in lineage:
                 raise UnknownShard(shard_id=shard_id, shard_ids=(shard_id,))
         for shard_id, shard in lineage.items():
-            wanted = shard_id not in known and (shard_ids is None or shard_id in shard_ids)
-            if wanted and (shard.open or place is not LATEST):  # after that a closed one has nothing
+            is_new = shard_id not in shard_ids_before and (shard_ids is None or shard_id in shard_ids)
+            if is_new and (shard.open or place is not LATEST):  # a closed shard has no records after LATEST
                 pace = Pace(1 / poll_interval, None)
                 cursors[shard_id] = ShardCursor(
                     client, stream, shard_id, place, pace=pace, patience=patience, sleep=sleep
                 )
-        known.update(lineage)
+        shard_ids_before.update(lineage)
         place = TRIM_HORIZON
         # Of a shard that was read to its tip, and has closed since, the rest is read, too.
         open_still = {shard_id for shard_id in cursors if shard_id not in lineage or lineage[shard_id].open}

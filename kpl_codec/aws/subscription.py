@@ -135,7 +135,7 @@ class SubscriptionCursor(ShardCursor):
         self._called = self._began = float("-inf")  # the last call of SubscribeToShard, and the last success
         self._stream_of_events: Any = None
         self._events: Iterator[Any] = iter(())
-        self._left: list[dict[str, Any]] = []
+        self._unread: list[dict[str, Any]] = []
         self._behind = 0
         self._at_end = False
         #: How many calls of SubscribeToShard were made.
@@ -148,13 +148,13 @@ class SubscriptionCursor(ShardCursor):
             stream.close()
 
     async def _fetch_once(self, limit: int) -> GetRecordsPage:
-        if not self._left:
+        if not self._unread:
             event = await self._next_event()
-            self._left, self._behind = event.records, event.behind
+            self._unread, self._behind = event.records, event.behind
             self._at_end = event.continuation is None
-        records, self._left = self._left[:limit], self._left[limit:]
-        self.ended = self._at_end and not self._left
-        return GetRecordsPage(records, max(self._behind, 1) if self._left else self._behind, self.ended)
+        records, self._unread = self._unread[:limit], self._unread[limit:]
+        self.ended = self._at_end and not self._unread
+        return GetRecordsPage(records, max(self._behind, 1) if self._unread else self._behind, self.ended)
 
     async def _next_event(self) -> ShardEvent:
         """Raises CallFailed, after which the next call makes a new subscription; and StreamUnavailable."""
@@ -168,7 +168,7 @@ class SubscriptionCursor(ShardCursor):
         event = await self._receive()
         if event is None:
             ended = Failure("IncompleteAnswer", "a subscription ended before its first event")
-            raise await self._failed(ended)
+            raise await self._close_failed(ended)
         return event
 
     async def _subscribe(self) -> None:
@@ -189,22 +189,22 @@ class SubscriptionCursor(ShardCursor):
                 ConsumerARN=self._stream, ShardId=self.shard_id, StartingPosition=position
             )
         except _STREAM_ERRORS as error:
-            raise await self._failed(failure_of(error)) from None
+            raise await self._close_failed(failure_of(error)) from None
         self._began = self._clock()
         self._stream_of_events = answer["EventStream"]
         self._events = iter(self._stream_of_events)
 
     async def _receive(self) -> ShardEvent | None:
         try:
-            found = next(self._events, None)
-            if found is None:
+            event_message = next(self._events, None)
+            if event_message is None:
                 return None
-            event = shard_event(found)
+            event = shard_event(event_message)
             self._stand_behind(event)
         except _STREAM_ERRORS as error:
-            raise await self._failed(failure_of(error)) from None
+            raise await self._close_failed(failure_of(error)) from None
         except EventError as error:
-            raise await self._failed(Failure("IncompleteAnswer", str(error))) from None
+            raise await self._close_failed(Failure("IncompleteAnswer", str(error))) from None
         if event.continuation is None:
             self.close()
         return event
@@ -219,7 +219,7 @@ class SubscriptionCursor(ShardCursor):
         if int(furthest) >= max(self._place.lowest, 1):
             self._place = after_record(furthest)
 
-    async def _failed(self, failure: Failure) -> CallFailed:
+    async def _close_failed(self, failure: Failure) -> CallFailed:
         self.close()
         if failure.code == "ResourceNotFoundException":
             # EFO-6: "A consumer that is not registered MUST NOT be taken for a shard that is gone."
@@ -251,15 +251,15 @@ class StreamConsumers:
         async def attempt() -> str:
             # EFO-7: "A consumer that is registered under the name MUST be used; only where there is none, one
             # may be registered."
-            found = await self._call("describe_stream_consumer", **named)
-            consumer = found["ConsumerDescription"] if found else {"ConsumerStatus": "not registered"}
+            response = await self._call("describe_stream_consumer", **named)
+            consumer = response["ConsumerDescription"] if response else {"ConsumerStatus": "not registered"}
             if consumer["ConsumerStatus"] == "ACTIVE":
                 return str(consumer["ConsumerARN"])
-            if not found:
+            if not response:
                 await self._call("register_stream_consumer", **named)
             raise _not_active(f"{name} is {consumer['ConsumerStatus']}")
 
-        return run_sync(self._tried(attempt, stream_arn))
+        return run_sync(self._with_retries(attempt, stream_arn))
 
     def active(self, stream: str, consumer: str) -> str:
         """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
@@ -292,8 +292,8 @@ class StreamConsumers:
 
     def summary(self, stream: str) -> dict[str, Any]:
         """What DescribeStreamSummary says of a stream."""
-        found: Any = run_sync(self._call("describe_stream_summary", **stream_of(stream).argument))
-        return dict(found["StreamDescriptionSummary"])
+        response: Any = run_sync(self._call("describe_stream_summary", **stream_of(stream).argument))
+        return dict(response["StreamDescriptionSummary"])
 
     async def _call(self, operation: str, **arguments: str) -> Any:
         """The answer; None where the consumer is not there, or is being registered or deregistered."""
@@ -310,15 +310,17 @@ class StreamConsumers:
                     return None
                 raise
 
-        return await self._tried(attempt, next(iter(arguments.values())))
+        return await self._with_retries(attempt, next(iter(arguments.values())))
 
-    async def _tried(self, attempt: Callable[[], Coroutine[Any, Any, _Result]], stream: str) -> _Result:
+    async def _with_retries(
+        self, attempt: Callable[[], Coroutine[Any, Any, _Result]], stream: str
+    ) -> _Result:
         unavailable = partial(StreamUnavailable, stream=stream)
         return await call_with_retries(attempt, unavailable, self._patience, self._sleep, self._clock)
 
 
-def _status_of(found: Any) -> str | None:
-    return str(found["ConsumerDescription"]["ConsumerStatus"]) if found else None
+def _status_of(response: Any) -> str | None:
+    return str(response["ConsumerDescription"]["ConsumerStatus"]) if response else None
 
 
 def _not_active(reason: str) -> CallFailed:

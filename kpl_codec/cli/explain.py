@@ -118,7 +118,7 @@ def _show(
     name: str, what: str, meaning: str, entry: FindingType | Error, rules: dict[str, Requirement]
 ) -> None:
     show(line(""), line((name, "bold"), f"  {what}"))
-    for text in (meaning, f"Whom it concerns: {entry.concerns}", f"What to do: {entry.todo}"):
+    for text in (meaning, f"Who is affected: {entry.concerns}", f"What to do: {entry.todo}"):
         for paragraph in text.split("\n"):
             show(*wrapped(line(paragraph), width(), 2))
     rule = rules.get(entry.requirement or "")

@@ -21,7 +21,7 @@ _RANGE_RULE = (
 
 #: About placement, about what the KCL drops because of it, and about the shards.
 _PLACEMENT = f"""
-naive-aggregator: critical, PLC-5: Aggregates put together without looking at shards
+naive-aggregator: critical, PLC-5: The writer aggregates without regard to shards
 User records of several shards were put into one aggregate, as a plain RecordAggregator does on a stream with
 more than one shard. No shard, now or earlier, held all their hash keys, so no reshard explains it. The KCL
 drops every such aggregate whole, and writes no log line about it.
@@ -46,13 +46,14 @@ Do: If the user records are not on the expected shard, put them again (`kpl-code
 it must put an aggregate under the hash key of its user records.
 
 repaired: info, SPK-34: Dropped by the KCL, and put again
-By `kpl-codec repair`: copies with its tag, and with the same keys and data, are delivered.
+`kpl-codec repair` has put copies of these user records, with its tag and the same keys and data. The KCL
+delivers the copies.
 Whom: Consumers that do not drop (Lambda, Firehose, plain readers) get these user records twice.
 
-unlike-copy: warning, SPK-34: Claims to be a copy of what the KCL drops, and is none
+unlike-copy: warning, SPK-34: Tagged as a repaired copy, but its keys or data differ
 A user record has the tag of a copy that repair puts, but not the keys and data of the user record that the
-tag names. That one stays dropped. Every producer can write such a tag, and a relay may keep it.
-Whom: Whoever trusts such tags. This check compares partition key, explicit hash key and data.
+tag names. The KCL still drops the original. Every producer can write such a tag, and a relay may keep it.
+Whom: Programs that trust such tags. This check compares partition key, explicit hash key and data.
 Do: Look for the tag in user-records/ (column tags): who put these? `kpl-codec repair` still puts the
 original.
 
@@ -122,12 +123,12 @@ _ALL_WHO_OPEN = (
 )
 #: About broken bytes of Kinesis records.
 DAMAGED_BYTES = f"""
-checksum-mismatch: error, FRM-3: The digest is not that of the message
-Bytes of an aggregated record were changed or cut, or it is a plain record that happens to begin with the same
-four bytes. The KCL hands it on unopened, as one plain record.
+checksum-mismatch: error, FRM-3: The checksum (MD5) does not match the message
+Bytes of an aggregated record were changed or cut off, or it is a plain record that happens to begin with the
+same four bytes. The KCL hands it on unopened, as one plain record.
 Do: {_CORRUPT}
 
-wrong-wire-type: error, MSG-5: A known field of another type
+wrong-wire-type: error, MSG-5: A known field has the wrong type
 A field has another type than the schema says. Decoders silently skip it, and with it the data.
 
 missing-field: error, MSG-6: A required field is missing
@@ -158,19 +159,21 @@ Do: {_CORRUPT}
 """ + "".join(
     f"""
 {code}: error, {MalformedMessage(code=code).requirement}: No protobuf: {code.replace("-", " ")}
-Its digest is right, so it was written like this. A message nested too deeply is made to crash a consumer.
+The checksum is right, so the writer produced it like this: nothing changed it on the way. A message
+nested too deeply was made to crash a consumer.
 """
     for code in get_args(MalformedCode)
 )
 
 #: About bytes that every consumer, or most, reads.
 _WRITERS = """
-unused-hash-key: warning, KEY-8: An entry that is no hash key, and that nobody uses
-An entry in the table of explicit hash keys, as KPLNET writes into every aggregate.
+unused-hash-key: warning, KEY-8: An unused entry in the key table is not a hash key
+No user record refers to this entry of the table of explicit hash keys. KPLNET writes one into every
+aggregate.
 Whom: Nobody: every consumer, the KCL too, delivers all user records of the aggregate.
 Do: Nothing has to be done. Its writer should leave the entry out.
 
-swapped-keys: warning, FPR-3: Written by somebody who is known to swap keys
+swapped-keys: warning, FPR-3: The writer is one that is known to swap keys
 The habits in its bytes are those of a writer that gives user records the keys, or the explicit hash keys, of
 others in the same aggregate: fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers,
 kinesis4cats, hawknewton's Ruby gem. The bytes alone cannot prove it.
@@ -178,7 +181,7 @@ Whom: Every consumer that uses keys: to group, to order, to deduplicate.
 Do: Find the writer (spec/12-implementations.md), and compare a user record's key with what its data says. The
 right keys are nowhere on the stream, unless the data has them.
 
-writer: info, FPR-2: Written by somebody who is known
+writer: info, FPR-2: The writer was recognised by its bytes
 The habits in the bytes of some aggregates are those of the writer that is named, once for each part of the
 input; the KPL and kpl_codec are not named.
 Do: Nothing. spec/12-implementations.md says what its user records come to with each consumer.
@@ -189,7 +192,7 @@ bytes behind it. Sound frames of the same schema version are in the input.
 Whom: Readers of this user record. If the zlib stream was cut short, AWS's deserializer never returns.
 Do: Find its writer by the schema version. With unframe and the report policy it comes as it is.
 
-schema-frame-doubtful: info, GSR-11: Begins like a damaged frame of the Schema Registry, and may be none
+schema-frame-doubtful: info, GSR-11: May be a damaged frame of the Schema Registry
 The data begins like a frame with a payload in zlib that is damaged, cut short, or has bytes behind it, but no
 sound frame of its schema version is in the input. Other data begins so by chance: of random user records one
 in some thousand million.
@@ -197,18 +200,18 @@ Whom: If it is a frame, readers of this user record.
 Do: Ask Glue for the schema version. If there is one, find its writer; else give readers the set of known
 versions, `unframe={...}`, so that they leave such data as it is.
 
-schema-frame-too-large: error, GSR-3: A frame of the Schema Registry that grows too large
+schema-frame-too-large: error, GSR-3: A frame of the Schema Registry that unpacks to too many bytes
 Its payload in zlib becomes larger than the limit of 64 MiB, perhaps to fill a consumer's memory.
 Whom: Readers of this user record. The KCL has no limit.
 Do: Find its writer by the schema version. max_decompressed_size raises the limit of readers.
 
 schema-version: info, GSR-11: User records in frames of the Schema Registry
-The data of so many user records begins like a frame of this schema version.
+The data of these user records begins like a frame of this schema version.
 Whom: Readers that do not take frames off: they get 18 bytes before each payload.
 Do: Nothing. The guide schema-registry.md says how each kind of reader takes frames off.
 
 mixed-schema-versions: info, GSR-11: Several schema versions in one aggregate
-As while a schema is changed.
+This happens while writers change over to a new schema.
 Whom: Readers that decode all user records of an aggregate by one schema.
 Do: Decode each user record by its own schema version.
 """
@@ -257,14 +260,14 @@ nothing left to check.
 Do: Capture the stream before Firehose: GetRecords answers, Lambda events, or the stream itself (kpl-codec
 validate --stream).
 
-capture-encoded-frame: error, SPK-45: An aggregated record that no consumer can know
+capture-encoded-frame: error, SPK-45: An aggregated record that no consumer recognises
 An aggregated record as base64, hexadecimal digits or text, or with other first four bytes (erlmld writes 00
 89 9A C2, and 01 89 9A C2 if it compresses). All its user records arrive as one piece.
 Whom: Every reader, if the stream holds it like this.
 Do: If the stream holds text, fix the writer: it encodes bytes that boto3 encodes again. If only the capture
 does, decode it once. With a foreign magic, only its own library reads it.
 
-nested-aggregate: error, NST-1: An aggregated record that nobody opens
+nested-aggregate: error, NST-1: An aggregated record inside another record
 It is a user record's data, or within it, or within the data of a Kinesis record: in base64, hexadecimal
 digits, gzip, zlib or zstd, or behind some bytes of header. A deaggregator opens what begins with the magic,
 once: the KCL, Lambda functions, Firehose and all others hand it on as one user record.
@@ -280,8 +283,8 @@ Do: Check that this is the right place, and that the capture wrote something.
 
 #: What only a live stream gives: those of a watch, and its channels.
 WATCH = """
-not-watched: error, WCH-22: A shard that could not be looked at
-For three periods no look at this shard succeeded. What happens on it meanwhile is not known.
+not-watched: error, WCH-22: The watch could not read a shard
+For three periods every attempt to read this shard failed. What happened on it in that time is not known.
 Whom: Nobody who reads the stream, as far as is known. The watch is blind here.
 Do: Look at the error named: permissions, credentials, the network, or a budget that is too small.
 
@@ -294,7 +297,8 @@ lag: warning, WCH-32: Records are read late
 More time than allowed passes between a record's arrival on the stream and its reading, by the consumer that
 watches its own events, or by this watch.
 Whom: Whoever waits for this consumer's output. If the watch is late, so are its findings.
-Do: Give the consumer more concurrency; give the watch a larger budget, or a smaller share to read.
+Do: Give the consumer more concurrency; give the watch a larger budget, or let it read a smaller part of the
+stream.
 
 throttled: info, -: The service refuses reads
 The readers of this shard together ask for more than 5 calls or 2 MiB a second.
@@ -302,7 +306,7 @@ Whom: All GetRecords readers of the shard, this watch too; it waits longer and l
 Do: Use enhanced fan-out for the heaviest reader, or let each read less often.
 
 stream-recreated: warning, WCH-11: The stream was deleted and created again
-It has its old name, but none of its old records. What was known of the old one was forgotten.
+It has its old name, but none of its old records. The watch has discarded what it knew of the old stream.
 Whom: Consumers with checkpoints: their sequence numbers are of a stream that is gone.
 Do: Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON.
 """
@@ -336,7 +340,7 @@ _PUT_AGAIN = (
 _MISSING = f"""
 audit-missing: critical, AUD-16: Put and never handled
 The service has stored these user records, the consumer has handled later ones of the shard, and these never.
-Where the stream was looked at, they are sound.
+Where the audit read the stream, they are valid.
 Do: Look at the consumer: checkpoints, poison records, filters, its errors then. {_PUT_AGAIN}
 
 audit-dropped: critical, AUD-16: Put, and dropped by the KCL's rule
@@ -349,20 +353,22 @@ Do: Fix the writer. `kpl-codec inspect` shows what is wrong with the record.
 
 audit-expired: critical, AUD-16: Put, not handled, and past retention
 The stream does not hold them any more, so nobody can say why they were not handled.
-Do: Raise the stream's retention, and audit oftener. Only who put them has their data.
+Do: Raise the stream's retention, and audit more often. Only the application that put them may still have
+their data.
 
 audit-unread: critical, AUD-16: On a shard that the consumer never read
 No user record of this shard was ever handled.
 Do: Look at the consumer's leases: does a worker hold one of this shard? {_PUT_AGAIN}
 """
 _AUDIT = f"""
-audit-unknown: warning, AUD-12: Not handled, or its note is lost
-No note says that these user records were handled, but notes of the consumer are lost.
+audit-unknown: warning, AUD-12: Perhaps handled: part of the consumer's ledger is lost
+The consumer's ledger does not say that it handled these user records, but part of that ledger is lost.
 Whom: {_ONLY_THE_CHECK}
 Do: Find the missing files of the consumer's ledger, and audit again.
 
-audit-unreadable: warning, AUD-21: Of a ledger or a table, and cannot be read
-The file, or these of its rows, were passed over. What they may have named is called unknown, not missing.
+audit-unreadable: warning, AUD-21: A file or rows of a ledger or a table cannot be read
+The audit skipped the file, or these rows of it. It calls user records unknown, not missing, if the skipped
+part may have named them.
 Whom: {_ONLY_THE_CHECK}
 Do: Look at the file and the row that the detail names; write them again, or take the file away.
 
@@ -371,12 +377,12 @@ A producer still runs, has crashed, or part of its ledger is lost. What it lacks
 Whom: {_ONLY_THE_CHECK}
 Do: Audit again when the producer is closed. After a crash, ask its callers what had no result.
 
-audit-twice: warning, AUD-13: Handled oftener than once
+audit-twice: warning, AUD-13: Handled more than once
 The consumer took them again, or got copies: the detail says which, and where.
 Whom: Consumers whose effects are not idempotent.
 Do: Deduplicate on shard, sequence number and sub-sequence number; look at checkpoints and retries.
 
-audit-unclaimed: warning, AUD-14: Handled, and in no ledger
+audit-unclaimed: warning, AUD-14: Handled, but in no producer's ledger
 A writer without a ledger has put them, or an attempt that got no answer was stored all the same.
 Do: Give every writer a ledger, and name all ledgers to the audit.
 
@@ -390,8 +396,8 @@ If nothing is missing or unknown, no harm was done; but a ledger that loses rows
 Whom: {_ONLY_THE_CHECK}
 Do: Look at how files come from the consumer to the audit: full disks, broken copies, cut log lines.
 
-audit-aside: info, AUD-22: Put aside
-The consumer could not handle them, and its poison hook took them. They count as handled.
+audit-aside: info, AUD-22: Set aside by the consumer's poison hook
+The consumer failed on these user records and passed them to its poison hook. They count as handled.
 Do: Look at where the hook keeps them.
 
 audit-not-yet: info, AUD-11: Too early to say

@@ -54,8 +54,8 @@ class OutputError(KplError, ValueError):
     code: Literal["is-a-file", "not-empty", "not-writable", "other-state"]
     requirement = "SPK-20"
     path: str
-    reason: str = "name another folder, or remove this one"
-    text = "cannot write to {path}: {code} ({reason})"
+    reason: str = "the folder is not empty (name another folder, or remove this one)"
+    text = "cannot write to {path}: {reason}"
     concerns = "Whoever runs the command. Nothing was written."
     todo = "Name a new or empty folder: results of two runs must not mix."
 
@@ -96,7 +96,9 @@ def check_output(output: Location) -> None:
     # SPK-20: "An output folder that is not empty MUST be refused: results of two runs must not mix."
     kind = output.kind()
     if kind == "file":
-        raise OutputError(code="is-a-file", path=output.path, reason="name a new or empty folder")
+        raise OutputError(
+            code="is-a-file", path=output.path, reason="it is a file (name a new or empty folder)"
+        )
     if kind == "folder" and any(file.name != LOG for file in output.files()):
         raise OutputError(code="not-empty", path=output.path)
 

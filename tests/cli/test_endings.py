@@ -107,7 +107,7 @@ def test_an_output_that_is_a_file_is_called_a_file(
     (tmp_path / "shards.json").write_text(ShardMap([Shard("shardId-0", ALL_HASH_KEYS)]).to_json())
     words = command.replace("FOLDER", str(tmp_path)).split()
     assert main([*words, "--output", str(tmp_path / "file")]) == 2
-    assert "is-a-file" in capsys.readouterr().err
+    assert "it is a file (name a new or empty folder)" in capsys.readouterr().err
 
 
 def run_without_extras(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

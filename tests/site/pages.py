@@ -187,7 +187,7 @@ def error_page() -> str:
         requirement = f" Requirement: {error.requirement}." if error.requirement else ""
         if codes:
             lines += [f"Codes: {', '.join(f'`{code}`' for code in codes)}.{requirement}", ""]
-        lines += [f"**Whom it concerns:** {error.concerns}", ""]
+        lines += [f"**Who is affected:** {error.concerns}", ""]
     return "\n".join(lines)
 
 
@@ -202,6 +202,6 @@ def finding_page() -> str:
                 lines += [
                     f"### {kind.name} {{#{kind.name}}}", "",
                     f"**{kind.title}**{requirement}. {kind.meaning}", "",
-                    f"*Whom it hurts:* {kind.concerns}", "", f"*What to do:* {kind.todo}", "",
+                    f"*Who is affected:* {kind.concerns}", "", f"*What to do:* {kind.todo}", "",
                 ]  # fmt: skip
     return "\n".join(lines)

@@ -206,7 +206,7 @@ def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> 
     run.output.mkdir()
     (run.output / "mine.txt").write_text("keep me")
     assert run() == 2
-    assert "not-empty (name another folder, or remove this one)" in run.err
+    assert "the folder is not empty (name another folder, or remove this one)" in run.err
     assert (run.output / "mine.txt").read_text() == "keep me"
     with pytest.raises(SystemExit) as caught:
         main(["validate", "x"])

@@ -102,7 +102,7 @@ def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
     def left(original: Any, self: Any, place: Any, limit: int, **named: Any) -> Any:
         return original(self, place, 10_000, **named)
 
-    changed(patch, ShardPlanner, "_left", left)
+    changed(patch, ShardPlanner, "_probe_after_gap", left)
 
 
 @defect
