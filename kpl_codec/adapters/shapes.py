@@ -119,7 +119,7 @@ def time_error(record: Any) -> CaptureError | None:
 
 def mapping(source: Mapping[str, Any], key: str, prefix: str = "") -> Mapping[str, Any]:
     value = _present(source, key, prefix)
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise CaptureError(code="wrong-type", field=prefix + key, requirement="CAP-4")
     return value
 
@@ -309,9 +309,10 @@ def _bytes(source: _RawRecord, key: str, prefix: str = "") -> bytes:
 
 
 def _present(source: _RawRecord, key: str, prefix: str = "") -> object:
-    if source.get(key) is None:
+    value = source.get(key)
+    if value is None:
         raise CaptureError(code="missing-field", field=prefix + key, requirement="CAP-4")
-    return source[key]
+    return value
 
 
 #: What Firehose keeps beside the data of a failed record.
