@@ -22,6 +22,8 @@ FRAME = "84mawgoBYQoBYhoFCAAaAXgaBQgBGgF5Qj9jL0lHMsYJqmzfSNDgmQ=="
 
 def process(line: str, **settings: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "kpl_codec.cli.main", *line.split()]
+    # Bytecode that a full disk cuts short would break the programs that run later.
+    settings["env"] = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
 
 
