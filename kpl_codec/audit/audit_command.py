@@ -94,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
             show(line(""), line(f"Every finding: kpl-codec findings {args.output}{pictures}"))
             if args.stream is not None and len(audited.audit.missing):
                 show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
+                show(line(f"When the copies are handled, audit again with --repaired {args.output}"))
     bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in audited.findings)
     # AUD-17: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
     # --fail-on; with 1 where it found something or cannot be sure, with 2 where it could not be done."
@@ -116,6 +117,9 @@ def audit_lines(audited: Audited) -> list[RenderableType]:
     ]
     if kinds:
         lines += [line(""), table(["user records", "severity", "kind", ""], kinds, (0,), indent=2)]
+    if any(shard["tooEarly"] for shard in facts["shards"]):
+        lines += [line(""), line("Too early to say: the consumer has handled nothing later of the shard.")]
+        lines.append(line("Audit again later, or say with --until what must be handled by now."))
     examples = [one for one in audited.findings if one.severity == "critical"][:_EXAMPLES]
     unreadable = [one for one in audited.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
     if examples or unreadable:

@@ -90,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         names = {*KINDS, *rules, *(code for error in candidates for code in error.codes)}
         near = get_close_matches(name, names, 3) or get_close_matches(name.upper(), names, 3)
         hint = f"did you mean {', '.join(near)}?" if near else "kpl-codec explain lists all codes"
+        if " " in name:
+            raise UsageError(reason=f"no symptom has all the words {name!r}; try fewer of them")
         raise UsageError(reason=f"unknown code {name!r}; {hint}")
     if args.json:
         show_json(

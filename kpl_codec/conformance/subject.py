@@ -56,7 +56,9 @@ class Subject:
         known = isinstance(fields, list) and all(one in FIELDS for one in fields)
         if "failure" in answer or not texts or not known or "name" not in answer:
             self.close()
-            raise ProgramError(code="hello", detail=f"{self.command[0]} answered {json.dumps(answer)[:500]}")
+            hint = "" if self._in_lines else "; a program that answers in lines instead of JSON needs --lines"
+            detail = f"{self.command[0]} answered {json.dumps(answer)[:500]}{hint}"
+            raise ProgramError(code="hello", detail=detail)
         self.hello = answer
         return self
 

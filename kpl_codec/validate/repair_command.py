@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import posixpath
 
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import UsageError, client_of, connection, location_of, results_of
@@ -61,11 +62,12 @@ def run(args: argparse.Namespace) -> int:
     if counts:
         rows = [[f"{counts[name]:,}", name if args.apply else _PLANNED[name]] for name in sorted(counts)]
         show(table(["user records", "what"], rows, (0,)))
+    repair_folder = posixpath.join(args.results, "repair")
     if args.apply and counts:
         check = f"kpl-codec validate --stream {args.stream} --output DIR"
-        show(line(f"Every delivery is in {args.results}/repair/log. To check: {check}"))
+        show(line(f"Every delivery is in {repair_folder}/log. To check: {check}"))
     elif any(counts.values()):
-        show(line(f"Dry run, nothing sent. The plan is in {args.results}/repair/plan."))
+        show(line(f"Dry run, nothing sent. The plan is in {repair_folder}/plan."))
         show(line(f"To send it: kpl-codec repair {args.results} --apply --stream NAME"))
     else:
         show(line("Nothing was lost at the KCL, so there is nothing to send."))

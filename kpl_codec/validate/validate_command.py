@@ -113,7 +113,8 @@ def run(args: argparse.Namespace) -> int:
 def _check_usage(args: argparse.Namespace) -> None:
     paths_or_stream(args)
     if args.paths and args.shards is None:
-        raise UsageError(reason="PATH needs --shards")
+        source = "kpl-codec shards list --stream NAME --closed --json > FILE"
+        raise UsageError(reason=f"PATH needs --shards FILE; to make it: {source}")
     if args.since is not None and not args.stream:
         raise UsageError(reason="--since goes with --stream")
     if args.once and not args.follow:
