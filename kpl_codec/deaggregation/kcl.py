@@ -55,7 +55,7 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutco
     """What the KCL does with ``data`` from a shard with this range (None: it knows no range)."""
     # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
     # delivered unopened."
-    walked = _walked(data) if is_aggregated(data) else None
+    walked = _read_message(data) if is_aggregated(data) else None
     if walked is None or any(map(_unreadable, walked.records())):
         return RAW
     total = walked.record_count
@@ -65,7 +65,7 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutco
     # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
     judge = PlacementChecker(None, hash_key_range or ALL_HASH_KEYS).on(None)
     judged: dict[tuple[int | None, int | None], DropReason | None] = {}
-    for record, pk, ehk in _keyed(walked):
+    for record, pk, ehk in _with_keys(walked):
         pair = record.partition_key_index, record.explicit_hash_key_index
         if pair not in judged:  # hash each key only once: it may be long, and used by many
             judged[pair] = _refusal(pk, ehk, judge)
@@ -92,15 +92,15 @@ def _refusal(pk: str | None, ehk: str | None, judge: ShardPlacementChecker) -> D
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
     """The first ``count`` user records as the KCL delivers them: partition key, data, explicit hash key.
     ``count``: `KclOutcome.delivered`; tags are discarded (KCL-7)."""
-    walked = _walked(data)
+    walked = _read_message(data)
     assert walked is not None
     # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
-    for record, pk, ehk in islice(_keyed(walked), count):
+    for record, pk, ehk in islice(_with_keys(walked), count):
         start, end = record.data or (0, 0)
         yield pk or "", data[start:end], ehk
 
 
-def _walked(data: bytes) -> wire.Message | None:
+def _read_message(data: bytes) -> wire.Message | None:
     """The message of a frame as Java reads it; None where it refuses it."""
     try:
         return wire.Message(data, 4, len(data) - DIGEST_SIZE, strict=False)
@@ -117,7 +117,7 @@ def _unreadable(record: wire.WireRecord) -> bool:
     )
 
 
-def _keyed(walked: wire.Message) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
+def _with_keys(walked: wire.Message) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
     """Every user record with its keys as Java looks them up; partition key None: Java throws."""
     pks, ehks = walked.partition_keys, walked.explicit_hash_keys
     for record in walked.records():
@@ -126,6 +126,6 @@ def _keyed(walked: wire.Message) -> Iterator[tuple[wire.WireRecord, str | None, 
             None if index is None else index & 0xFFFFFFFF
             for index in (record.partition_key_index, record.explicit_hash_key_index)
         )
-        known = (pk is None or pk < len(pks)) and (ehk is None or ehk < len(ehks))
-        pk_text = pks[pk] if known and pk is not None else None
-        yield record, pk_text, ehks[ehk] if known and ehk is not None else None
+        in_tables = (pk is None or pk < len(pks)) and (ehk is None or ehk < len(ehks))
+        pk_text = pks[pk] if in_tables and pk is not None else None
+        yield record, pk_text, ehks[ehk] if in_tables and ehk is not None else None

@@ -30,7 +30,7 @@ class PayloadDecoder:
         # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only
         # where an option says so."
         takes_off, self._versions = unframes is not False, known_versions(unframes)
-        self._steps = [self._decompressed] * decompresses + [self._unframed] * takes_off
+        self._steps = [self._decompress] * decompresses + [self._take_frame_off] * takes_off
         #: How data begins in which there may be something to undo.
         self.beginnings = compression.STARTS * decompresses + (PLAIN, ZLIB) * takes_off
 
@@ -47,7 +47,7 @@ class PayloadDecoder:
                 # the others the error is raised."
                 # GSR-4: "A broken frame MUST be raised under the strict policy, delivered as it is with the
                 # defect under the report policy, and delivered as it is, and counted, under the kcl policy."
-                if self._rules.raises or (not self._rules.shows_defects and step == self._decompressed):
+                if self._rules.raises or (not self._rules.shows_defects and step == self._decompress):
                     raise defect from None
                 if not record.defects:
                     self._defects[defect.code] += 1
@@ -55,12 +55,12 @@ class PayloadDecoder:
                     record = record.replace(defects=(*record.defects, defect))
         return record
 
-    def _decompressed(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
+    def _decompress(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
         if compression.compression_of(record.data) is None:
             return record
         return record.replace(data=compression.decompress(record.data, self._max_size))
 
-    def _unframed(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
+    def _take_frame_off(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
         # GSR-5: "A user record that has a schema version id already MUST stay as it is."
         if not is_framed(record.data, self._versions) or record.schema_version_id is not None:
             return record

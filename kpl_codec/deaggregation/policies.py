@@ -90,7 +90,7 @@ class RecordDeaggregator:
         if read_ahead is None:
             read_ahead = source is not kinesis_records
         if not read_ahead:
-            for record in map(_checked, source):
+            for record in map(_check, source):
                 frames = self._read([record]) if frame.looks_aggregated(record.data) else None
                 if frames is None:
                     yield self.open_one(record)
@@ -98,32 +98,34 @@ class RecordDeaggregator:
                     yield from self._runs([record], frames)
             return
         wanted = _AT_ONCE if isinstance(kinesis_records, (list, tuple)) else _AT_FIRST
-        held: list[KinesisRecord] = []
-        refused: Exception | None = None
+        records: list[KinesisRecord] = []
+        refusal: Exception | None = None
         while True:
             # DAG-12: "An iterator of Kinesis records MUST give the same user records as a list of them; if
             # the iterator raises, the user records of the Kinesis records before that come first."
             try:
-                held.extend(islice(source, max(0, wanted - len(held))))
+                records.extend(islice(source, max(0, wanted - len(records))))
             except Exception as error:  # noqa: BLE001 - the caller's code: it is raised below
-                refused, source = error, iter(())
-            if not held:
+                refusal, source = error, iter(())
+            if not records:
                 break
             try:
-                frames = self._read(held)
+                frames = self._read(records)
             except TypeError:  # not all are KinesisRecords with bytes
                 frames = None
             if frames is None:
-                for record in held:
-                    yield self.open_one(_checked(record))
-                held.clear()
+                for record in records:
+                    yield self.open_one(_check(record))
+                records.clear()
                 continue
-            yield from self._runs(held, frames)
+            yield from self._runs(records, frames)
             # As many as compiled code reads together: it stops after about half a MiB.
-            wanted = min(_AT_ONCE, 2 * wanted) if frames.count == len(held) else max(_AT_FIRST, frames.count)
-            del held[: frames.count]
-        if refused is not None:
-            raise refused
+            wanted = (
+                min(_AT_ONCE, 2 * wanted) if frames.count == len(records) else max(_AT_FIRST, frames.count)
+            )
+            del records[: frames.count]
+        if refusal is not None:
+            raise refusal
 
     def _runs(self, records: list[KinesisRecord], frames: Any) -> Iterator[Iterable[DeaggregatedRecord]]:
         """The user records of what compiled code has read of ``records``."""
@@ -234,7 +236,7 @@ class RecordDeaggregator:
             return (self._raw(record, error, "raw"),)
         parsed = parse(message)
         if parsed is None:
-            return self._walked(record)
+            return self._open_defective(record)
         user_records = self._sound(record, parsed)
         if "" not in parsed.explicit_hash_key_table:
             return user_records
@@ -275,7 +277,7 @@ class RecordDeaggregator:
         self._counts.defects[defect.code] += 1
         return user_record_rows.unopened(record, None, fate, (defect,), sub)
 
-    def _walked(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+    def _open_defective(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         """The user records of a frame that is not sound."""
         try:
             walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE)
@@ -329,7 +331,7 @@ class RecordDeaggregator:
         return self._defective(record, error, walked, error)
 
 
-def _checked(record: KinesisRecord) -> KinesisRecord:
+def _check(record: KinesisRecord) -> KinesisRecord:
     """``record`` with data that is bytes. Raises TypeError for anything but a KinesisRecord."""
     if isinstance(record, KinesisRecord):
         if type(record.data) is bytes:

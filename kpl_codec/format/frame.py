@@ -58,9 +58,9 @@ def disguise_of(data: bytes) -> TextEncoding | None:
     its digits, for a foreign magic its digest."""
     encoding = next((name for start, name in BEGINNINGS.items() if data.startswith(start)), None)
     if encoding == "base64 of base64":
-        inner = disguise_of(_decoded(data))
+        inner = disguise_of(_decode_text(data))
         return encoding if inner == "base64" else None
-    if encoding == "base64" and not _decoded(data.strip(b'"')).startswith(MAGIC):
+    if encoding == "base64" and not _decode_text(data.strip(b'"')).startswith(MAGIC):
         return None
     if encoding is None and _has_foreign_magic(data):
         return "a frame with a foreign magic"
@@ -81,7 +81,7 @@ def _has_foreign_magic(data: bytes) -> bool:
     return md5(message) == digest
 
 
-def _decoded(text: bytes) -> bytes:
+def _decode_text(text: bytes) -> bytes:
     try:
         return binascii.a2b_base64(text)
     except binascii.Error:

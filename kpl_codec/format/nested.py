@@ -50,7 +50,7 @@ def layers_around(data: bytes) -> tuple[str, ...] | None:
             if _is_frame(memoryview(inner)[at:]):
                 return around
             if count < _LAYERS and len(todo) < _MOST:
-                found = _unwrapped(inner[at:], _LAYERS - count - 1)
+                found = _unwrap(inner[at:], _LAYERS - count - 1)
                 todo += [((*around, f"in {name}"), count + 1, made) for name, made in found]
     return None
 
@@ -75,18 +75,18 @@ def _places(data: bytes) -> list[int]:
     return sorted(places if text is None else places | {text.start(1)})[:_PLACES]
 
 
-def _unwrapped(data: bytes, layers: int) -> Iterator[tuple[str, bytes]]:
+def _unwrap(data: bytes, layers: int) -> Iterator[tuple[str, bytes]]:
     """What compression, base64 or hexadecimal digits hold, if a frame may be within, in so many layers."""
     compression = compression_of(data)
     if compression is None:
-        if may_nest(_decoded(data[:_TEXT_HEAD].rstrip(b"="))[1], layers):
-            yield _decoded(data)
+        if may_nest(_decode_text(data[:_TEXT_HEAD].rstrip(b"="))[1], layers):
+            yield _decode_text(data)
     elif may_nest(beginning(data, _TEXT_HEAD), layers):
         with suppress(DecompressionError):
             yield compression, decompress(data, LARGEST_MAX_RECORD_SIZE)
 
 
-def _decoded(data: bytes) -> tuple[str, bytes]:
+def _decode_text(data: bytes) -> tuple[str, bytes]:
     """The digits with which ``data`` begins, decoded; b"" if they are too few."""
     text = _TEXT.match(data)
     digits = b"" if text is None else b"".join(text[1].split())
@@ -108,4 +108,4 @@ def may_nest(head: bytes, layers: int = _LAYERS) -> bool:
     if sign is not None and sign.start() < _SIGNS_WITHIN:
         return True
     text = _TEXT.match(head, 0, _TEXT_HEAD) if layers else None
-    return text is not None and may_nest(_decoded(text[1])[1], layers - 1)
+    return text is not None and may_nest(_decode_text(text[1])[1], layers - 1)

@@ -56,14 +56,14 @@ class Lineage(Mapping[str, Shard]):
         for shard in sorted(by_id.values(), key=lambda shard: shard.shard_id):
             for parent in dict.fromkeys(shard.parent_shard_ids):
                 self._children.setdefault(parent, []).append(shard.shard_id)
-        self._by_id = self._ordered(by_id)
+        self._by_id = self._order(by_id)
         self._place = {shard_id: place for place, shard_id in enumerate(self._by_id)}
         self._generations: dict[str, int] = {}
         for shard in self._by_id.values():
             above = (self._generations[p] for p in shard.parent_shard_ids if p in self._generations)
             self._generations[shard.shard_id] = 1 + max(above, default=-1)
 
-    def _ordered(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
+    def _order(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
         """Parents before children: by id, as AWS numbers them, or else from generation to generation."""
         above = {i: [p for p in by_id[i].parent_shard_ids if p in by_id] for i in sorted(by_id)}
         ids: Iterable[str] = above

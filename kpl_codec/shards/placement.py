@@ -166,10 +166,10 @@ class ShardPlacementChecker:
     def place(self, hash_key: int | None, *, certain: bool) -> Placement:
         """The verdict on one hash key. ``certain``: the record has no other hash key, as every one from an
         aggregate."""
-        verdict, expected_id, in_range = self._judged(hash_key, certain=certain)
+        verdict, expected_id, in_range = self._find_facts(hash_key, certain=certain)
         return Placement(verdict, hash_key, self.shard_id, expected_id, in_range)
 
-    def _judged(self, hash_key: int | None, *, certain: bool) -> PlacementFacts:
+    def _find_facts(self, hash_key: int | None, *, certain: bool) -> PlacementFacts:
         in_range = self.in_range(hash_key)
         expected = len(self._endings) if hash_key is None else bisect_left(self._endings, hash_key)
         return self.facts(expected, in_range, certain=certain)
@@ -180,7 +180,7 @@ class ShardPlacementChecker:
         """The kind of an aggregate and the placement of each user record. ``used``: of each, the number of
         its own among ``hash_keys``."""
         hash_keys = list(hash_keys)
-        judged = [self._judged(hash_key, certain=True) for hash_key in hash_keys]
+        judged = [self._find_facts(hash_key, certain=True) for hash_key in hash_keys]
         in_range = [judged[number][2] for number in used]
         kind = aggregate_kind(in_range.count(True), in_range.count(False))
         placements = [

@@ -248,7 +248,7 @@ def _pages(text: str | bytes) -> list[Any]:
         rest = text.removeprefix("\ufeff").strip()
         while rest or not pages:  # one page a line
             page, end = json.JSONDecoder().raw_decode(rest)
-            pages.append(_capitalized(page))
+            pages.append(_capitalize(page))
             rest = rest[end:].lstrip()
     except (ValueError, RecursionError) as error:
         at = (
@@ -264,9 +264,9 @@ def _pages(text: str | bytes) -> list[Any]:
     return pages
 
 
-def _capitalized(value: Any) -> Any:
+def _capitalize(value: Any) -> Any:
     if isinstance(value, list):
-        return [_capitalized(inner) for inner in value]
+        return [_capitalize(inner) for inner in value]
     if isinstance(value, dict):
-        return {name[:1].upper() + name[1:]: _capitalized(inner) for name, inner in value.items()}
+        return {name[:1].upper() + name[1:]: _capitalize(inner) for name, inner in value.items()}
     return value
