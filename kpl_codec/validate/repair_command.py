@@ -31,6 +31,13 @@ _PLANNED = {
     "already-delivered": "already delivered: their producer re-sent them after a reshard",
     "cannot": "cannot be re-sent: the plan says why",
 }
+#: The same, and what an applied plan has come to.
+_APPLIED = {
+    **_PLANNED,
+    "put": "sent",
+    "put-before": "sent by an earlier run of this repair, and not again",
+    "failed": "could not be sent: the log says why",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
         with waiting(f"planning the repair of {args.results}"):
             counts = plan_repair(folder)
     if counts:
-        rows = [[f"{counts[name]:,}", name if args.apply else _PLANNED[name]] for name in sorted(counts)]
+        words = _APPLIED if args.apply else _PLANNED
+        rows = [[f"{counts[name]:,}", words[name]] for name in sorted(counts)]
         show(table(["user records", "what"], rows, (0,)))
     repair_folder = posixpath.join(args.results, "repair")
     if args.apply and counts:
