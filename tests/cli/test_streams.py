@@ -272,6 +272,6 @@ def test_a_schema_registry_that_cannot_be_reached_ends_cat(
         assert main([*command, *options[:2]]) == 2
         assert time.monotonic() - began < 15
     assert "check the network" in capsys.readouterr().err
-    for wrong, said in (([], "give --region"), (["--profile", "nobody"], "give --profile")):
+    for wrong, said in (([], "give --region"), (["--profile", "nobody"], "list-profiles")):
         assert main([*command, *wrong]) == 2
         assert said in capsys.readouterr().err
