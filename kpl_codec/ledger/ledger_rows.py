@@ -140,6 +140,7 @@ def ranges_of(rows: Iterable[Row], known: Ranges) -> Ranges:
     ranges = dict(known)
     for shard_id, some in groupby(rows, lambda row: row.shard_id if row.sequence_number else ""):
         numbers = [row.sequence_number or "0" for row in some]
-        ends = (*ranges.get(shard_id, ()), numbers[0], numbers[-1])
+        # Rows without a shard and those without a number share "", so that these are in no order.
+        ends = (*ranges.get(shard_id, ()), *([numbers[0], numbers[-1]] if shard_id else numbers))
         ranges[shard_id] = min(ends, key=int), max(ends, key=int)
     return ranges

@@ -175,7 +175,7 @@ class World:
 
     def spoil_table(self, _: Path) -> None:
         for table in self.consumed.glob("table-*.csv"):
-            rows = list(csv.reader(table.open()))
+            rows = list(csv.reader(table.read_text().splitlines()))
             for row in rows[1:]:
                 if self.chance.random() < 0.2:
                     bad = self.chance.choice(["", "x", "-1", "1.5", "NULL", "nan", "9" * 200])

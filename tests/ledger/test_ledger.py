@@ -28,7 +28,7 @@ from kpl_codec.aws_lambda import aio, process_user_records, process_window
 from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.deaggregated_record import DeaggregatedRecord
 from kpl_codec.ledger.ledger import SUFFIX, Writer
-from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, row_of
+from kpl_codec.ledger.ledger_rows import KINDS, Row, RowKind, digest_of, line_of, ranges_of, row_of
 
 from ..audit.model import Files, rows_of
 from ..moto_server import moto_server
@@ -454,3 +454,10 @@ def test_what_has_no_name_is_not_noted(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="has no name"):
             ledger.handled("orders", records)
     assert not list(tmp_path.iterdir())
+
+
+def test_rows_without_a_shard_or_a_number_lie_in_the_ranges_that_name_them() -> None:
+    """Both kinds share the key "", where sequence numbers are in no order."""
+    rows = [Row("left", "", "7", 1, 0), Row("delivered", "shardId-000000000000", "", 1, 0)]
+    assert ranges_of(rows, {}) == {"": ("0", "7")}
+    assert ranges_of(rows[::-1], {"": ("9", "9")}) == {"": ("0", "9")}
