@@ -64,7 +64,7 @@ EXAMPLES = {
     "shards": ("list --stream orders", "predict --stream orders customer-1"),
     "keys": ("hash customer-1", "hot checked"),
     "generate": ("--output made", "--output made --user-records 2000 --mixed-every 3"),
-    "conformance": ("", "-- ./my-codec --json-lines"),
+    "conformance": ("", "--lines -- ./my-codec"),
 }
 #: Command -> its module: with its feature, or in this folder under its own name.
 MODULES = {
