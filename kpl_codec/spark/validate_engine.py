@@ -75,7 +75,7 @@ class SparkEngine:
         numbers.mapInArrow(run, numbers.schema).collect()
 
 
-def in_one_go() -> bool:
+def supports_available_now() -> bool:
     """Whether one run of `follow` with ``once`` reads everything. Before PySpark 4.2 it is one batch, and a
     shard is read only in a batch after its parents."""
     return find_spec("pyspark.sql.streaming.datasource") is not None
@@ -169,7 +169,7 @@ def _report(tally: Tally, shard_map: ShardMap, output: Location, stream: str) ->
     return Validation(report, output)
 
 
-def state(output: str | Location, shard_map: ShardMap, stream: str) -> Validation | None:
+def result_so_far(output: str | Location, shard_map: ShardMap, stream: str) -> Validation | None:
     """The result of all batches so far, from the newest totals; None before the first."""
     output = Location(output)
     names = [file.name.removesuffix(".json") for file in (output / "totals").files()]
