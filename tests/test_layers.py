@@ -67,7 +67,8 @@ FEATURES: dict[str, dict[str, str]] = {
 #: What commands share. Commands (`cli/` and `..._command.py`) may import any feature, and only `cli/main.py`
 #: imports them.
 SHARED_BY_COMMANDS = {
-    f"cli/{name}.py" for name in ("__init__", "captured", "exit_status", "inputs", "options", "progress")
+    f"cli/{name}.py"
+    for name in ("__init__", "capture_records", "exit_status", "inputs", "options", "progress")
 }
 #: The file that spark-submit is given starts the command line.
 ENTRY_POINTS = {"spark/job.py"}
