@@ -94,7 +94,7 @@ EDGES = {
     )),
     "testing/faults.py", "testing/local_kinesis.py", "validate/local.py", "validate/validate_command.py",
     *(f"watch/{name}.py" for name in (
-        "exporters", "status_page", "stream_watcher", "terminal_exporter", "watch_command",
+        "exporters", "status_page", "stream_watcher", "watch_command",
     )),
 }  # fmt: skip
 #: Which third-party packages a part may import at all (lazily or not). Parts not named: none.
