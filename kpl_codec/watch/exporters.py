@@ -11,14 +11,14 @@ import threading
 import time
 import urllib.request
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import partial
 from html import escape
 from http.client import HTTPException
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..aws_errors import Backoff
 from ..lazy import needing_extras
@@ -27,9 +27,6 @@ from ..rendering.terminal import json_line, line, note, table, write_on
 from ..shards.stream_name import stream_of
 from . import Watch, WatchFinding
 from .watch_metrics import METRICS, Emf, Every, MetricValue
-
-if TYPE_CHECKING:
-    from .stream_watcher import StreamWatcher
 
 #: The template of alarms in each form.
 FORMS: Final = {
@@ -175,16 +172,17 @@ class Webhook(Exporter):
 
 class TerminalExporter(Exporter):
     """Writes findings to standard error, or as JSON to standard output; to standard error also what is read
-    (at the start), what was read (at the end), and on a terminal a table of the shards that renews itself."""
+    (at the start), what was read (at the end), and on a terminal a table of the shards that renews itself.
+    ``failure``: gives the error why the shards cannot be listed."""
 
-    def __init__(self, watcher: StreamWatcher, *, json: bool) -> None:
+    def __init__(self, watch: Watch, failure: Callable[[], object], *, json: bool) -> None:
         from rich.console import Console
 
-        self._watcher, self._json = watcher, json
+        self._watch, self._failure, self._json = watch, failure, json
         self._console = Console(stderr=True)
         self._live: Any = None
         self._began = time.monotonic()
-        self._cost_printed = self._failure_printed = False
+        self._cost_printed = self._failure_printed = self._found = False
 
     def __enter__(self) -> TerminalExporter:
         if not self._json and self._console.is_terminal:
@@ -197,7 +195,7 @@ class TerminalExporter(Exporter):
     def __exit__(self, *exception: object) -> None:
         if self._live is not None:
             self._live.stop()
-        counts, last_hour = self._watcher.watch.call_counts, self._watcher.watch.last_hour
+        counts, last_hour = self._watch.call_counts, self._watch.last_hour
         if not counts.polls:
             return  # the command says why
         records = plural(last_hour.totals["kinesis_records"], "Kinesis record")
@@ -207,13 +205,14 @@ class TerminalExporter(Exporter):
             f"{counts.skipped:,} skipped; {plural(calls, 'call')} in {seconds:.0f} s, "
             f"{sum(counts.failed.values()):,} failed"
         )
-        if self._watcher.worst_severity is None:
+        if not self._found:
             self._print("nothing was found in what was read")
         if last_hour.writers:
             kinds = ", ".join(f"{writer} {count:,}" for writer, count in last_hour.writers.most_common())
             self._print(f"Kinesis records by kind of writer: {kinds}")
 
     def on_finding(self, finding: WatchFinding) -> None:
+        self._found = True
         if self._json:
             write_on(json_line(finding.to_json()))
             return
@@ -221,15 +220,14 @@ class TerminalExporter(Exporter):
         self._print(text, _STYLES[finding.severity])
 
     def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
-        watch = self._watcher.watch
-        if not self._cost_printed and watch.shards:
+        if not self._cost_printed and self._watch.shards:
             self._cost_printed = True
-            self._print(watch.cost())
-        if not self._failure_printed and (error := self._watcher.unavailable) is not None:
+            self._print(self._watch.cost())
+        if not self._failure_printed and (error := self._failure()) is not None:
             self._failure_printed = True
             self._print(f"the shards cannot be listed yet, this is tried again: {error}")
-        if self._live is not None and watch.shards:
-            self._live.update(_shard_table(watch, now), refresh=True)
+        if self._live is not None and self._watch.shards:
+            self._live.update(_shard_table(self._watch, now), refresh=True)
 
     def _print(self, text: str, style: str = "") -> None:
         from rich.text import Text

@@ -14,18 +14,16 @@ from __future__ import annotations
 import random
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..aws.calls import call_errors, failure_of, send, stream_for
 from ..aws.channels import channel_findings, subscribers_of
 from ..findings import Severity, at_least_as_bad
 from ..shards.live_shard_map import LiveShardMap, MapChanged, Request, StreamUnavailable
 from . import LastHour, ShardCall, Watch, WatchFinding
+from .exporters import Exporter
 from .watch import GIVE_UP
 from .watch_metrics import Every, watch_metrics
-
-if TYPE_CHECKING:
-    from .exporters import Exporter
 
 #: Seconds between two reports of the metrics.
 _METRICS_INTERVAL: Final = 2.0

@@ -152,7 +152,7 @@ def _exporters(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Exp
         from .status_page import PageServer
 
         yield PageServer(watcher.watch, *args.page)
-    yield TerminalExporter(watcher, json=args.json)
+    yield TerminalExporter(watcher.watch, lambda: watcher.unavailable, json=args.json)
     if args.webhook:
         yield Webhook(args.webhook)
     if args.otel:
