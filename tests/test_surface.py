@@ -168,3 +168,9 @@ def test_options_are_given_by_name() -> None:
             if function.__qualname__ not in POSITIONAL and (len(options) > 1 or switches):
                 offenders.append(f"{name}: {function.__qualname__}: {[option.name for option in options]}")
     assert not offenders, "\n".join(offenders)
+
+
+def test_asyncio_has_the_arguments_of_the_plain_functions() -> None:
+    plain = names_of(".aws")
+    for name, function in names_of(".aws.aio").items():
+        assert inspect.signature(function).parameters == inspect.signature(plain[name]).parameters, name

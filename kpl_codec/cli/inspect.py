@@ -23,14 +23,14 @@ from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
 from ..rendering.terminal import Part, line, show, show_json, width
-from .inputs import Captured, Unreadable, UsageError, client_of, read_bytes
+from .inputs import CapturedRecord, Unreadable, UsageError, client_of, read_bytes
 from .options import add, add_aws, add_shared
 
 #: Fields and user records that are listed where nobody says how many.
 _SHOWN = 400
 #: Columns from which on long lines of the tree are folded: in fewer it could not be read.
 _FOLDED = 80
-#: Codes that `captured` reports of data that is not a capture, but one record's own data.
+#: Codes that `read_captures` reports of data that is not a capture, but one record's own data.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
 
 
@@ -83,13 +83,13 @@ def _given(args: argparse.Namespace) -> KinesisRecord:
     data, number = _data(args), args.sequence_number
     if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
         return KinesisRecord(None, data)
-    from .captured import captured  # pyarrow
+    from .capture_records import read_captures  # pyarrow
 
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
-        items = list(captured([file.name]))
-    records = [item.record for item in items if isinstance(item, Captured)]
+        items = list(read_captures([file.name]))
+    records = [item.record for item in items if isinstance(item, CapturedRecord)]
     if number is not None:
         records = [record for record in records if record.sequence_number == number]
     for item in items:

@@ -32,8 +32,8 @@ from ..aws_lambda.batch import (
     OpenedRecord,
     Poison,
     UserRecordFailed,
+    handle_poison,
     open_record,
-    settle_poison,
 )
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policies import deaggregate
@@ -223,7 +223,7 @@ class QueueConsumer(ABC):
                 received.batch.fail(*group)
         # QUE-2: "A record MUST be acknowledged when all its user records were handled, and MUST NOT be before
         # that."
-        if received.batch.first_failed() is None:
+        if received.batch.first_failure() is None:
             received.state = "handled"
             self._handled.append(received)
         else:
@@ -282,7 +282,7 @@ class QueueConsumer(ABC):
             )
             failed.__cause__ = error
             poison = Poison(failed, queue_record(received.raw), received.raw, self._queue, last)
-            if not settle_poison(poison, self._put_aside):
+            if not handle_poison(poison, self._put_aside):
                 raise
             received.aside.append(last.sub_sequence_number)
 

@@ -227,7 +227,7 @@ def _task(
         shard_map = find_map()
         if find_shards:
             batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
-        rows = opened(batches, policy, shard_map=shard_map, streams=streams(), **options)
+        rows = deaggregate_in_task(batches, policy, shard_map=shard_map, streams=streams(), **options)
         yield from coalesce(rows, DEFAULT_BATCH_BYTES)
 
     return run
@@ -261,7 +261,9 @@ def _keep_modules() -> None:
     gc.freeze()
 
 
-def opened(batches: Iterator[pa.RecordBatch], policy: Policy, **options: Any) -> Iterator[pa.RecordBatch]:
+def deaggregate_in_task(
+    batches: Iterator[pa.RecordBatch], policy: Policy, **options: Any
+) -> Iterator[pa.RecordBatch]:
     """The user records of Kinesis records. ``options``: of `Deaggregator`."""
     from ..arrow import Deaggregator
 

@@ -89,13 +89,13 @@ def check(
                 batch = batch.filter(pc.invert(bad))
             first = range(min(batch.num_rows, _ALL_LOOKED_AT - count))
             looked_at = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
-            about += told(
+            about += rows_about(
                 batch, (*_text_encoded_aggregates(batch), *_writers(batch, looked_at, named)), schema
             )
             count += batch.num_rows
             for users in deaggregator.process(with_shards(batch, shard_map, _IN)):
                 yield users
-                about += chain(told(users, _nested_aggregates(users), schema), schemas.see(users))
+                about += chain(rows_about(users, _nested_aggregates(users), schema), schemas.see(users))
             if len(about) >= _FINDING_BATCHES:
                 yield from about
                 about = []
@@ -195,7 +195,7 @@ class _Schemas:
                     first = at[pc.index(ids, entry["values"]).as_py()].as_py()
                     self._first.setdefault(version, rows.slice(first, 1))
             about = [(row, *self._of_broken(error)) for row, error in broken]
-            yield from told(
+            yield from rows_about(
                 rows, chain(_mixed_versions(rows, at, ids) if len(counted) > 1 else (), about), self._schema
             )
 
@@ -212,7 +212,7 @@ class _Schemas:
         for version, first in self._first.items():
             if version in self._sound:
                 text = f"{self._counts[version]} user records of schema version {version}"
-                yield from told(first, [(0, "schema-version", text)], self._schema)
+                yield from rows_about(first, [(0, "schema-version", text)], self._schema)
 
 
 @lru_cache(4)
@@ -251,7 +251,7 @@ def _examine_compressed(
     return none, broken
 
 
-def told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_about(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows that become findings about rows of ``batch``: which, the kind, and the text."""
     items = list(about)
     if items:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kpl_codec.testing.faults import cut_answer, error, throttle
+from kpl_codec.testing.faults import cut_response, error, throttle
 from kpl_codec.watch import Limits, WatchFinding
 from kpl_codec.watch.stream_watcher import StreamWatcher
 
@@ -83,7 +83,7 @@ def test_everything_is_read_through_a_split(kinesis_local, client, stream):
 def test_faults_are_survived(proxy, faulty, client, stream):
     proxy.on("GetRecords", throttle(), times=3)
     proxy.on("GetRecords", error("ExpiredIteratorException"), after=1, times=2)
-    proxy.on("GetRecords", cut_answer(0.4), times=2)
+    proxy.on("GetRecords", cut_response(0.4), times=2)
     proxy.on("GetShardIterator", error("InternalFailure", status=500), times=2)
     proxy.on("ListShards", throttle(), times=1)
     with Running(faulty, stream, **FAST) as running:
