@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from ..format.records import KinesisRecord, answered_record
+from ..format.records import KinesisRecord, record_from_response
 from ..shards.sequence_numbers import sequence_hint
 from ..shards.shard import Shard
 from ..shards.starting_position import StartingPosition, after_record, at_time
@@ -205,7 +205,7 @@ class ShardReader:
 
     def receive(self, response: Mapping[str, Any], limit: int, now: float) -> RecordBatch:
         """Take a GetRecords response that was asked for ``limit`` records."""
-        records = [answered_record(record, self.shard_id) for record in response["Records"]]
+        records = [record_from_response(record, self.shard_id) for record in response["Records"]]
         size = sum(len(record.data) for record in records)
         self.iterator = response.get("NextShardIterator")
         behind_ms = response.get("MillisBehindLatest") or 0
