@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from ..deaggregation.deaggregated_record import Counts, Drop
-from ..deaggregation.kcl import fate_of_sound
+from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.policy_rules import PolicyRules
 from ..errors import UnusedHashKey
 from ..format import nested
@@ -38,8 +38,8 @@ _TABLE_SIZE = 1 << 20
 #: Columns that are null in the row of a warning.
 _OF_USER_RECORDS = (*(field.name for field in PLACEMENT_FIELDS), "inRange", "kcl")
 
-_Column, _FrameColumns = compiled("Column", None), compiled("FrameColumns", None)
-_may_nest = compiled("may_nest", None)
+_Column, _FrameColumns = prefer_compiled("Column", None), prefer_compiled("FrameColumns", None)
+_may_nest = prefer_compiled("may_nest", None)
 
 
 def _column(array: pa.Array) -> Any:
@@ -243,9 +243,9 @@ class _Verdicts:
         self._frames = frames
         shard_ids, shards = source.shards()
         coded = CodedShards(judge, shard_ids)
-        frames.judge(shards, *coded.tables)
+        frames.check_placement(shards, *coded.tables)
         distinct = np.array(frames.distinct_codes, np.int64)
-        codes = np.frombuffer(frames.judged_codes, np.int64)
+        codes = np.frombuffer(frames.placement_codes, np.int64)
         if coded.bound <= _TABLE_SIZE:
             table = np.zeros(coded.bound, np.int32)
             table[distinct] = np.arange(len(distinct))
@@ -296,5 +296,5 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
 _NO_YES = pa.array([False, True])
 #: By the number of the kind.
 _KINDS = pa.array(AGGREGATE_KINDS, pa.string())
-_FATES = pa.array([fate_of_sound(kind) for kind in AGGREGATE_KINDS], pa.string())
-_DROPPED = np.array([fate_of_sound(kind) == "dropped" for kind in AGGREGATE_KINDS])
+_FATES = pa.array([result_of_sound(kind) for kind in AGGREGATE_KINDS], pa.string())
+_DROPPED = np.array([result_of_sound(kind) == "dropped" for kind in AGGREGATE_KINDS])

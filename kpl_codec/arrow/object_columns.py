@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..deaggregation.deaggregated_record import Counts, DeaggregatedRecord
-from ..deaggregation.kcl import fate_of_sound
+from ..deaggregation.kcl import result_of_sound
 from ..deaggregation.payload import PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import PolicyRules
@@ -137,7 +137,7 @@ class ObjectColumns:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
         more = ("subSequenceNumber", "aggregated", "error", "hashKey")
         values = zip(*(source.values(name, start, end) for name in (*names, *more)), strict=True)
-        fate = fate_of_sound(None)
+        fate = result_of_sound(None)
         self._counts.kinesis_records += end - start
         self._counts.user_records += end - start
         for row, (pk, data, number, shard_id, ehk, sub, aggregated, error, own) in enumerate(values, start):

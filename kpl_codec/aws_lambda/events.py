@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, deaggregate
-from ..deaggregation.policy_rules import Policy, check_drops_are_heard
+from ..deaggregation.policy_rules import Policy, require_on_drop
 from ..errors import CaptureError
 from .batch import (
     AfterFailure,
@@ -124,7 +124,7 @@ def records_of_event(
     if watch is not None:
         watch.check(event)
     # LMB-12: "Under the kcl policy what the KCL drops MUST be reported to the caller."
-    check_drops_are_heard(policy, on_drop)
+    require_on_drop(policy, on_drop)
     source: Any = shard_map
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
         source = _judging(event, shard_map)

@@ -37,7 +37,7 @@ from ..aws_lambda.batch import (
 )
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policies import deaggregate
-from ..deaggregation.policy_rules import Policy, check_drops_are_heard
+from ..deaggregation.policy_rules import Policy, require_on_drop
 from ..ledger.ledger_rows import LedgerLike, Row, RowKind, digest_of, runs
 from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
 
@@ -129,7 +129,7 @@ class QueueConsumer(ABC):
         ledger: LedgerLike | None = None,
     ) -> None:
         check_client(client)
-        check_drops_are_heard(policy, on_drop)  # LMB-12, as for Lambda
+        require_on_drop(policy, on_drop)  # LMB-12, as for Lambda
         if min(1 if batch is None else batch, visibility, wait, poison_after) < 1:
             raise ValueError("batch, visibility, wait and poison_after: 1 or more")
         self.client, self._queue, self._handle, self._once = client, queue, handle, once
