@@ -212,14 +212,14 @@ def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unre
 
 def _bytes(file: InputFile, most: int | None = None) -> bytes:
     """The first bytes of the file as it is, or all of them."""
-    system, inner = file.place.opened()
+    system, inner = file.place.filesystem()
     with system.open_input_stream(inner, compression=None) as stream:
         return bytes(stream.read(most))
 
 
 def _open_text(file: InputFile) -> Any:
     """The text of the file, compressed or not."""
-    system, inner = file.place.opened()
+    system, inner = file.place.filesystem()
     return system.open_input_stream(inner, compression="gzip" if _bytes(file, 2) == b"\x1f\x8b" else None)
 
 
@@ -241,7 +241,7 @@ def _lines(file: InputFile, progress: ReadProgress) -> Iterator[bytes]:
 
 def _tables(file: InputFile, names: tuple[str, ...], progress: ReadProgress) -> Iterator[dict[str, Any]]:
     """The columns ``names``, and `LAST` if there is one, some rows at a time. `SUB` may be missing."""
-    system, inner = file.place.opened()
+    system, inner = file.place.filesystem()
     with ExitStack() as files:
         batches: Iterable[Any]
         rows = 0

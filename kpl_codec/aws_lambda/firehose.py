@@ -23,7 +23,7 @@ from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
 from ..values import Value
-from .batch import LOG, Poison, settle_poison
+from .batch import LOG, Poison, handle_poison
 from .events import event_records
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def transform_user_records(
             unpacked = deaggregate([record], max_decompressed_size=max_decompressed_size, unframe=unframe)
             user_records = list(unpacked)
         except (CaptureError, DecodeError) as error:
-            settle_poison(Poison(error, record, raw, arn), on_poison)
+            handle_poison(Poison(error, record, raw, arn), on_poison)
             continue
         try:
             answer = _transformation(map(handler, user_records), delimiter)

@@ -68,7 +68,7 @@ def read_piece(piece: FileRange, rows: CaptureRows | None = None) -> Iterator[pa
         rows.unreadable("file", "not a file: a pipe, or a link to nothing", 0)
     else:
         try:
-            system, inner = Location(piece.path).opened()
+            system, inner = Location(piece.path).filesystem()
             with system.open_input_file(inner) as source:
                 yield from _read(source, piece, rows)
         except (OSError, pa.ArrowException) as error:
