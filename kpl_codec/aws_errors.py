@@ -182,7 +182,8 @@ def failure_text(code: str, reason: str) -> str:
     check = what_to_check(code)
     if code in _PLAIN:
         return f"{_PLAIN[code]}: {check}"
-    of_botocore = "." not in code and rule_of(code).producer in ("not-sent", "no-answer")
+    never_answered = "." not in code and rule_of(code).producer in ("not-sent", "no-answer")
+    of_botocore = never_answered or code == "ParamValidationError"
     what = reason.rstrip(".") or code
     if reason and not of_botocore:
         what = f"{code}: {what}"
