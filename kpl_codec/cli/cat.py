@@ -27,7 +27,7 @@ from .options import add, add_aws, add_shared
 from .progress import waiting
 
 if TYPE_CHECKING:
-    from ..aws.fetch_by_sequence_number import GoneRecord, NotRead
+    from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry
 
 NESTED: Final = "nested-aggregate"
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
@@ -150,12 +150,12 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
         from .captured import captured
 
         return captured(args.paths)
-    from ..aws.fetch_by_sequence_number import read_only
+    from ..aws.fetch_by_sequence_number import fetch_records
     from ..aws.stream_reading import POLL_INTERVAL, read_stream
 
     client = client_of(args)
     if args.only:
-        return (_fetched(args.stream, item) for item in read_only(client, args.stream, args.only))
+        return (_fetched(args.stream, item) for item in fetch_records(client, args.stream, args.only))
     records = read_stream(
         client,
         args.stream,
@@ -167,28 +167,28 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
     return (Captured(args.stream, record) for record in records)
 
 
-def _fetched(stream: str, item: KinesisRecord | GoneRecord | NotRead) -> Captured | Unreadable:
+def _fetched(stream: str, item: KinesisRecord | GoneRecord | UnreadableEntry) -> Captured | Unreadable:
     if isinstance(item, KinesisRecord):
         return Captured(stream, item)
     line = getattr(item, "line", None)
     if line is not None:
         return Unreadable("only", f"--only, line {line}", item.reason)
-    return Unreadable("gone", str(getattr(item, "place", "")), item.reason)
+    return Unreadable("gone", str(getattr(item, "location", "")), item.reason)
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
     """The records in --queue now; with --restore each is returned to the queue's consumers after it was
     printed. Raises QueueUnavailable, QueuesUnsupported, UsageError."""
-    from ..queues.queue_calls import DEAD_LETTERS, RECORDS, find_queue, look_into, restore
+    from ..queues.queue_calls import browse_queue, find_queue, restore_dead_letters
 
     region = next(iter(args.queue.split(":")[3:4]), None)  # of an ARN
     client = other_client(args, f"queue {args.queue}", region, endpoint_url=args.endpoint_url)
     queue = find_queue(client, args.queue)
-    for records in look_into(client, queue, DEAD_LETTERS if args.dead_letters else RECORDS):
+    for records in browse_queue(client, queue, dead_letters=args.dead_letters):
         for raw in records:
             yield queue_record(raw)
         if args.restore:
-            refused = restore(client, queue, [raw["ReceiptHandle"] for raw in records])
+            refused = restore_dead_letters(client, queue, [raw["ReceiptHandle"] for raw in records])
             note(f"{len(records) - len(refused)} dead letters restored")
             for code in sorted(set(refused.values())):
                 note(f"{list(refused.values()).count(code)} not restored: {code}")
