@@ -20,7 +20,7 @@ from .options import add, add_shared
 
 #: The modules with classes of errors; and those that need an extra, and a second more.
 _MODULES = (
-    "errors", "aws_lambda.batch", "cli.inputs", "validate.validate_command", "conformance.subject",
+    "errors", "aws_lambda.batch", "cli.inputs", "validate.validate_command", "conformance.program",
     "format.compression", "producer.config", "producer.outcomes", "producer.pending", "schema_registry",
     "serving", "shards.refresh", "shards.sequence_numbers", "shards.stream_name", "testing.local_kinesis",
 )  # fmt: skip

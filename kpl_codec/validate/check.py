@@ -17,7 +17,7 @@ from ..captures import CAPTURE_SCHEMA
 from ..captures.capture_rows import with_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
-from ..format.nested import described, layers_around
+from ..format.nested import describe_nested, layers_around
 from ..limits import MAGIC
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
@@ -139,7 +139,7 @@ def _nested_aggregates(rows: pa.RecordBatch) -> Iterator[_About]:
         )
         if sub is None or sub < 0 or error is not None or (not aggregated and disguise_of(data) is not None):
             continue
-        yield row, "nested-aggregate", described(layers, sub if aggregated else None)
+        yield row, "nested-aggregate", describe_nested(layers, sub if aggregated else None)
 
 
 def _writers(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Iterator[_About]:

@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import plan
-    from ..cli.captured import with_standard_input
+    from ..cli.capture_records import with_standard_input
     from . import LocalEngine
     from .validate_job import LOG, check_output
 
