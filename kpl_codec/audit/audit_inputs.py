@@ -33,10 +33,12 @@ import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, plan, readable
 from ..ledger.ledger import SUFFIX
-from ..ledger.ledger_rows import CODES, MOST_USER_RECORDS, NO_DIGEST, SEQUENCE_NUMBER, Row
+from ..ledger.ledger_rows import NO_DIGEST, Row
+from ..limits import MOST_USER_RECORDS
+from ..shards.sequence_numbers import is_sequence_number
 from .ledger_reader import MARK, LedgerReader, Origin
 from .table_cells import BAD, NULL, NULLS, OK, texts, whole_numbers
-from .user_record_index import NO_SUB_SEQUENCE_NUMBER, HandledCounts, HandledRows
+from .user_record_index import CODES, NO_SUB_SEQUENCE_NUMBER, HandledCounts, HandledRows
 
 #: Columns, and how they are spelled, by their letters alone in lower case.
 SHARD, NUMBER, SUB, LAST, COUNT = "shard", "sequence_number", "sub_sequence_number", "last", "user_records"
@@ -172,11 +174,11 @@ def _rows(
             if kind == "ledger":
                 yield from reader.add_gzip(file.name, _bytes(file))
             elif kind in ("log", "json"):
-                before = reader.marked
+                before = reader.headers
                 yield from reader.add_lines(file.name, _lines(file, progress))
-                if reader.marked == before and kind == "log":
+                if reader.headers == before and kind == "log":
                     reader.report(file.name, "no table, and no line of it is a ledger's: passed over")
-                elif reader.marked == before:
+                elif reader.headers == before:
                     kind = "table"
             if kind == "table":
                 rows = 0
@@ -210,14 +212,14 @@ def _kind_of(file: InputFile) -> Literal["ledger", "table", "json", "log", "unre
 
 def _bytes(file: InputFile, most: int | None = None) -> bytes:
     """The first bytes of the file as it is, or all of them."""
-    system, inner = file.place.opened()
+    system, inner = file.place.filesystem()
     with system.open_input_stream(inner, compression=None) as stream:
         return bytes(stream.read(most))
 
 
 def _open_text(file: InputFile) -> Any:
     """The text of the file, compressed or not."""
-    system, inner = file.place.opened()
+    system, inner = file.place.filesystem()
     return system.open_input_stream(inner, compression="gzip" if _bytes(file, 2) == b"\x1f\x8b" else None)
 
 
@@ -239,7 +241,7 @@ def _lines(file: InputFile, progress: ReadProgress) -> Iterator[bytes]:
 
 def _tables(file: InputFile, names: tuple[str, ...], progress: ReadProgress) -> Iterator[dict[str, Any]]:
     """The columns ``names``, and `LAST` if there is one, some rows at a time. `SUB` may be missing."""
-    system, inner = file.place.opened()
+    system, inner = file.place.filesystem()
     with ExitStack() as files:
         batches: Iterable[Any]
         rows = 0
@@ -293,9 +295,7 @@ def _names(columns: dict[str, Any]) -> tuple[Any, Any, Any, Any, list[str], list
     home, code = (pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy() for coded in (shard, number))
     shards, numbers = shard.dictionary.to_pylist(), number.dictionary.to_pylist()
     good_shard = np.array([*(bool(text) and text.lower() not in NULLS for text in shards), False])[home]
-    good_number = np.array([*(bool(text and SEQUENCE_NUMBER.fullmatch(text)) for text in numbers), False])[
-        code
-    ]
+    good_number = np.array([*(bool(text and is_sequence_number(text)) for text in numbers), False])[code]
     return home, code, good_shard, good_number, shards, numbers
 
 

@@ -39,8 +39,9 @@ from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
 from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
-from .ledger_reader import Origin, UnreadableInput
+from .ledger_reader import Origin
 from .missing_causes import Fetched, MissingCauses, fetch
+from .unreadable_inputs import UnreadableInput
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
 #: User records of an audit at most: it takes a byte for each, and more for those that were not handled.
@@ -97,9 +98,9 @@ def findings_of(
         many = "" if often == 1 else f" ({often:,} times)"
         yield Finding(kind="audit-unreadable", file=file, line=row, detail=f"{where}{problem}{many}")
     # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be reported even where nothing is
-    # missing; of a last member that only lacks its end, as a killed consumer leaves it, a note is enough."
+    # missing."
     for hole in audit.handled_holes:
-        if not hole.is_cut and hole.why not in {one.why for one in unreadable}:
+        if hole.why not in {one.why for one in unreadable}:
             yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
     for run in runs_of(names, audit.aside):
         yield run.finding("audit-aside", "a poison hook took it")
@@ -164,12 +165,7 @@ class Audited:
     @property
     def notes(self) -> list[str]:
         """What is told, and is no finding."""
-        cut = [hole for hole in self.audit.handled_holes if hole.is_cut]
-        end = "at its end: its consumer was killed, or a copy of it was broken off"
-        return [
-            *(f"{hole.why.partition(' ')[0]} is cut off {end}" for hole in cut),
-            *(f"ledgers of another stream were passed over: {name}" for name in self.passed_over),
-        ]
+        return [f"ledgers of another stream were passed over: {name}" for name in self.passed_over]
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..findings import Finding
-from ..ledger.ledger_rows import CODES, MOST_USER_RECORDS, NO_DIGEST, Row
+from ..ledger.ledger_rows import KINDS, NO_DIGEST, Row
+from ..limits import MOST_USER_RECORDS
 
 #: Rows that have a sequence number, and so a name.
 NAMED = frozenset({"delivered", "again", "repaired"})
@@ -24,6 +25,8 @@ Name = tuple[str, str, int]
 _SLICE: Final = 1 << 20
 #: A sub-sequence number that a row does not tell.
 NO_SUB_SEQUENCE_NUMBER: Final = -2
+#: Each kind of a row as a number.
+CODES: Final[dict[str, int]] = {kind: code for code, kind in enumerate(KINDS)}
 #: Unclaimed Kinesis records of which the names are kept.
 _MOST_UNCLAIMED: Final = 100_000
 

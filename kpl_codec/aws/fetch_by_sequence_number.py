@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..adapters.json_stream import Defect, json_documents
-from ..format.records import KinesisRecord, answered_record
+from ..format.records import KinesisRecord, record_from_response
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
 from ..shards.starting_position import TRIM_HORIZON, at_record
@@ -161,7 +161,7 @@ def fetch_records(
                 numbers.add(record["SequenceNumber"])
                 if (place.shard_id, record["SequenceNumber"]) not in yielded:
                     yielded.add((place.shard_id, record["SequenceNumber"]))
-                    yield answered_record(record, place.shard_id)
+                    yield record_from_response(record, place.shard_id)
             whole = {number, place.last} <= numbers and len(numbers) >= (place.size or 0)
             if not whole:
                 of = f" of {place.size}" if place.size is not None else ""
@@ -182,7 +182,11 @@ def fetch_records(
             records = {record["SequenceNumber"]: record for record in page}
             shard_id, first, last = place.shard_id, int(number), max(map(int, records), default=int(number))
         yielded.add((place.shard_id, number))
-        yield answered_record(records[number], shard_id) if number in records else GoneRecord(place, reason)
+        yield (
+            record_from_response(records[number], shard_id)
+            if number in records
+            else GoneRecord(place, reason)
+        )
 
 
 def _between(client: Any, stream: str, shard_id: str, first: int, last: int) -> Iterator[Mapping[str, Any]]:

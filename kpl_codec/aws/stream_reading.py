@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import UnknownShard
-from ..format.records import KinesisRecord, answered_record
+from ..format.records import KinesisRecord, record_from_response
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from ..shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, at_record, at_time
 from .calls import async_sleep, sync_function, sync_generator
@@ -107,7 +107,7 @@ async def async_read_stream(
             for cursor in turns if follow else turns[:_MOST_CURSORS]:
                 page = await cursor.read()
                 for record in page.records:
-                    yield answered_record(record, cursor.shard_id)
+                    yield record_from_response(record, cursor.shard_id)
                 one_is_done |= page.ended or (not follow and cursor.at_tip)
 
 
@@ -131,7 +131,7 @@ async def async_read_record(
     cursor = ShardCursor(client, stream, shard_id, place, patience=patience, sleep=sleep)
     for record in await records_at(cursor, 1):
         if record["SequenceNumber"] == sequence_number:
-            return answered_record(record, shard_id)
+            return record_from_response(record, shard_id)
     return None
 
 

@@ -13,14 +13,14 @@ from typing import NamedTuple, get_args
 
 from ..errors import KplError
 from ..findings import KINDS, FindingType
-from ..rendering.terminal import line, note, show, show_json, table, width, wrapped
+from ..rendering.terminal import line, note, show, show_json, table, width, wrap
 from .exit_status import CLEAN
 from .inputs import UsageError
 from .options import add, add_shared
 
 #: The modules with classes of errors; and those that need an extra, and a second more.
 _MODULES = (
-    "errors", "aws_lambda.batch", "cli.inputs", "validate.validate_command", "conformance.subject",
+    "errors", "aws_lambda.batch", "cli.inputs", "validate.validate_command", "conformance.program",
     "format.compression", "producer.config", "producer.outcomes", "producer.pending", "schema_registry",
     "serving", "shards.refresh", "shards.sequence_numbers", "shards.stream_name", "testing.local_kinesis",
 )  # fmt: skip
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         )
         return CLEAN
     if rule is not None:
-        show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), *wrapped(line(rule.sentence), width(), 2))
+        show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), *wrap(line(rule.sentence), width(), 2))
     for kind in findings:
         _show(kind.name, f"finding, {kind.severity}: {kind.title}", kind.meaning, kind, rules)
     for error in errors:
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     for symptom in symptoms:
         show(line((symptom.title, "bold")))
         for paragraph in symptom.text.split("\n\n") if len(symptoms) <= _MOST_SYMPTOMS else ():
-            show(*wrapped(line(" ".join(paragraph.split())), width(), 2), line(""))
+            show(*wrap(line(" ".join(paragraph.split())), width(), 2), line(""))
     return CLEAN
 
 
@@ -122,10 +122,10 @@ def _show(
     show(line(""), line((name, "bold"), f"  {what}"))
     for text in (meaning, f"Who is affected: {entry.concerns}", f"What to do: {entry.todo}"):
         for paragraph in text.split("\n"):
-            show(*wrapped(line(paragraph), width(), 2))
+            show(*wrap(line(paragraph), width(), 2))
     rule = rules.get(entry.requirement or "")
     if rule is not None:
-        show(*wrapped(line((f"{rule.id}: {rule.sentence}", "dim")), width(), 2))
+        show(*wrap(line((f"{rule.id}: {rule.sentence}", "dim")), width(), 2))
 
 
 def _list(

@@ -159,7 +159,7 @@ def each_line(path: str, to_hash_key: Callable[[str], int]) -> list[tuple[str, i
 # -- files ----------------------------------------------------------------------------------------
 
 
-class Captured(NamedTuple):
+class CapturedRecord(NamedTuple):
     """A Kinesis record of a capture, and the name of its stream where that is known."""
 
     stream: str | None

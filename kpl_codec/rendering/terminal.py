@@ -59,7 +59,7 @@ def line(*parts: Part) -> Text | str:
     return Text.assemble(*(piece if piece[1] else piece[0] for piece in pieces))
 
 
-def wrapped(text: Text | str, width: int, indent: int = 0) -> list[RenderableType]:
+def wrap(text: Text | str, width: int, indent: int = 0) -> list[RenderableType]:
     """A paragraph in lines of at most ``width``, also where the output has no width of its own."""
     if isinstance(text, str):
         return [" " * indent + one for one in textwrap.wrap(text, width - indent)]

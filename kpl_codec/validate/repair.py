@@ -32,7 +32,7 @@ from ..producer import DeliveryError, ProducerConfig
 from ..shards.lineage import Lineage
 from ..shards.stream_name import Stream, stream_members, stream_of, stream_of_pages
 from . import repair_marks
-from .repair_plan import LOST, planned, streams_of, write_plan
+from .repair_plan import LOST, plan_rows, streams_of, write_plan
 from .validate_job import read_shard_map
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
         if before is None or before.is_another(put_to) or before.is_another_life(put_to):
             raise RepairError(code="other-stream", path=folder.path)
     record.write(json.dumps(stream_members(put_to)).encode())
-    rows = (row for file in files for row in planned(file))
+    rows = (row for file in files for row in plan_rows(file))
     with ExitStack() as stack:
         if folder.is_local:  # the lock ends with the process that holds it
             lock = stack.enter_context(open((folder / "repair/log/lock").path, "ab"))
@@ -159,10 +159,10 @@ def _target_stream(record: Location) -> Stream | None:
 
 
 def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, producer: Producer) -> Counter[str]:
-    """Put the rows of a plan (see `planned`) that the log does not have; the number by outcome, as of
+    """Put the rows of a plan (see `plan_rows`) that the log does not have; the number by outcome, as of
     `apply_repair`. Raises InputError for a plan or log that cannot be read."""
     # SPK-32: "What an earlier run has put MUST NOT be put again."
-    put_places = log.done()
+    put_before = log.put_places()
     counts: Counter[str] = Counter()
     waiting: deque[tuple[tuple[Any, ...], DeliveryFuture]] = deque()
 
@@ -189,7 +189,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
             old = row["shardId"], row["sequenceNumber"], row["subSequenceNumber"]
             if row["decision"] != "put":
                 counts[row["decision"]] += 1
-            elif old in put_places:
+            elif old in put_before:
                 counts["put-before"] += 1
             else:
                 # A copy without the tag, which names the original, would be planned again.

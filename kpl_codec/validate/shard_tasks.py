@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from ..captures.capture_rows import CaptureRows
-from ..format.records import answered_record
+from ..format.records import record_from_response
 from ..shards.stream_name import stream_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
             if (when := fields.get("ApproximateArrivalTimestamp")) is None or when <= part.until
         ]
         for fields in in_time:
-            rows.record(answered_record(fields, part.shard_id), name)
+            rows.record(record_from_response(fields, part.shard_id), name)
         if rows.full():
             yield from rows.take()
         if records and not in_time:

@@ -29,8 +29,8 @@ from ..findings.counters import Tally
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream
-from .duplicates import repeated
-from .repair_marks import read_copied
+from .duplicates import find_duplicates
+from .repair_marks import read_task_copies
 from .report.build import build_report, findings_of_the_whole
 from .report.model import About, Report
 from .report.report_page import render_page
@@ -162,7 +162,7 @@ def validate_stream(
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
-    ``only``: just the records at these places (see `kpl_codec.aws.fetch_by_sequence_number`); what is gone
+    ``only``: just the records at these places (see `kpl_codec.aws.sequence_numbers`); what is gone
     is a finding. Where
     the records hold copies that repair put, the stream may be read twice. Raises as `validate` does, and
     StreamUnavailable.
@@ -201,18 +201,18 @@ def _run(
         if versions := sound_and_doubtful(work):
             job = replace(job, versions=versions)
             _again(job, engine)
-        copies = read_copied(work)
+        copies = read_task_copies(work)
         # A copy may have come after its original, and that is dropped: say that it is repaired.
         if copies and any(kcl == "dropped" for *_, kcl in gather(work).groups):
             if not job.user_records:
                 _again(replace(job, keys=True), engine)
-                copies = read_copied(work)
+                copies = read_task_copies(work)
             _again(replace(job, keys=True, copies=copies), engine)
     except BaseException:
         discard(output)
         raise
     tally = gather(work)
-    findings = repeated(work)
+    findings = find_duplicates(work)
     aggregated = tally.records["aggregated"]
     if connection is not None and aggregated:
         from ..aws.channels import channel_findings, find_subscribers

@@ -27,7 +27,7 @@ from kpl_codec.aws.fetch_by_sequence_number import (
 )
 from kpl_codec.cli.main import main
 from kpl_codec.findings import KINDS
-from kpl_codec.testing.faults import Exchange, FaultProxy, HttpAnswer, error
+from kpl_codec.testing.faults import Exchange, FaultProxy, HttpResponse, error
 
 from ..queues.queue_model import client_of, loader_of
 
@@ -41,13 +41,13 @@ def with_channels(proxy: FaultProxy) -> With:
     """The stream has these channels (by name a format), two queues."""
 
     def add(denied: bool = False, **formats: str) -> None:
-        def summary(exchange: Exchange) -> HttpAnswer:
+        def summary(exchange: Exchange) -> HttpResponse:
             answer = exchange.forward()
             told = answer.json
             told["StreamDescriptionSummary"] |= {"ChannelCount": len(formats), "QueueCount": 2}
             return answer.with_json(told)
 
-        def listing(exchange: Exchange) -> HttpAnswer:
+        def listing(exchange: Exchange) -> HttpResponse:
             """One a page."""
             names = list(formats)
             at = int(exchange.request.get("NextToken", "0"))
@@ -62,14 +62,14 @@ def with_channels(proxy: FaultProxy) -> With:
                 ]
             }  # fmt: skip
             more = {"NextToken": str(at + 1)} if at + 1 < len(names) else {}
-            return HttpAnswer(200, json.dumps({**told, **more}).encode())
+            return HttpResponse(200, json.dumps({**told, **more}).encode())
 
-        def described(exchange: Exchange) -> HttpAnswer:
+        def described(exchange: Exchange) -> HttpResponse:
             name = exchange.request["ChannelARN"].rpartition("/")[2]
             stream = {"StreamARN": "x", "StreamCreationTimestamp": 1.7e9}
             stream["RecordConfiguration"] = {"RecordFormatType": formats[name]}
             told = {"ChannelDescription": {"ChannelName": name, "StreamConfigurationList": [stream]}}
-            return HttpAnswer(200, json.dumps(told).encode())
+            return HttpResponse(200, json.dumps(told).encode())
 
         proxy.on("DescribeStreamSummary", summary)
         proxy.on("ListChannels", error("AccessDeniedException") if denied else listing)

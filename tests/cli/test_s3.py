@@ -134,7 +134,7 @@ def held(folder: Location) -> dict[str, Any]:
         if item.kind() == "folder":
             found |= {f"{item.name}/{name}": content for name, content in held(item).items()}
         elif item.name.endswith(".parquet"):
-            system, inner = item.opened()
+            system, inner = item.filesystem()
             found[item.name] = pq.read_table(inner, filesystem=system).to_pylist()
         elif not item.name.endswith(".html"):
             found[item.name] = item.read()

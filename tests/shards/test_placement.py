@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec import verify_placement
 from kpl_codec.shards import placement as placement_module
-from kpl_codec.shards import verify_placement
 from kpl_codec.shards.placement import PlacementChecker, Verdict
 
 from .test_shard_map import HALF, MERGED, SPLIT, shard

@@ -302,7 +302,7 @@ class Planner:
         return {shard_id: results[shard_id] for shard_id in todo}
 
 
-def moves(before: StreamOffset, after: StreamOffset) -> bool:
+def must_be_written(before: StreamOffset, after: StreamOffset) -> bool:
     """Whether ``after`` must be written: it is further, or the times in ``before`` are old."""
     if before.shards.keys() != after.shards.keys():
         return True

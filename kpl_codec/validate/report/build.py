@@ -18,9 +18,9 @@ from ...findings.counters import (
     OTHERS,
     SLOTS,
     Tally,
-    drawn,
     least,
     most,
+    sample,
 )
 from ...rendering.labels import plural
 from ...shards.lineage import Lineage
@@ -93,7 +93,7 @@ def build_report(
     ``findings``: further ones, which neither the scan nor `findings_of_the_whole` makes (for example
     duplicates). The tally is not changed.
     """
-    tally = Tally.merged([tally])
+    tally = Tally.merge_all([tally])
     loads = _Loads(tally, shard_map)
     for finding in (*findings, *findings_of_the_whole(tally, shard_map)):
         tally.add_finding(finding)
@@ -194,7 +194,7 @@ def _shown_findings(tally: Tally) -> tuple[tuple[KindCount, ...], tuple[Finding,
         key=lambda count: order_of(Finding(count.kind.name)),
     )
     each = min(max(1, MAX_SHOWN_FINDINGS // max(1, len(kinds))), MAX_EXAMPLES)
-    examples = (drawn(tally.examples.get(count.kind.name, []), each) for count in kinds)
+    examples = (sample(tally.examples.get(count.kind.name, []), each) for count in kinds)
     return tuple(kinds), tuple(finding for some in examples for finding in sorted(some, key=order_of))
 
 

@@ -1,4 +1,4 @@
-"""Both ends of the protocol of spec/09-conformance.md: `Subject` starts a program and asks it one question at
+"""Both ends of the protocol of spec/09-conformance.md: `Program` starts a program and asks it one question at
 a time, in JSON or in lines (to crash, hang or answer nonsense is an answer); `serve` is the loop of one.
 """
 
@@ -36,7 +36,7 @@ class ProgramError(KplError, RuntimeError):
     todo = "Run it by hand; spec/09-conformance.md says what it must answer."
 
 
-class Subject:
+class Program:
     """A running program, as a context manager. ``timeout``: seconds that an answer may take. ``lines``: it
     speaks lines instead of JSON. ``hello``: its name, version and the operations it knows."""
 
@@ -47,7 +47,7 @@ class Subject:
         self._errors: IO[bytes]
         self.hello: dict[str, Any] = {}
 
-    def __enter__(self) -> Subject:
+    def __enter__(self) -> Program:
         # CNF-1: "A program MUST answer every line it reads with one line, a JSON object that repeats the
         # question's id."
         answer = self.ask({"op": "hello", "protocol": PROTOCOL})
