@@ -31,10 +31,12 @@ import pyarrow.parquet as pq
 
 from ..captures import InputError, Location, plan, readable
 from ..ledger.ledger import SUFFIX
-from ..ledger.ledger_rows import CODES, MOST_USER_RECORDS, NO_DIGEST, SEQUENCE_NUMBER, Row
+from ..ledger.ledger_rows import NO_DIGEST, Row
+from ..limits import MOST_USER_RECORDS
+from ..shards.sequence_numbers import is_sequence_number
 from .ledger_reader import MARK, LedgerReader, Origin
 from .table_cells import BAD, NULL, NULLS, OK, texts, whole_numbers
-from .user_record_index import NO_SUB_SEQUENCE_NUMBER, HandledCounts, HandledRows
+from .user_record_index import CODES, NO_SUB_SEQUENCE_NUMBER, HandledCounts, HandledRows
 
 #: Columns, and how they are spelled: their letters alone, in lower case.
 SHARD, NUMBER, SUB, LAST, COUNT = "shard", "sequence_number", "sub_sequence_number", "last", "user_records"
@@ -162,11 +164,11 @@ def _parts(
             if kind == "ledger":
                 yield from reader.add_gzip(file.name, _bytes(file))
             elif kind in ("log", "json"):
-                headers = reader.marked
+                headers = reader.headers
                 yield from reader.add_lines(file.name, _lines(file, progress))
-                if reader.marked == headers and kind == "log":
+                if reader.headers == headers and kind == "log":
                     reader.report(file.name, "no table, and no line of it is a ledger's: passed over")
-                elif reader.marked == headers:
+                elif reader.headers == headers:
                     kind = "table"
             if kind == "table":
                 rows = 0
@@ -296,7 +298,7 @@ def _places(columns: dict[str, Any]) -> _Places:
     shard, number = (pc.fill_null(one.indices.cast(pa.int64()), -1).to_numpy() for one in encoded)
     shards, numbers = (one.dictionary.to_pylist() for one in encoded)
     has_shard = np.array([*(bool(text) and text.lower() not in NULLS for text in shards), False])[shard]
-    is_number = [bool(text and SEQUENCE_NUMBER.fullmatch(text)) for text in numbers]
+    is_number = [bool(text and is_sequence_number(text)) for text in numbers]
     return _Places(shard, number, has_shard, np.array([*is_number, False])[number], shards, numbers)
 
 

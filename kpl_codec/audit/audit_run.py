@@ -39,8 +39,9 @@ from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
 from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
-from .ledger_reader import Origin, UnreadableInput
+from .ledger_reader import Origin
 from .missing_causes import Fetched, MissingCauses, fetch
+from .unreadable_inputs import UnreadableInput
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
 #: User records of an audit at most: each takes a byte of memory, more if it was not handled.
@@ -98,9 +99,9 @@ def findings_of(
         repeated = "" if times == 1 else f" ({times:,} times)"
         yield Finding(kind="audit-unreadable", file=file, line=row, detail=f"{where}{problem}{repeated}")
     # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be reported even where nothing is
-    # missing; of a last member that only lacks its end, as a killed consumer leaves it, a note is enough."
+    # missing."
     for hole in audit.handled_holes:
-        if not hole.is_cut and hole.why not in {one.why for one in unreadable}:
+        if hole.why not in {one.why for one in unreadable}:
             yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
     for run in runs_of(names, audit.aside):
         yield run.finding("audit-aside", "a poison hook took it")
@@ -168,11 +169,7 @@ class AuditResult:
     @property
     def notes(self) -> list[str]:
         """What is worth knowing, and is no finding."""
-        cut = [hole.why.partition(" ")[0] for hole in self.audit.handled_holes if hole.is_cut]
-        notes = [
-            *(f"{file} is cut off at its end: its consumer was killed, or a copy broke off" for file in cut),
-            *(f"ledgers of another stream were skipped: {name}" for name in self.other_streams),
-        ]
+        notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
         if self.empty:
             count = f" and {len(self.empty) - _NAMED:,} more" if len(self.empty) > _NAMED else ""
             notes.append(f"there are no rows in {', '.join(self.empty[:_NAMED])}{count}")

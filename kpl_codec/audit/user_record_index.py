@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..findings import Finding
-from ..ledger.ledger_rows import CODES, MOST_USER_RECORDS, NO_DIGEST, Row
+from ..ledger.ledger_rows import KINDS, NO_DIGEST, Row
+from ..limits import MOST_USER_RECORDS
 
 #: Kinds of rows with a sequence number: they name user records.
 NAMED = frozenset({"delivered", "again", "repaired"})
@@ -26,6 +27,8 @@ Name = tuple[str, str, int]
 _SLICE: Final = 1 << 20
 #: In place of a sub-sequence number that a row does not have.
 NO_SUB_SEQUENCE_NUMBER: Final = -2
+#: Each kind of a row as a number.
+CODES: Final[dict[str, int]] = {kind: code for code, kind in enumerate(KINDS)}
 #: Unclaimed Kinesis records of which the names are kept.
 _MOST_UNCLAIMED: Final = 100_000
 

@@ -39,7 +39,7 @@ from .batch import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..ledger.ledger_rows import LedgerLike
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
     from ..shards.shard_map import ShardMap
     from .consumer_watch import ConsumerWatch
@@ -154,7 +154,7 @@ def invocation_of(
     on_poison: Callable[[Poison], object] | None = None,
     context: Any = None,
     reserve_ms: int = 0,
-    ledger: LedgerLike | None = None,
+    ledger: Ledger | None = None,
     **opening: Unpack[OpenOptions],
 ) -> Invocation:
     """The batch of a Lambda event. Raises what `records_of_event` raises, once it is used."""

@@ -16,7 +16,7 @@ from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger_reader import Hole, LedgerReader
 from kpl_codec.audit.user_record_index import NAMED, HandledCounts, HandledRows, Name, Run, UserRecordIndex
 from kpl_codec.ledger.ledger import Sink, Writer, packed
-from kpl_codec.ledger.ledger_rows import NO_DIGEST, Ranges, Row, RowKind
+from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
 Place = tuple[str, str]
 
@@ -58,12 +58,11 @@ class Stored(NamedTuple):
 class Files(dict[str, list[bytes]]):
     """The members that a writer has written, by file."""
 
-    def sink(self, part_bytes: int, part_seconds: float = 1e9) -> Sink:
-        return Sink(self.write, part_bytes=part_bytes, part_seconds=part_seconds)
+    def sink(self, part_bytes: int) -> Sink:
+        return Sink(self.write, part_bytes=part_bytes)
 
-    def write(self, file: str, lines: Sequence[str]) -> int:
+    def write(self, file: str, lines: Sequence[str]) -> None:
         self.setdefault(file, []).append(packed(lines))
-        return len(self[file][-1])
 
 
 @dataclass
@@ -323,11 +322,6 @@ def spelled(runs: Iterable[Run]) -> set[Name]:
     }
 
 
-def within(name: Name, ranges: Ranges) -> bool:
-    low, high = ranges.get(name[0], ("1", "0"))
-    return int(low) <= int(name[1]) <= int(high)
-
-
 class Plain(NamedTuple):
     """The audit by plain sets."""
 
@@ -367,9 +361,7 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
                 due = row.at < until
             if not due:
                 early.add(name)
-            elif row.digest in attempts or any(
-                hole.ranges is None or within(name, hole.ranges) for hole in judged.handled_holes
-            ):
+            elif row.digest in attempts or judged.handled_holes:
                 unknown.add(name)
             else:
                 missing.add(name)

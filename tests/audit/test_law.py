@@ -162,7 +162,7 @@ class World:
 
     def unpack(self, file: Path) -> None:
         """Lines as they are; some cut at the end, as a copy that was broken off."""
-        text = b"".join(text for text, _ in _members(file.read_bytes()))
+        text = b"".join(_members(file.read_bytes()))
         end = self.chance.choice([len(text), self.chance.randint(0, len(text))])
         if end and text[:end].endswith(b"\n") and end < len(text):
             end -= 1  # (what is cut just between two members nobody could see)
