@@ -162,7 +162,7 @@ class RecordDeaggregator:
             coded = CodedShards(checker, tuple(numbers))
             frames.check_placement(array("q", map(numbers.__getitem__, shard_ids)), *coded.tables)
             if self._placed:
-                frames.facts = {code: coded.words(code) for code in frames.distinct_codes}
+                frames.facts = {code: coded.facts_of(code) for code in frames.distinct_codes}
         return frames
 
     def open_one(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
@@ -187,7 +187,7 @@ class RecordDeaggregator:
         if checker is None:
             return None
         hash_key = user_record_rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
-        return checker.place(hash_key, certain=record.explicit_hash_key is not None)
+        return checker.check(hash_key, certain=record.explicit_hash_key is not None)
 
     def _strict(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and

@@ -82,7 +82,7 @@ def place_sound(
         # is none (KEY-8) is empty, and not used.
         hash_keys += [int(text or 0) for text in parsed.explicit_hash_key_table]
         used = [pk if ehk < 0 else first + ehk for pk, ehk in zip(used, ehks, strict=True)]
-    return checker.place_aggregate(hash_keys, used)
+    return checker.check_aggregate(hash_keys, used)
 
 
 def sound_rows(
@@ -125,7 +125,7 @@ def _place(
     numbers: dict[tuple[str | None, str | None, bool], int] = {}
     used = [numbers.setdefault(pair, len(numbers)) for pair in keys]
     hash_keys = (hash_key_or_none(pk or "", ehk) if known else None for pk, ehk, known in numbers)
-    return checker.place_aggregate(hash_keys, used)[1]
+    return checker.check_aggregate(hash_keys, used)[1]
 
 
 def kcl_rows(

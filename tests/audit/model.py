@@ -309,16 +309,11 @@ def audited(world: World, *, until: int | None = None) -> Judged:
 def add(tally: HandledCounts, names: list[Name]) -> None:
     if not names:
         return
-    places = list(dict.fromkeys(name[:2] for name in names))
-    which = {place: at for at, place in enumerate(places)}
-    tally.add(
-        HandledRows(
-            [shard for shard, _ in places],
-            [number.encode() for _, number in places],
-            np.array([which[name[:2]] for name in names], np.int64),
-            np.array([name[2] for name in names], np.int64),
-        )
-    )
+    index = {place: at for at, place in enumerate(dict.fromkeys(name[:2] for name in names))}
+    record = np.array([index[name[:2]] for name in names], np.int64)
+    subs = np.array([name[2] for name in names], np.int64)
+    places = [shard for shard, _ in index], [number.encode() for _, number in index]
+    tally.add(HandledRows(*places, record, subs, subs))
 
 
 def spelled(runs: Iterable[Run]) -> set[Name]:
