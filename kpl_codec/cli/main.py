@@ -230,7 +230,7 @@ def _reason(error: OSError, folder: str | None) -> str:
         return f"{error.filename}: {refusal(error)}"
     if folder and error.errno in _CANNOT_WRITE:  # pyarrow names no path, and gives the reason twice
         return f"cannot write to {folder}: {refusal(error)}"
-    return str(error.strerror or refusal(error))
+    return refusal(error)
 
 
 @contextmanager

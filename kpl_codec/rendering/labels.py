@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 from datetime import datetime, timezone
 
@@ -39,14 +38,14 @@ _REFUSALS = {
     errno.EACCES: "you are not permitted to",
     errno.EROFS: "the disk is read-only",
     errno.ENOSPC: "no space is left on the disk",
+    errno.EDQUOT: "your share of the disk is used up",
+    errno.EFBIG: "the file is too large for this system",
 }
 
 
 def refusal(error: OSError) -> str:
     """Why the system refused a path, in words."""
-    if error.errno is None:
-        return str(error)
-    return _REFUSALS.get(error.errno) or os.strerror(error.errno)
+    return _REFUSALS.get(error.errno or 0) or error.strerror or str(error)
 
 
 def short_id(shard_id: str) -> str:

@@ -73,7 +73,7 @@ def test_a_full_disk_names_the_folder(command: str, tmp_path: Path) -> None:
         assert running.wait(60) == 2
         (said,) = [line for line in running.stderr.read().splitlines() if "nothing was gen" not in line]
     assert str(made if command == "generate" else results) in said
-    assert "File too large" in said
+    assert "the file is too large" in said
     assert command != "generate" or not made.exists()
 
 
