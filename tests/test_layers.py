@@ -95,7 +95,7 @@ EDGES = {
     )),
     "testing/faults.py", "testing/local_kinesis.py", "validate/local.py", "validate/validate_command.py",
     *(f"watch/{name}.py" for name in (
-        "exporters", "status_page", "stream_watcher", "terminal_exporter", "watch_command",
+        "exporters", "status_page", "stream_watcher", "watch_command",
     )),
 }  # fmt: skip
 #: Modules that import what a variable names: `imports_of` cannot follow them, so the reasons stand here.

@@ -23,7 +23,7 @@ from pyarrow import fs
 from ..aws_errors import what_to_check
 from ..errors import KplError
 from .calls import failure_of
-from .client import assumed
+from .client import assume_role
 
 #: Seconds for a connection, and for an answer; tries of one call. Together 12 s at most.
 _CONNECT, _READ, _TRIES = 2.0, 4.0, 2
@@ -67,7 +67,7 @@ def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
     waits = Config(connect_timeout=_CONNECT, read_timeout=_READ, retries={"total_max_attempts": _TRIES})
     session = boto3.Session()
     if _ROLE in os.environ:
-        session = assumed(session, os.environ[_ROLE], waits)
+        session = assume_role(session, os.environ[_ROLE], waits)
     config = waits.merge(Config(s3={"addressing_style": "path"}))
     return session, session.client("s3", region_name=session.region_name or "us-east-1", config=config)
 

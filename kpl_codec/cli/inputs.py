@@ -50,9 +50,9 @@ def paths_or_stream(args: argparse.Namespace) -> None:
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
     if args.only:  # read before any call
-        from ..aws.fetch_by_sequence_number import sequence_numbers
+        from ..aws.fetch_by_sequence_number import find_sequence_numbers
 
-        locations = sequence_numbers(read_bytes(args.only))
+        locations = find_sequence_numbers(read_bytes(args.only))
         if not locations:
             expected = "expected JSON with a member sequenceNumber, or one sequence number a line"
             raise UsageError(reason=f"{args.only} has no sequence number: {expected}")
@@ -71,12 +71,12 @@ def connection(args: argparse.Namespace) -> dict[str, Any]:
 def client_of(args: argparse.Namespace) -> Any:
     """A client as the arguments say, after its server was reached. Raises StreamUnavailable, UsageError."""
     from ..aws.calls import call_errors, failure_of
-    from ..aws.client import kinesis_client, reach
+    from ..aws.client import check_reachable, kinesis_client
 
     settings = connection(args)
     try:
         with waiting(f"asking Kinesis for {args.stream}"):
-            reach(stream_of(args.stream), **settings)
+            check_reachable(stream_of(args.stream), **settings)
         return kinesis_client(**settings)
     except call_errors() as error:
         failure = failure_of(error)

@@ -8,7 +8,7 @@ import kpl_codec as kpl
 from kpl_codec.schema_registry import unframe
 
 from ..format.hash_keys import format_hash_key, parse_hash_key
-from ..shards import verify_placement
+from ..shards.placement import verify_placement
 from .program import AnswerFunction, serve, user_record
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from ..format.compression import decompress
 from ..ledger.ledger_rows import Row, RowKind
 from .config import ProducerConfig
@@ -29,7 +29,7 @@ def deliver_in_python(
         pending.result = kind(shard_id, number, index, attempts, history.left_out)
 
 
-_deliver = compiled("deliver", deliver_in_python)
+_deliver = prefer_compiled("deliver", deliver_in_python)
 
 
 def undelivered(

@@ -11,7 +11,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final
 
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from . import Delivery, DeliveryError, Pending
 from .lock import LOCK, interrupted, locked, may_wait_for_result
 from .producer_logging import in_background, logger
@@ -98,9 +98,9 @@ class DeliveryFuture(Future[Delivery]):
 
 #: A new DeliveryFuture.
 new_future: Final[Callable[[], DeliveryFuture]] = partial(
-    compiled("untracked", lambda kind: kind()), DeliveryFuture
+    prefer_compiled("untracked", lambda kind: kind()), DeliveryFuture
 )
-_track: Final[Callable[[DeliveryFuture], object]] = compiled("track", lambda _: None)
+_track: Final[Callable[[DeliveryFuture], object]] = prefer_compiled("track", lambda _: None)
 _set: Final = object.__setattr__
 
 

@@ -13,13 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
 
 from ..aws.calls import failure_of, send
 from ..aws_errors import rule_of
-from ..ledger.ledger_rows import Notes, Row, RowKind
+from ..ledger.ledger_rows import Row, RowKind
 from ..shards.live_shard_map import Failure, Request
 from . import Attempt, DeliveryError, Pending, ProducerCore
 from .delivery import undelivered
@@ -28,6 +28,9 @@ from .lock import LOCK
 from .outcomes import NO_HISTORY
 from .producer_logging import SLOW, Log, OnUndelivered, UndeliveredReport, in_background, log_user_records
 from .record_builder import PutRecordsRequest
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Writer
 
 #: PRD-46: so many puts in the inbox make callers wait, and how long at most, in seconds.
 CROWD: Final = 1000
@@ -137,11 +140,11 @@ class Driver:
         core: ProducerCore,
         clock: Callable[[], float],
         on_undelivered: OnUndelivered | None,
-        new_notes: Callable[[], Notes | None] | None = None,
+        new_notes: Callable[[], Writer | None] | None = None,
     ) -> None:
         self.core, self.clock = core, clock
         self._new_notes = new_notes
-        self.notes: Notes | None = None
+        self.notes: Writer | None = None
         self.mailbox = Mailbox(self.new_condition)
         self.hook = UndeliveredReport(on_undelivered, clock)
         self.exit_timeout = 0.0
@@ -320,7 +323,7 @@ class Driver:
             return bool(self.hook.held)
         return not mailbox.closing or core.outstanding > 0 or bool(mailbox.inbox)
 
-    def _note(self, notes: Notes, ended: list[Pending]) -> None:
+    def _note(self, notes: Writer, ended: list[Pending]) -> None:
         """Give the ledger what the core has to note, and those user records that failed."""
         offset = time.time() - self.clock()
         rows = self.core.rows.take(offset) if self.core.rows is not None else []

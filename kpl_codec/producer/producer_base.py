@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ..aws.calls import maybe_await, stream_for
 from ..lazy import needing_extras
-from ..ledger.ledger_rows import LedgerLike, Notes
 from ..shards.live_shard_map import LiveShardMap
 from . import Pending, ProducerClosed, ProducerConfig, ProducerCore, ProducerFull
 from .driver import Driver, Flush, Mailbox
@@ -21,6 +20,8 @@ from .producer_logging import Log, OnUndelivered, guarded, in_background, logger
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..ledger.ledger import Ledger, Writer
 
 
 #: PRD-62: seconds between two readings of what the stream takes; how long a put waits for one.
@@ -50,7 +51,7 @@ class ProducerOptions(TypedDict, total=False):
     """
 
     config: ProducerConfig | None
-    ledger: LedgerLike | None
+    ledger: Ledger | None
     client: Any
     client_settings: Mapping[str, Any] | None
     observe: Observe | None
@@ -100,7 +101,7 @@ class ProducerBase(ABC):
         self._size_asked_at, self._summaries = float("-inf"), 0
         return ProducerCore(self.config, live, self._chance, self._observe, noted=noted)
 
-    def _new_notes(self) -> Notes | None:
+    def _new_notes(self) -> Writer | None:
         stream = self._stream.arn or self._stream.name
         return None if self._ledger is None else self._ledger.writer(stream, "produced")
 

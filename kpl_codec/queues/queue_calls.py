@@ -1,7 +1,7 @@
 """The calls of a queue (ReceiveQueueRecords and the others), for boto3's clients and aiobotocore's.
 
     queue = find_queue(client, "orders-queue")             # its ARN
-    for answer in look_into(client, queue): ...            # what is in it now; all of it is given back
+    for answer in browse_queue(client, queue): ...            # what is in it now; all of it is given back
 
 Queues came with botocore 1.44. A queue hangs on one stream; it gives each Kinesis record until that is
 acknowledged.
@@ -23,8 +23,11 @@ from ..errors import KplError
 from ..shards.live_shard_map import Failure
 
 __all__ = [
-    "DEAD_LETTERS", "RECORDS", "Calls", "QueueUnavailable", "QueuesUnsupported",
-    "find_queue", "look_into", "restore",
+    "QueueUnavailable",
+    "QueuesUnsupported",
+    "browse_queue",
+    "find_queue",
+    "restore_dead_letters",
 ]  # fmt: skip
 
 #: Records of one call, at most.
@@ -70,7 +73,7 @@ class QueuesUnsupported(KplError, RuntimeError):
     todo = "Install boto3 1.44 or newer."
 
 
-class Calls(NamedTuple):
+class QueueOperations(NamedTuple):
     """The names of the client's methods for the records of a queue, or for its dead letters."""
 
     receive: str
@@ -78,10 +81,10 @@ class Calls(NamedTuple):
     update_visibility: str
 
 
-RECORDS: Final = Calls(
+RECORDS: Final = QueueOperations(
     "receive_queue_records", "acknowledge_queue_records", "update_queue_records_visibility"
 )
-DEAD_LETTERS: Final = Calls(*(name.replace("queue", "dead_letter_queue") for name in RECORDS))
+DEAD_LETTERS: Final = QueueOperations(*(name.replace("queue", "dead_letter_queue") for name in RECORDS))
 RESTORE: Final = "restore_dead_letter_queue_records"
 
 
@@ -153,12 +156,13 @@ def find_queue(client: Any, queue: str) -> str:
     raise QueueUnavailable(queue=queue, **vars(failed))
 
 
-def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[dict[str, Any]]]:
+def browse_queue(client: Any, queue: str, *, dead_letters: bool = False) -> Iterator[list[dict[str, Any]]]:
     """What is in the queue now, some records at a time, each once; at the end all of it is given back.
 
     Every look counts as a delivery (ReceiveCount), and meanwhile no consumer gets the records. With
-    `DEAD_LETTERS` the dead letters. Raises QueueUnavailable.
+    ``dead_letters`` it reads those. Raises QueueUnavailable.
     """
+    calls = DEAD_LETTERS if dead_letters else RECORDS
     record_ids: set[str] = set()
     handles: list[str] = []
     try:
@@ -172,7 +176,7 @@ def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[
             record_ids |= {record["RecordId"] for record in fresh}
             yield fresh
     finally:
-        # QUE-12: "Looking into a queue MUST give back at once all that it received."
+        # QUE-12: "Browsing a queue MUST give back at once all that it received."
         for some in _calls_of(handles):
             entries = [{"ReceiptHandle": handle, "VisibilityTimeoutSeconds": 0} for handle in some]
             run_sync(call(client, calls.update_visibility, {"QueueARN": queue, "Entries": entries}))
@@ -183,7 +187,7 @@ def _calls_of(handles: list[str]) -> Iterator[list[str]]:
         yield handles[at : at + MOST_RECORDS]
 
 
-def restore(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
+def restore_dead_letters(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
     """Give dead letters back to the queue's consumers. By receipt handle the code of each that the service
     did not restore. Raises QueueUnavailable."""
     refused: dict[str, str] = {}

@@ -37,11 +37,12 @@ from ..aws_lambda.batch import (
 )
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policies import deaggregate
-from ..deaggregation.policy_rules import Policy, check_drops_are_heard
-from ..ledger.ledger_rows import LedgerLike, Row, RowKind, digest_of, runs
+from ..deaggregation.policy_rules import Policy, require_on_drop
+from ..ledger.ledger_rows import Row, RowKind, digest_of, runs
 from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
 
 if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
 
 #: After how many seconds a record that failed comes again, by its deliveries.
@@ -126,10 +127,10 @@ class QueueConsumer(ABC):
         dead_letters: bool = False,
         drain: bool = False,
         observe: Observe | None = None,
-        ledger: LedgerLike | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         check_client(client)
-        check_drops_are_heard(policy, on_drop)  # LMB-12, as for Lambda
+        require_on_drop(policy, on_drop)  # LMB-12, as for Lambda
         if min(1 if batch is None else batch, visibility, wait, poison_after) < 1:
             raise ValueError("batch, visibility, wait and poison_after: 1 or more")
         self.client, self._queue, self._handle, self._once = client, queue, handle, once
@@ -336,7 +337,7 @@ class QueueConsumer(ABC):
             }  # fmt: skip
             for kind, subs in by_kind.items():
                 names = [("", "", sub) for sub in sorted(subs)]
-                rows += runs(kind, names, now, digest, record_id)
+                rows += runs(names, Row(kind, "", "", 1, now, digest, record_id=record_id))
             rows += [Row("aside", "", "", 0, now, digest, 0, record_id) for _ in received.batch.aside]
         if rows:
             self._notes.note(rows)

@@ -25,7 +25,7 @@ from .queue_consumer import QUEUE_METRICS, Observe, QueueConsumer, QueueCounts, 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..ledger.ledger_rows import LedgerLike
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
 
 __all__ = ["QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records"]
@@ -64,7 +64,7 @@ class QueueOptions(TypedDict, total=False):
     dead_letters: bool
     drain: bool
     observe: Observe | None
-    ledger: LedgerLike | None
+    ledger: Ledger | None
 
 
 def process_queue_records(

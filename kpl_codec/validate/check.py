@@ -17,11 +17,11 @@ from ..captures import CAPTURE_SCHEMA
 from ..captures.capture_rows import with_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
-from ..format.nested import described, layers_around
+from ..format.nested import describe_nested, layers_around
 from ..limits import MAGIC
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Streams
+from ..shards.stream_name import StreamMatcher
 
 #: Bytes of a batch of user records. At 4 MiB a tenth of the time goes into the fixed cost of each batch.
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -66,7 +66,10 @@ def check(
     ``whole``: all columns, else those that findings and counts need, and keys if ``keys``.
     ``versions``: schema versions known to stand in sound frames."""
     new_deaggregator = partial(
-        _deaggregator, shard_map=shard_map, dictionaries=True, streams=Streams(shard_map.stream, refuse=False)
+        _deaggregator,
+        shard_map=shard_map,
+        dictionaries=True,
+        streams=StreamMatcher(shard_map.stream, refuse=False),
     )
     deaggregator = new_deaggregator()
     if not whole:
@@ -139,7 +142,7 @@ def _nested_aggregates(rows: pa.RecordBatch) -> Iterator[_About]:
         )
         if sub is None or sub < 0 or error is not None or (not aggregated and disguise_of(data) is not None):
             continue
-        yield row, "nested-aggregate", described(layers, sub if aggregated else None)
+        yield row, "nested-aggregate", describe_nested(layers, sub if aggregated else None)
 
 
 def _writers(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Iterator[_About]:

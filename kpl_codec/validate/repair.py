@@ -30,7 +30,7 @@ from ..format.hash_keys import explicit_hash_key_value
 from ..format.records import Tag
 from ..producer import DeliveryError, ProducerConfig
 from ..shards.lineage import Lineage
-from ..shards.stream_name import Stream, described, listed_stream, stream_of
+from ..shards.stream_name import Stream, stream_members, stream_of, stream_of_pages
 from . import repair_marks
 from .repair_plan import LOST, plan_rows, streams_of, write_plan
 from .validate_job import read_shard_map
@@ -136,7 +136,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
         before = _target_stream(record)
         if before is None or before.is_another(put_to) or before.is_another_life(put_to):
             raise RepairError(code="other-stream", path=folder.path)
-    record.write(json.dumps(described(put_to)).encode())
+    record.write(json.dumps(stream_members(put_to)).encode())
     rows = (row for file in files for row in plan_rows(file))
     with ExitStack() as stack:
         if folder.is_local:  # the lock ends with the process that holds it
@@ -155,7 +155,7 @@ def _target_stream(record: Location) -> Stream | None:
     # Earlier versions wrote {"stream": NAME OR ARN}.
     if isinstance(members, dict) and isinstance(members.get("stream"), str):
         return stream_of(members["stream"])
-    return listed_stream([members])
+    return stream_of_pages([members])
 
 
 def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, producer: Producer) -> Counter[str]:

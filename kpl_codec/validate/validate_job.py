@@ -40,7 +40,7 @@ from .shard_tasks import only_parts, shard_parts
 from .task import Job, discard, gather, make_folders, pack, sound_and_doubtful, work_folder
 
 if TYPE_CHECKING:
-    from ..aws.fetch_by_sequence_number import NotRead, RecordLocation
+    from ..aws.fetch_by_sequence_number import RecordLocation, UnreadableEntry
     from ..aws.stream_reading import Start
 
 #: Spark's output goes here if the output folder is local.
@@ -156,13 +156,13 @@ def validate_stream(
     *,
     engine: Engine,
     start: Start = "TRIM_HORIZON",
-    only: Sequence[RecordLocation | NotRead] | None = None,
+    only: Sequence[RecordLocation | UnreadableEntry] | None = None,
     user_records: bool = True,
 ) -> Validation:
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
 
     ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`. ``user_records``: as in `validate`.
-    ``only``: just the records at these places (see `kpl_codec.aws.fetch_by_sequence_number`); what is gone
+    ``only``: just the records at these places (see `kpl_codec.aws.sequence_numbers`); what is gone
     is a finding. Where
     the records hold copies that repair put, the stream may be read twice. Raises as `validate` does, and
     StreamUnavailable.
@@ -215,10 +215,10 @@ def _run(
     findings = find_duplicates(work)
     aggregated = tally.records["aggregated"]
     if connection is not None and aggregated:
-        from ..aws.channels import channel_findings, subscribers_of
+        from ..aws.channels import channel_findings, find_subscribers
         from ..aws.client import kinesis_client
 
-        findings += channel_findings(subscribers_of(kinesis_client(**connection), inputs[0]), aggregated)
+        findings += channel_findings(find_subscribers(kinesis_client(**connection), inputs[0]), aggregated)
     report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
     whole = [*findings, *findings_of_the_whole(tally, shard_map)]

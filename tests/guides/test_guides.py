@@ -38,9 +38,8 @@ WITH_STREAM = {
     "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
-    "kpl_codec.aws.fetch_by_sequence_number.md",
     "kpl_codec.schema_registry.md",
-    "kpl_codec.aws_lambda.shard_map_cache.md",
+    "kpl_codec.aws_lambda.md",
 }  # fmt: skip
 STREAM = "orders"
 ARN = f"arn:aws:kinesis:us-east-1:123456789012:stream/{STREAM}"

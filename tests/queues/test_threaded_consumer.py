@@ -25,13 +25,12 @@ from kpl_codec.audit.audit_run import audit
 from kpl_codec.aws_lambda import Poison, idempotency_key
 from kpl_codec.cli.main import main
 from kpl_codec.queues import (
-    DEAD_LETTERS,
     QueuesUnsupported,
     QueueUnavailable,
+    browse_queue,
     find_queue,
-    look_into,
     process_queue_records,
-    restore,
+    restore_dead_letters,
 )
 from kpl_codec.queues.queue_calls import missing, refusals
 
@@ -396,18 +395,18 @@ def test_looking_into_a_queue_gives_everything_back(virtual: Virtual) -> None:
     queue = service.create(DeadLetterConfiguration={"TargetType": "BUILT_IN", "MaxReceiveCount": 3})
     ids = {service.put("a", aggregate(number)) for number in range(25)}
     for _ in range(3):
-        assert {record["RecordId"] for some in look_into(client, queue) for record in some} == ids
-    assert list(look_into(client, queue)) == []
+        assert {record["RecordId"] for some in browse_queue(client, queue) for record in some} == ids
+    assert list(browse_queue(client, queue)) == []
     for _ in range(2):
-        dead = [record for some in look_into(client, queue, DEAD_LETTERS) for record in some]
+        dead = [record for some in browse_queue(client, queue, dead_letters=True) for record in some]
         assert {record["RecordId"] for record in dead} == ids
     refused: dict[str, str] = {}
-    for some in look_into(client, queue, DEAD_LETTERS):
-        refused |= restore(client, queue, [record["ReceiptHandle"] for record in some])
+    for some in browse_queue(client, queue, dead_letters=True):
+        refused |= restore_dead_letters(client, queue, [record["ReceiptHandle"] for record in some])
     assert refused == {}
-    again = [record for some in look_into(client, queue) for record in some]
+    again = [record for some in browse_queue(client, queue) for record in some]
     assert {record["RecordId"] for record in again} == ids
-    assert restore(client, queue, ["gone"]) == {"gone": "ResourceNotFoundException"}
+    assert restore_dead_letters(client, queue, ["gone"]) == {"gone": "ResourceNotFoundException"}
 
 
 # -- what the service does rarely ------------------------------------------------------------------
@@ -472,7 +471,7 @@ def test_what_a_queue_gives_twice_is_shown_once(virtual: Virtual) -> None:
     service, client, _ = virtual(rates=Rates(twice=1.0))
     queue = service.create()
     ids = {service.put("a", aggregate(number)) for number in range(15)}
-    shown = [record["RecordId"] for some in look_into(client, queue) for record in some]
+    shown = [record["RecordId"] for some in browse_queue(client, queue) for record in some]
     assert sorted(shown) == sorted(ids)
 
 

@@ -23,7 +23,7 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.producer import Producer
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.shards.stream_name import described, stream_of
+from kpl_codec.shards.stream_name import stream_members, stream_of
 from kpl_codec.validate.repair import _target_stream, apply_repair
 from tests.captures.test_captures import answer
 
@@ -201,9 +201,9 @@ def test_captures_of_two_streams_are_not_put_to_one(tmp_path: Path, capsys: Any)
         ({"stream": "orders"}, stream_of("orders"), False),  # as earlier versions wrote it
         ({"stream": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"}, ORDERS, False),
         ({"stream": "arn:aws:kinesis:us-east-1:123456789012:stream/orders"}, ORDERS, True),
-        (described(ORDERS), ORDERS, False),
-        (described(ORDERS), ORDERS._replace(created=NOON + timedelta(days=1)), True),
-        (described(stream_of("payments")), stream_of("orders"), True),
+        (stream_members(ORDERS), ORDERS, False),
+        (stream_members(ORDERS), ORDERS._replace(created=NOON + timedelta(days=1)), True),
+        (stream_members(stream_of("payments")), stream_of("orders"), True),
         ({}, ORDERS, True),
         ([], ORDERS, True),
     ],
