@@ -1,8 +1,8 @@
 """What kcl-rs (PyPI) delivers of frames, which it opens before Python sees them.
 
 Standard input has a frame a line, in hex; standard output an answer a line, in the form of section 9.1 of the
-specification. The frames lie on a local stream of one shard. Each is put behind a plain record with its number,
-the marker.
+specification. The frames lie on a local stream of one shard. Each is put behind a plain record with its
+number, the marker.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kpl_codec.testing.local_kinesis import local_kinesis
 from ..kcl.leases import create_leases
 
 STREAM, KEY, MARKER = "vectors", "outer", "marker"
-#: Seconds in which kcl-rs has to deliver the next user record. A worker that loses its lease waits for it, 10 s
-#: and more, and reads everything again.
+#: Seconds in which kcl-rs has to deliver the next user record. A worker that loses its lease waits for it,
+#: 10 s and more, and reads everything again.
 PATIENCE = 120
 #: Frames on the stream that kcl-rs has not read: a batch of 200 of them ends it with a segmentation fault.
 AT_ONCE = 50
