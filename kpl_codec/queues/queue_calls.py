@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import botocore
 
 from ..aws.calls import CallFailed, call_service, call_with_retries, run_sync
-from ..aws_errors import what_to_check
+from ..aws_errors import failure_text
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
 
@@ -38,7 +38,6 @@ class QueueUnavailable(KplError):
     operation: str
     reason: str
     permanent: bool = False
-    text = "{operation} failed for queue {queue}: {code}: {reason}"
     concerns = "The consumer of this queue. What it received and did not acknowledge is delivered again."
     todo = (
         "The code is AWS's own. ResourceNotFoundException: give the queue's ARN (aws kinesis list-queues). "
@@ -47,8 +46,7 @@ class QueueUnavailable(KplError):
     codes = ("no-such-queue", "UnknownQueueState")
 
     def describe(self) -> str:
-        check = what_to_check(self.code)
-        return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
+        return f"{self.operation} failed for queue {self.queue}: {failure_text(self.code, self.reason)}"
 
 
 class QueuesUnsupported(KplError, RuntimeError):
