@@ -99,7 +99,11 @@ def check_output(output: Location) -> None:
         raise OutputError(
             code="is-a-file", path=output.path, reason="it is a file (name a new or empty folder)"
         )
-    if kind == "folder" and any(file.name != LOG for file in output.files()):
+    names = {file.name for file in output.files()} if kind == "folder" else set()
+    if "repair" in names:
+        reason = "it holds results and the log of their repair, which must stay (name another folder)"
+        raise OutputError(code="not-empty", path=output.path, reason=reason)
+    if names - {LOG}:
         raise OutputError(code="not-empty", path=output.path)
 
 
@@ -187,6 +191,7 @@ def _run(
     """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
     ``connection``: of the stream that is the only one of ``inputs``; ``about``: more fields of `About`."""
     output, shard_map = job.output, job.shard_map
+    is_new = output.kind() is None
     prepare_output(output)
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
     work = work_folder(output)
@@ -210,6 +215,8 @@ def _run(
             _again(replace(job, keys=True, copies=copies), engine)
     except BaseException:
         discard(output)
+        if is_new and not output.files():
+            output.delete()
         raise
     tally = gather(work)
     findings = find_duplicates(work)

@@ -117,8 +117,7 @@ def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.M
     monkeypatch.setenv("AWS_DATA_PATH", str(newest_boto3 / "botocore" / "data"))  # for programs
     kinesis_local.create_stream(STREAM, shards=2)
     service = QueueService(queue_model.model_of(newest_boto3), RealClock(speed=10))
-    dead_letters = {"TargetType": "BUILT_IN", "MaxReceiveCount": 2}
-    arn = service.create("orders-queue", DeadLetterConfiguration=dead_letters)
+    arn = service.create("orders-queue", most_receives=2)
 
     def put(_about: str, users: list[tuple[str, bytes]]) -> None:
         service.put("a", kpl.encode([kpl.UserRecord(*user) for user in users]))

@@ -85,8 +85,13 @@ def test_a_naive_stream_is_made_whole(stream: Stream, tmp_path: Path, capsys: An
     assert "applied to another stream" in capsys.readouterr().err
     stream.server.delete_stream("another")
     assert at_the_kcl(stream) == stream.sent
+    capsys.readouterr()
     assert repair(stream, out) == 2  # one plan for one run of validate
-    assert "a plan already" in capsys.readouterr().err
+    assert f"its plan was applied: {len(plan)} of {len(plan)} user records were sent to {stream.name}," in (
+        capsys.readouterr().err
+    )
+    assert stream.validate(out) == 2
+    assert "the log of their repair, which must stay" in capsys.readouterr().err
 
 
 @pytest.mark.requirement("SPK-46")
