@@ -13,7 +13,7 @@ Specification: spec/05-producer.md, ZIP-1 to ZIP-4.
 from __future__ import annotations
 
 import zlib
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from ..errors import DecodeError
 
@@ -38,14 +38,11 @@ class DecompressionError(DecodeError):
     compression: Compression
     max_size: int | None = None
     todo = "Raise `max_decompressed_size` if the data may be that large; None delivers it as it is."
-
-    def describe(self) -> str:
-        """The text without the place."""
-        if self.code == "decompressed-too-large":
-            return f"{self.compression} data becomes more than {self.max_size} bytes"
-        if self.code == "no-zstd":
-            return 'zstd data needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"'
-        return f"data starts like {self.compression}, but is damaged or something else"
+    texts: ClassVar = {
+        "compressed-damaged": "data starts like {compression}, but is damaged or something else",
+        "decompressed-too-large": "{compression} data becomes more than {max_size} bytes",
+        "no-zstd": 'zstd data needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"',
+    }
 
 
 def zstd_module() -> Any:
