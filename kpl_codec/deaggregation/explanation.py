@@ -157,13 +157,13 @@ def explain(
         kind, defects = "broken frame", [broken]
     else:
         try:
-            walked = wire.Message(data, start, end)
+            message = wire.Message(data)
         except MalformedMessage as error:
             kind, defects = "broken message", [error]
         else:
-            defects = _defects(walked, budget)
+            defects = _defects(message, budget)
             kind = "defective" if defects else "aggregated"
-            records, warnings = walked.record_count, () if walked.unused is None else (walked.unused,)
+            records, warnings = message.record_count, () if message.unused is None else (message.unused,)
     digest = "MD5 of the message" if broken is None else f"should be {broken.actual}"
     parts = (
         ExplanationNode(0, 4, "magic", data[:4].hex()),
@@ -184,14 +184,14 @@ def explain(
     )
 
 
-def _defects(walked: wire.Message, budget: _Budget) -> list[DecodeError]:
-    for defect in walked.defects:
+def _defects(message: wire.Message, budget: _Budget) -> list[DecodeError]:
+    for defect in message.defects:
         budget.add(defect)
-    budget.omitted += walked.defect_count - len(walked.defects)
-    for record in walked.records():
-        for defect in walked.defects_of(record):
+    budget.omitted += message.defect_count - len(message.defects)
+    for record in message.records():
+        for defect in message.defects_of(record):
             budget.add(defect)
-    first = walked.first_defect()
+    first = message.first_defect()
     rest = sorted((d for d in budget.defects if d != first), key=lambda defect: defect.offset or 0)
     return [] if first is None else [first, *rest]
 

@@ -239,8 +239,7 @@ def fingerprint(data: bytes, outer_key: str | None = None, signs: Sequence[Sign]
 
 def _tables(data: bytes, outer_key: str | None) -> Tables:
     """The tables of an aggregate; only its magic where its message cannot be read."""
-    message = data[len(MAGIC) : -DIGEST_SIZE]
-    sound = parse(message)
+    sound = parse(data[len(MAGIC) : -DIGEST_SIZE])
     if sound is not None:
         explicit = sound.explicit_hash_key_indices
         return Tables(
@@ -253,12 +252,12 @@ def _tables(data: bytes, outer_key: str | None) -> Tables:
             sound.data,
         )
     try:
-        walked = wire.Message(message, 0, len(message))
+        message = wire.Message(data)
     except MalformedMessage:
         return Tables(MAGIC, outer_key)
     rows: list[tuple[Any, ...]] = [
-        (user.partition_key_index, user.explicit_hash_key_index, message[slice(*user.data or (0, 0))])
-        for user in walked.records()  # none is kept: its defects weigh more than its bytes
+        (user.partition_key_index, user.explicit_hash_key_index, user.data or b"")
+        for user in message.records()  # none is kept: its defects weigh more than its bytes
     ]
-    tables = walked.partition_keys, walked.explicit_hash_keys
+    tables = message.partition_keys, message.explicit_hash_keys
     return Tables(MAGIC, outer_key, *((*tables, *zip(*rows, strict=True)) if rows else ()))

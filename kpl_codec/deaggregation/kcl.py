@@ -16,7 +16,6 @@ from ..errors import MalformedMessage
 from ..format import wire
 from ..format.codec import is_aggregated
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partition_key_hash
-from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, PlacementChecker, ShardPlacementChecker
 from ..values import Value
 
@@ -55,21 +54,21 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutco
     """What the KCL does with ``data`` from a shard with this range (None: it knows no range)."""
     # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
     # delivered unopened."
-    walked = _read_message(data) if is_aggregated(data) else None
-    if walked is None or any(map(_unreadable, walked.records())):
+    message = _read_message(data) if is_aggregated(data) else None
+    if message is None or any(map(_unreadable, message.records())):
         return RAW
-    total = walked.record_count
+    total = message.record_count
     # KCL-2: "An aggregate without user records delivers nothing."
     if not total:
         return KclOutcome(False, 0, 0, "no-user-records")
     # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
     checker = PlacementChecker(None, hash_key_range or ALL_HASH_KEYS).on(None)
-    judged: dict[tuple[int | None, int | None], DropReason | None] = {}
-    for record, pk, ehk in _with_keys(walked):
+    refusals: dict[tuple[int | None, int | None], DropReason | None] = {}
+    for record, pk, ehk in _with_keys(message):
         pair = record.partition_key_index, record.explicit_hash_key_index
-        if pair not in judged:  # hash each key only once: it may be long, and used by many
-            judged[pair] = _refusal(pk, ehk, checker)
-        reason = judged[pair]
+        if pair not in refusals:  # hash each key only once: it may be long, and used by many
+            refusals[pair] = _refusal(pk, ehk, checker)
+        reason = refusals[pair]
         if reason is not None:
             delivered = 0 if reason == "out-of-range" else record.record_index
             return KclOutcome(False, delivered, total, reason, record.record_index)
@@ -92,18 +91,17 @@ def _refusal(pk: str | None, ehk: str | None, checker: ShardPlacementChecker) ->
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
     """The first ``count`` user records as the KCL delivers them: partition key, data, explicit hash key.
     ``count``: `KclOutcome.delivered`; tags are discarded (KCL-7)."""
-    walked = _read_message(data)
-    assert walked is not None
+    message = _read_message(data)
+    assert message is not None
     # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
-    for record, pk, ehk in islice(_with_keys(walked), count):
-        start, end = record.data or (0, 0)
-        yield pk or "", data[start:end], ehk
+    for record, pk, ehk in islice(_with_keys(message), count):
+        yield pk or "", record.data or b"", ehk
 
 
 def _read_message(data: bytes) -> wire.Message | None:
     """The message of a frame as Java reads it; None where it refuses it."""
     try:
-        return wire.Message(data, 4, len(data) - DIGEST_SIZE, strict=False)
+        return wire.Message(data, strict=False)
     except MalformedMessage:
         return None
 
@@ -117,10 +115,10 @@ def _unreadable(record: wire.WireRecord) -> bool:
     )
 
 
-def _with_keys(walked: wire.Message) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
+def _with_keys(message: wire.Message) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
     """Every user record with its keys as Java looks them up; partition key None: Java throws."""
-    pks, ehks = walked.partition_keys, walked.explicit_hash_keys
-    for record in walked.records():
+    pks, ehks = message.partition_keys, message.explicit_hash_keys
+    for record in message.records():
         # Negative in Java from 2^31 on, so never in the table.
         pk, ehk = (
             None if index is None else index & 0xFFFFFFFF

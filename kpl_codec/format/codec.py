@@ -39,11 +39,11 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
     parsed = parse(frame.split_frame(data))
     if parsed is not None:
         return parsed
-    walked = wire.Message(data, 4, len(data) - DIGEST_SIZE)
-    defect = walked.first_defect()
+    message = wire.Message(data)
+    defect = message.first_defect()
     if defect is not None:
         raise defect
-    return aggregated_record(walked)
+    return aggregated_record(message)
 
 
 def as_bytes(data: object, function: str) -> bytes:
@@ -56,19 +56,17 @@ def as_bytes(data: object, function: str) -> bytes:
     )
 
 
-def aggregated_record(walked: wire.Message) -> AggregatedRecord:
+def aggregated_record(message: wire.Message) -> AggregatedRecord:
     """The user records of a message without a defect, as wire.py reads them."""
-    data = walked.data
     pk_indices, ehk_indices, payloads, tags = [], [], [], []
-    for record in walked.records():
+    for record in message.records():
         pk_indices.append(record.partition_key_index or 0)
         ehk_indices.append(-1 if record.explicit_hash_key_index is None else record.explicit_hash_key_index)
-        begin, stop = record.data or (0, 0)
-        payloads.append(data[begin:stop])
+        payloads.append(record.data or b"")
         tags.append(record.tags)
     return AggregatedRecord(
-        tuple(key or "" for key in walked.partition_keys),
-        tuple(key or "" for key in walked.explicit_hash_keys),
+        tuple(key or "" for key in message.partition_keys),
+        tuple(key or "" for key in message.explicit_hash_keys),
         pk_indices,
         ehk_indices if max(ehk_indices) >= 0 else None,
         payloads,

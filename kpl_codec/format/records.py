@@ -113,6 +113,29 @@ class KinesisRecord(Value):
         return short_fields(self)
 
 
+def as_kinesis_record(record: object) -> KinesisRecord:
+    """``record`` with data that is bytes. Raises TypeError for anything but a KinesisRecord."""
+    if isinstance(record, KinesisRecord):
+        if type(record.data) is bytes:
+            return record
+        if isinstance(record.data, (bytes, bytearray, memoryview)):
+            return record.replace(data=bytes(record.data))
+    raise kinesis_record_type_error(record)
+
+
+def kinesis_record_type_error(value: object) -> TypeError:
+    """The error for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
+    if isinstance(value, KinesisRecord) and not isinstance(value.data, bytes):
+        data = type(value.data).__name__
+        return TypeError(
+            f"KinesisRecord.data must be bytes, got {data}: base64.b64decode decodes base64 text"
+        )
+    return TypeError(
+        f"expected a list of KinesisRecords, got {type(value).__name__}: kpl_codec.adapters.kinesis_records "
+        "makes them from events, responses and captures; kpl_codec.aws_lambda.user_records reads an event"
+    )
+
+
 def user_record_type_error(item: object, index: int | None) -> TypeError:
     """The error for an item that is no UserRecord; ``index``: its place in the list, from 0."""
     at = "" if index is None else f" at index {index}"

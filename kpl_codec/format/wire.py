@@ -25,7 +25,7 @@ from ..errors import (
     UnusedHashKey,
     WrongWireType,
 )
-from ..limits import MAX_NESTING, MAX_PARTITION_KEY_LENGTH
+from ..limits import DIGEST_SIZE, MAGIC, MAX_NESTING, MAX_PARTITION_KEY_LENGTH
 from .hash_keys import explicit_hash_key_value, java_text
 from .records import Tag
 
@@ -147,6 +147,8 @@ def fields(
         raise broken("unterminated-group", group[1])
 
 
+#: Where the message begins in a frame: behind the magic.
+_START = len(MAGIC)
 #: How many frame-level defects a `Message` keeps; it counts the rest.
 MAX_KEPT_DEFECTS = 100
 
@@ -167,21 +169,21 @@ TAG: Schema = {1: ("key", LENGTH_DELIMITED), 2: ("value", LENGTH_DELIMITED)}
 
 
 class WireRecord(NamedTuple):
-    """One user record as the bytes have it. Absent fields are None; ``data`` is (start, end)."""
+    """One user record as the bytes have it. Absent fields are None."""
 
     record_index: int
     offset: int
     end: int
     partition_key_index: int | None
     explicit_hash_key_index: int | None
-    data: tuple[int, int] | None
+    data: bytes | None
     tags: tuple[Tag, ...]
     defects: tuple[DecodeError, ...]
 
 
 class Message:
-    """The message between ``start`` and ``end``, walked once: its key tables (None: an entry that is no key),
-    how many user records follow, and the defects outside of them. Raises MalformedMessage.
+    """The message in ``frame``, read once: its key tables (None: an entry that is no key), how many user
+    records follow, and the defects outside of them. Raises MalformedMessage.
 
     ``defects`` holds the first MAX_KEPT_DEFECTS of ``defect_count``, in the order of the bytes. ``unused``:
     the first entry that is no explicit hash key and that no user record uses: a warning. Not ``strict``: read
@@ -189,13 +191,13 @@ class Message:
     """
 
     __slots__ = (
-        *("_bounds", "_strict", "_used", "data", "defect_count", "defects", "explicit_hash_keys"),
+        *("_end", "_strict", "_used", "data", "defect_count", "defects", "explicit_hash_keys"),
         *("partition_keys", "record_count", "unused"),
     )
 
-    def __init__(self, data: bytes, start: int, end: int, *, strict: bool = True) -> None:
-        self.data = data
-        self._bounds = start, end
+    def __init__(self, frame: bytes, *, strict: bool = True) -> None:
+        self.data = frame
+        self._end = len(frame) - DIGEST_SIZE
         self._strict = strict
         self._used: set[int | None] | None = None
         self.partition_keys: list[str | None] = []
@@ -204,7 +206,7 @@ class Message:
         self.defects: list[DecodeError] = []
         self.defect_count = 0
         self.unused: UnusedHashKey | None = None
-        for field in fields(data, start, end, strict=strict):
+        for field in fields(frame, _START, self._end, strict=strict):
             name, wire_type = AGGREGATED_RECORD.get(field.number, ("", -1))
             if not name:
                 continue  # MSG-11: "Unknown fields MUST be skipped, whatever their number and wire type."
@@ -260,7 +262,7 @@ class Message:
     def records(self) -> Iterator[WireRecord]:
         """The user records, one at a time, each with the defects of its own fields."""
         index = 0
-        for field in fields(self.data, *self._bounds, strict=self._strict):
+        for field in fields(self.data, _START, self._end, strict=self._strict):
             if field.number == 3 and field.wire_type == LENGTH_DELIMITED:
                 yield self._record(field, index)
                 index += 1
@@ -280,7 +282,7 @@ class Message:
             elif name == "tags":
                 tags.append(self._tag(field, index, defects))
             elif name:
-                values[name] = (field.start, field.end) if name == "data" else field.value
+                values[name] = self.data[field.start : field.end] if name == "data" else field.value
         # MSG-6: "A user record without partition_key_index or data MUST be refused, and so must a tag
         # without a key."
         for name in ("partition_key_index", "data"):
@@ -338,7 +340,7 @@ class Message:
         first = self.defects[0] if self.defects else None
         # MSG-10: "An aggregated record without user records MUST be refused."
         if not self.record_count and first is None:
-            return NoUserRecords(offset=self._bounds[0])
+            return NoUserRecords(offset=_START)
         for record in self.records():
             if first is not None and record.offset > _offset(first):
                 break
@@ -349,9 +351,10 @@ class Message:
         return first
 
 
-def hash_key_offset(data: bytes, start: int, end: int, index: int) -> int:
-    """Where, in bytes, the text of that entry of the explicit hash key table of a sound message begins."""
-    entries = (field for field in fields(data, start, end) if field.number == 2)
+def hash_key_offset(frame: bytes, index: int) -> int:
+    """Where, in bytes, that entry of the explicit hash key table begins, in a frame with a sound message."""
+    message = fields(frame, _START, len(frame) - DIGEST_SIZE)
+    entries = (field for field in message if field.number == 2)
     return next(islice(entries, index, None)).start
 
 
