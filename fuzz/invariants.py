@@ -16,7 +16,7 @@ from typing import Any
 import kpl_codec as kpl
 from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation import kcl
-from kpl_codec.deaggregation.explanation import Node
+from kpl_codec.deaggregation.explanation import ExplanationNode
 from kpl_codec.format import codec, wire
 from kpl_codec.format.codec import is_canonical
 from kpl_codec.format.message import AggregatedRecord, quick_parse, serialize
@@ -123,7 +123,7 @@ def check_explanation(data: bytes, found: Rows | kpl.DecodeError) -> None:
             assert (leaves[0].start, leaves[-1].end) == (0, len(data))
 
 
-def _leaves(node: Node) -> Iterator[Node]:
+def _leaves(node: ExplanationNode) -> Iterator[ExplanationNode]:
     if not node.children and node.end > node.start:
         yield node
     for child in node.children:

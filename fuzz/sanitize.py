@@ -194,7 +194,7 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
         start = stop
     with contextlib.suppress(ValueError):  # no hash keys were asked for
         shards = array.array("q", [rng.randrange(2) for _ in cells])
-        found.judge(
+        found.check_placement(
             shards, bytes(32), b"\xff" * 16 + b"\x7f" * 16, b"\x01" + bytes([rng.randrange(2)]),
             b"\x7f" * 16 + b"\xff" * 16,
         )  # fmt: skip

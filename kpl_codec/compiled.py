@@ -1,4 +1,4 @@
-"""The one place that asks for the compiled extension: `compiled` chooses between it and Python. ``md5``.
+"""The one place that imports the compiled extension: `prefer_compiled` chooses between it and Python.
 
 ``speedups``: the extension, or None where it is not built. KPL_CODEC_PURE=1 in the environment switches it
 off. Results are the same with and without it.
@@ -20,7 +20,7 @@ def md5(message: bytes | memoryview) -> bytes:
     return hashlib.md5(message, usedforsecurity=False).digest()
 
 
-def compiled(name: str, python: Any) -> Any:
+def prefer_compiled(name: str, python: Any) -> Any:
     """The extension's ``name``; ``python`` where it is not built."""
     return python if speedups is None else getattr(speedups, name)
 

@@ -50,7 +50,7 @@ def needing_extras(name: str) -> Iterator[None]:
 html: Callable[[Any], str]
 
 
-def shown(value: Any) -> str:
+def repr_html(value: Any) -> str:
     """HTML of a value: its ``_repr_html_``."""
     return html(value)  # noqa: F821 - declared above, set from outside
 

@@ -129,7 +129,7 @@ class Value(metaclass=_Kind):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (type(self), self._fields())
+        return restore, (type(self), self._fields())
 
     def replace(self, **changes: Any) -> Self:
         """The same with other fields. Raises TypeError for a field that it does not have."""
@@ -141,6 +141,6 @@ class Value(metaclass=_Kind):
         return dict(zip(self.__match_args__, self._values(self), strict=True))
 
 
-def restored(kind: type[Value], fields: dict[str, Any]) -> Value:
+def restore(kind: type[Value], fields: dict[str, Any]) -> Value:
     """From a pickle; a field that is not in it has its default."""
     return kind(**fields)

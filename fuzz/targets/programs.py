@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 
 from kpl_codec.conformance.grading import GRADES, run
-from kpl_codec.conformance.subject import ProgramError
+from kpl_codec.conformance.program import ProgramError
 from kpl_codec.producer import ConfigError, ProducerConfig
 
 from .. import corpus
@@ -38,10 +38,10 @@ def programs(given: bytes) -> None:
         except ProgramError as error:
             assert str(error)
             return
-    assert len(result.judgements) + result.unsupported == len(_VECTORS)
-    for judgement in result.judgements:
-        assert judgement.grade in GRADES
-        assert "hang" not in judgement.detail
+    assert len(result.grades) + result.unsupported == len(_VECTORS)
+    for grade in result.grades:
+        assert grade.grade in GRADES
+        assert "hang" not in grade.detail
 
 
 def properties(given: bytes) -> None:

@@ -15,7 +15,7 @@ from kpl_codec.producer import Delivery, ProducerConfig, ProducerCore
 from kpl_codec.shards.live_shard_map import LiveShardMap
 from kpl_codec.validate.repair import LOG_EVERY, put_rows
 from kpl_codec.validate.repair_marks import RepairLog, read_copies
-from kpl_codec.validate.repair_plan import planned
+from kpl_codec.validate.repair_plan import plan_rows
 
 from .answers import proper
 from .captures import columns_of, parquet
@@ -108,7 +108,7 @@ def _applied(folder: str, plan: Path) -> tuple[Counter[str], bool]:
     counts: Counter[str] = Counter()
     unreadable = False
     try:
-        counts = put_rows(planned(Location(plan)), log, producer)  # type: ignore[arg-type]
+        counts = put_rows(plan_rows(Location(plan)), log, producer)  # type: ignore[arg-type]
     except InputError as error:
         assert str(error)
         unreadable = True
@@ -120,7 +120,7 @@ def _applied(folder: str, plan: Path) -> tuple[Counter[str], bool]:
 
 
 def _count(log: RepairLog) -> int:
-    return sum(map(int.bit_count, log.done()._bits.values()))
+    return sum(map(int.bit_count, log.put_places()._bits.values()))
 
 
 _PUT = b'{"old": ["shardId-000000000000", "49", %d], "outcome": "put", "new": ["shardId-1", "50", 0]}\n'

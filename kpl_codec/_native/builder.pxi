@@ -119,8 +119,8 @@ cdef class AggregatedRecordBuilder:
         cdef bytes data
         # First all that may run Python: other code, or another thread, may add meanwhile.
         if not isinstance(record, tuple) or PyTuple_GET_SIZE(record) != 4:
-            from .format.records import no_user_record
-            raise no_user_record(record, len(self.records))
+            from .format.records import user_record_type_error
+            raise user_record_type_error(record, len(self.records))
         key, payload = <object>PyTuple_GET_ITEM(record, 0), <object>PyTuple_GET_ITEM(record, 1)
         explicit_hash_key, tags = <object>PyTuple_GET_ITEM(record, 2), <object>PyTuple_GET_ITEM(record, 3)
         if not self.plainly_fit(key, payload, explicit_hash_key, tags):

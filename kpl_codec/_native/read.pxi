@@ -1,4 +1,4 @@
-# Reads many Kinesis records at once: digests in parallel, then rows and texts, then hash keys in parallel. Judges these.
+# Reads many Kinesis records at once: digests in parallel, then rows and texts, then hash keys in parallel. Then the placement of these.
 
 cdef enum:
     CHUNK = 1 << 19  # at least so many bytes are hashed, then parsed while they are in the cache
@@ -44,8 +44,8 @@ cdef class Frames:
     cdef size_t *starts  # first row of each record, and the end of the last
     cdef uint8_t *hashes  # 16 bytes a text: those of partition keys, then those of explicit hash keys
     cdef bint hashed
-    cdef readonly bytes judged_codes  # int64 per text, in the order of `hashes`; Python's Judge has their meaning
-    cdef int64_t *codes  # in `judged_codes`
+    cdef readonly bytes placement_codes  # int64 per text, in the order of `hashes`; CodedShards in Python has their meaning
+    cdef int64_t *codes  # in `placement_codes`
     cdef readonly list distinct_codes  # ascending
     cdef readonly size_t count
     cdef bint warned
@@ -283,10 +283,10 @@ cdef class Frames:
         """The first row of each record, and how many rows there are, as size_t."""
         return PyBytes_FromStringAndSize(<const char *>self.starts, (self.count + 1) * sizeof(size_t))
 
-    def judge(self, const int64_t[::1] shards not None, const uint8_t[::1] starts not None,
+    def check_placement(self, const int64_t[::1] shards not None, const uint8_t[::1] starts not None,
               const uint8_t[::1] ends not None, const uint8_t[::1] ranged not None,
               const uint8_t[::1] endings not None):
-        """Computes `judged_codes`: the facts for the verdict on each text as one number,
+        """Computes `placement_codes`: the facts for the verdict on each text as one number,
 
             ((shard * (open shards + 1) + expected shard) * 3 + in range) * 2 + certain
 
@@ -305,13 +305,13 @@ cdef class Frames:
         cdef bint certain
         cdef Text *text
         if not self.hashed or self.codes != NULL:
-            raise ValueError("no hash keys, or judged already")
+            raise ValueError("no hash keys, or their placement is checked already")
         if <size_t>shards.shape[0] != self.count or <size_t>starts.shape[0] < 16 * shard_count or (
             <size_t>ends.shape[0] < 16 * shard_count
         ):
             raise IndexError("shards")
-        self.judged_codes = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
-        self.codes = <int64_t *>PyBytes_AS_STRING(self.judged_codes)
+        self.placement_codes = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
+        self.codes = <int64_t *>PyBytes_AS_STRING(self.placement_codes)
         with nogil:
             for i in range(count):
                 text = &self.m.pks.at[i] if i < pks else &self.m.ehks.at[i - pks]
@@ -330,7 +330,7 @@ cdef class Frames:
                 self.codes[i] += <int64_t>expected_shard(key, &endings[0] if opens else NULL, opens)
                 self.codes[i] = (self.codes[i] * 3 + inside) * 2 + certain
         if outside:
-            self.codes, self.judged_codes = NULL, None
+            self.codes, self.placement_codes = NULL, None
             raise IndexError("shards")
         for i in range(count):
             if self.codes[i] != last:
@@ -349,7 +349,7 @@ cdef class Frames:
         cdef char *at = PyBytes_AS_STRING(out)
         cdef size_t record
         if self.codes == NULL:
-            raise ValueError("not judged")
+            raise ValueError("no placement was checked")
         with nogil:
             for record in range(self.count):
                 at[record] = self.kind(record)
@@ -381,9 +381,9 @@ cdef class Frames:
                 return i - self.starts[record]
         raise ValueError(record)
 
-    cdef int check_judged(self, size_t start, size_t stop) except -1:
+    cdef int check_rows(self, size_t start, size_t stop) except -1:
         if self.codes == NULL:
-            raise ValueError("not judged")
+            raise ValueError("no placement was checked")
         return self.check(start, stop)
 
     cdef int check(self, size_t start, size_t stop) except -1:

@@ -21,11 +21,11 @@ cdef class FrameRows(Frames):
     An iterator of runs (what, first, last, rows) of the Kinesis records ``first`` to before ``last``: opened (0),
     with some hundred user records; one that the KCL drops (1), with how many; one that Python must open (2).
 
-    ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``fates``: the field kcl of a row by the kind of its
-    aggregate. ``kcl``: aggregates with user records out of range are dropped. ``judged``: hash keys are computed;
-    `judge` is called before the first run. ``warning``: UnusedHashKey, if a row with one stands in front of the user
+    ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``kcl_results``: the field kcl of a row by the kind of its
+    aggregate. ``kcl``: aggregates with user records out of range are dropped. ``hash_keys``: hash keys are computed;
+    `check_placement` is called before the first run. ``warning``: UnusedHashKey, if a row with one stands in front of the user
     records of an aggregate with an unused entry that is no explicit hash key; None: there are no such rows.
-    ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `judge`.
+    ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `check_placement`.
 
     If hash keys are needed, all messages are read at once, otherwise each when its rows are made, while its bytes
     are in the cache. Raises TypeError unless every record is a KinesisRecord with bytes.
@@ -35,10 +35,10 @@ cdef class FrameRows(Frames):
     cdef object row_type
     cdef const Slots *placement_slots
     cdef type tag_type  # None before the first
-    cdef tuple fates
+    cdef tuple kcl_results
     cdef type warning
     cdef bint kcl
-    cdef bint judged
+    cdef bint hash_keys
     cdef public dict facts
     cdef size_t next  # the first record of the next run
     cdef size_t next_tag  # of the next row or of one after it
@@ -47,8 +47,8 @@ cdef class FrameRows(Frames):
     cdef list keys  # per text, in the order of `hashes`: its str, once made; None before the first
     cdef list placements  # per text: its placement, once made; None before the first
 
-    def __cinit__(self, list records not None, tuple types not None, tuple fates not None, *, bint kcl=False,
-                  bint judged=False, type warning=None):
+    def __cinit__(self, list records not None, tuple types not None, tuple kcl_results not None, *, bint kcl=False,
+                  bint hash_keys=False, type warning=None):
         cdef size_t i, size = 0, frames = 0
         cdef object item
         cdef const Slots *slots
@@ -58,8 +58,8 @@ cdef class FrameRows(Frames):
             raise TypeError(self.row_type)
         slots = slots_of(<PyObject *>record_type, 8)
         self.placement_slots = slots_of(<PyObject *>placement_type, 6)
-        if len(fates) != 4:
-            raise ValueError("fates")
+        if len(kcl_results) != 4:
+            raise ValueError("kcl_results")
         if warning is not None and not issubclass(warning, BaseException):
             raise TypeError(warning)
         self.records = []
@@ -78,7 +78,7 @@ cdef class FrameRows(Frames):
             frames += looks_aggregated(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
             if size >= CHUNK and frames % LANES == 0:
                 break
-        self.fates, self.kcl, self.judged, self.warning = fates, kcl, judged, warning
+        self.kcl_results, self.kcl, self.hash_keys, self.warning = kcl_results, kcl, hash_keys, warning
         self.last_tags = ()
         self.reserve(len(self.records), warning is not None)
         for i in range(self.count):
@@ -87,7 +87,7 @@ cdef class FrameRows(Frames):
             # DAG-8: "An aggregate inside the data of a user record MUST be left as it is."
             item = <object>self.source(i, 6)  # its sub-sequence number
             self.data[i].plain = item is not None
-        if judged:
+        if hash_keys:
             self.read_all(True)
         elif self.check_digests(0, self.count) == NO_MEMORY:
             raise MemoryError
@@ -165,20 +165,20 @@ cdef class FrameRows(Frames):
         cdef PyObject *none = <PyObject *>None
         if first == self.count:
             raise StopIteration
-        if (self.judged or self.facts is not None) and self.codes == NULL:
-            raise ValueError("not judged")
+        if (self.hash_keys or self.facts is not None) and self.codes == NULL:
+            raise ValueError("no placement was checked")
         while record < self.count and len(rows) < ROWS_AT_A_TIME:
             atoms = not PyObject_IS_GC(<object>self.source(record, 4))
             if self.state[record] == PLAIN:
                 rows.append(self.plain_row(record, atoms))
             else:
-                if self.state[record] == UNREAD and not self.judged:
+                if self.state[record] == UNREAD and not self.hash_keys:
                     self.read_now(record)
                 if not self.is_sound(record):
                     what = UNDECIDED
                     break
                 start, stop = 0, self.m.rows.count
-                if self.judged:
+                if self.hash_keys:
                     start, stop = self.starts[record], self.starts[record + 1]
                     kind = self.kind(record)
                     if self.kcl and kind >= 2:
@@ -201,7 +201,7 @@ cdef class FrameRows(Frames):
         """The fields of a row; of a block those that all user records of the Kinesis record share."""
         cdef tuple made = (
             <object>pk, <object>data, <object>ehk, (), <object>self.source(record, 2), sub, aggregated,
-            <object>self.source(record, 3), <object>self.source(record, 4), <object>placed, (), self.fates[<Py_ssize_t>kind], None,
+            <object>self.source(record, 3), <object>self.source(record, 4), <object>placed, (), self.kcl_results[<Py_ssize_t>kind], None,
             <object>self.source(record, 7),
         )
         if atoms:

@@ -306,11 +306,11 @@ cdef class FrameColumns(Frames):
         return min(self.starts[<size_t>self.m.rows.at[row].frame + 1], stop)
 
     def deciding_keys(self, size_t start, size_t stop):
-        """int64: for each row the number of the key that decides its shard, in the order of `judge`."""
+        """int64: for each row the number of the key that decides its shard, in the order of `check_placement`."""
         cdef Buffer out
         cdef int64_t *at
         cdef size_t i
-        self.check_judged(start, stop)
+        self.check_rows(start, stop)
         out = self.output(8 * (stop - start))
         at = <int64_t *>out.at
         with nogil:
@@ -323,7 +323,7 @@ cdef class FrameColumns(Frames):
         cdef Buffer offsets, out
         cdef int32_t *ends
         cdef size_t i
-        self.check_judged(start, stop)
+        self.check_rows(start, stop)
         offsets, out = self.output(4 * (stop - start + 1)), self.output(16 * (stop - start))
         ends = <int32_t *>offsets.at
         with nogil:

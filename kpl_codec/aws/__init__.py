@@ -15,6 +15,11 @@ with needing_extras("kpl_codec.aws"):
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from ..shards.live_shard_map import StreamUnavailable as StreamUnavailable
     from .client import kinesis_client as kinesis_client
+    from .fetch_by_sequence_number import GoneRecord as GoneRecord
+    from .fetch_by_sequence_number import RecordLocation as RecordLocation
+    from .fetch_by_sequence_number import UnreadableEntry as UnreadableEntry
+    from .fetch_by_sequence_number import fetch_records as fetch_records
+    from .fetch_by_sequence_number import find_sequence_numbers as find_sequence_numbers
     from .glue_schema_registry import SchemaRegistry as SchemaRegistry
     from .list_shards import fetch_lineage as fetch_lineage
     from .list_shards import fetch_shard_map as fetch_shard_map
@@ -29,6 +34,11 @@ _HOMES = {
     "read_stream": "stream_reading",
     "read_record": "stream_reading",
     "SchemaRegistry": "glue_schema_registry",
+    "GoneRecord": "fetch_by_sequence_number",
+    "UnreadableEntry": "fetch_by_sequence_number",
+    "RecordLocation": "fetch_by_sequence_number",
+    "fetch_records": "fetch_by_sequence_number",
+    "find_sequence_numbers": "fetch_by_sequence_number",
 }
 
 __all__ = list(_HOMES)

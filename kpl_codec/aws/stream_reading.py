@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import UnknownShard
-from ..format.records import KinesisRecord, answered_record
+from ..format.records import KinesisRecord, record_from_response
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from ..shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition, at_record, at_time
 from .calls import async_sleep, sync_function, sync_generator
@@ -34,7 +34,7 @@ PATIENCE = 60.0
 _MOST_CURSORS = 100
 
 
-def place_of(start: Start) -> StartingPosition:
+def position_of(start: Start) -> StartingPosition:
     """Raises ValueError for a text that is no place."""
     if isinstance(start, datetime):
         return at_time(round(start.timestamp() * 1000))
@@ -71,7 +71,7 @@ async def async_read_stream(
     Raises StreamUnavailable, ValueError for another ``start``, and UnknownShard for one of ``shard_ids`` that
     the stream does not list.
     """
-    place = place_of(start)
+    place = position_of(start)
     shard_ids_before: set[str] = set()
     cursors: dict[str, ShardCursor] = {}  # of each shard that is to be read
     while True:
@@ -107,7 +107,7 @@ async def async_read_stream(
             for cursor in turns if follow else turns[:_MOST_CURSORS]:
                 page = await cursor.read()
                 for record in page.records:
-                    yield answered_record(record, cursor.shard_id)
+                    yield record_from_response(record, cursor.shard_id)
                 one_is_done |= page.ended or (not follow and cursor.at_tip)
 
 
@@ -131,7 +131,7 @@ async def async_read_record(
     cursor = ShardCursor(client, stream, shard_id, place, patience=patience, sleep=sleep)
     for record in await records_at(cursor, 1):
         if record["SequenceNumber"] == sequence_number:
-            return answered_record(record, shard_id)
+            return record_from_response(record, shard_id)
     return None
 
 

@@ -10,18 +10,40 @@ ignores the answer, and failed records are lost.
 
 `events` user_records, process_user_records, process_window    `aio` async handlers
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations
-`powertools` BatchProcessor, data class, idempotency    `parser` pydantic models
+`consumer_watch` checks of the events    `parser` pydantic models
+`powertools` BatchProcessor, data class, idempotency
 Specification: spec/06-lambda.md, LMB-1 to LMB-15; of queues chapter 14.
 """
 
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
 from .batch import Poison, UserRecordFailed, idempotency_key
 from .events import process_user_records, process_window, user_records
 
+if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
+    from .consumer_watch import ConsumerWatch as ConsumerWatch
+    from .firehose import Transformed as Transformed
+    from .firehose import transform_user_records as transform_user_records
+    from .shard_map_cache import ShardMapCache as ShardMapCache
+else:  # what few functions need
+    _HOMES = {
+        "ConsumerWatch": "consumer_watch",
+        "ShardMapCache": "shard_map_cache",
+        "Transformed": "firehose",
+        "transform_user_records": "firehose",
+    }
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+
 __all__ = [
+    "ConsumerWatch",
     "Poison",
+    "ShardMapCache",
+    "Transformed",
     "UserRecordFailed",
     "idempotency_key",
     "process_user_records",
     "process_window",
+    "transform_user_records",
     "user_records",
 ]

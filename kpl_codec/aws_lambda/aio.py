@@ -85,4 +85,4 @@ async def process_user_records(
         else:
             lanes.setdefault(call.record.partition_key, []).append(call)
     await run_lanes()
-    return batch.answer()
+    return batch.response()

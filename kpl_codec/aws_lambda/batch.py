@@ -14,7 +14,7 @@ from ..format.records import KinesisRecord, short_fields
 from ..values import Value
 
 if TYPE_CHECKING:
-    from ..ledger.ledger_rows import LedgerLike
+    from ..ledger.ledger import Ledger
 
 #: Takes errors. Never record data.
 LOG = logging.getLogger("kpl_codec.aws_lambda")
@@ -113,7 +113,7 @@ def check_has_run(result: object) -> object:
     return result
 
 
-def settle_poison(
+def handle_poison(
     poison: Poison, on_poison: Callable[[Poison], object] | None, *, comes_again: bool = False
 ) -> bool:
     """Give a record that cannot be opened to ``on_poison``. Returns whether that took it; if not, it has
@@ -158,7 +158,7 @@ class Invocation:
         on_poison: Callable[[Poison], object] | None = None,
         context: Any = None,
         reserve_ms: int = 0,
-        ledger: "LedgerLike | None" = None,
+        ledger: "Ledger | None" = None,
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")
@@ -192,7 +192,7 @@ class Invocation:
             if unit.poison is not None:
                 yield None
                 if not self._over():
-                    if settle_poison(unit.poison, self._on_poison, comes_again=bool(self._failed)):
+                    if handle_poison(unit.poison, self._on_poison, comes_again=bool(self._failed)):
                         self.aside.append(unit)
                     else:
                         self._failed[number] = unit.identifier
@@ -232,10 +232,10 @@ class Invocation:
         self.ran.add(id(record))
         return result
 
-    def first_failed(self) -> int | None:
+    def first_failure(self) -> int | None:
         return min(self._failed, default=None)
 
-    def answer(self) -> dict[str, Any]:
+    def response(self) -> dict[str, Any]:
         """Lambda's answer: the Kinesis records that failed."""
         # LMB-1: "The answer MUST be batchItemFailures with the failed Kinesis records in event order, so
         # that the lowest comes first; empty if none failed."

@@ -57,16 +57,16 @@ class ConsumerWatch:
         self._streams: dict[str, tuple[LastHour, Emf]] = {}
         self._events = 0
 
-    def see(self, event: Any) -> None:
+    def check(self, event: Any) -> None:
         """Check the Kinesis records of a Lambda event. Never raises."""
         # WCH-28: "A watch in a consumer MUST NOT change the function's answer, and MUST NOT fail it,
         # whatever the event holds."
         try:
-            self._see(event)
+            self._check(event)
         except Exception:  # noqa: BLE001 - the consumer must go on
             LOG.exception("the watch could not check an event")
 
-    def _see(self, event: Any) -> None:
+    def _check(self, event: Any) -> None:
         now = self._clock()
         self._events += 1
         by_shard: dict[tuple[str, str | None], list[KinesisRecord]] = {}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from ..adapters.events_in import hint_of, kinesis_records, read_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, deaggregate
-from ..deaggregation.policy_rules import Policy, check_drops_are_heard
+from ..deaggregation.policy_rules import Policy, require_on_drop
 from ..errors import CaptureError
 from .batch import (
     AfterFailure,
@@ -39,11 +39,11 @@ from .batch import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..ledger.ledger_rows import LedgerLike
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
     from ..shards.shard_map import ShardMap
     from .consumer_watch import ConsumerWatch
-    from .handler_options import HandlerOptions, Opening
+    from .handler_options import HandlerOptions, OpenOptions
     from .shard_map_cache import ShardMapCache
 
 
@@ -78,16 +78,16 @@ def user_records(
 def _judging(event: Any, shard_map: ShardMap) -> ShardMap | None:
     """``shard_map``, if the records of ``event`` are of its stream, or do not say; None if they are of
     another one. Raises SeveralStreams for an event of several: Lambda makes none."""
-    from ..shards.stream_name import Streams  # few give a map: the import of a function stays short
+    from ..shards.stream_name import StreamMatcher  # few give a map: the import of a function stays short
 
     records = event.get("Records") if isinstance(event, Mapping) else event
     mappings = (
         [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
     )
     names = dict.fromkeys(filter(None, map(stream_arn_of, mappings)))
-    Streams(None).others(names)
+    StreamMatcher(None).mismatches(names)
     # LMB-21: "A shard map that says which stream it is of MUST NOT judge the records of an event of another."
-    return None if Streams(shard_map.stream).others(names) else shard_map
+    return None if StreamMatcher(shard_map.stream).mismatches(names) else shard_map
 
 
 _OTHER_EVENTS = {
@@ -122,9 +122,9 @@ def records_of_event(
     the whole batch can fail.
     """
     if watch is not None:
-        watch.see(event)
+        watch.check(event)
     # LMB-12: "Under the kcl policy what the KCL drops MUST be reported to the caller."
-    check_drops_are_heard(policy, on_drop)
+    require_on_drop(policy, on_drop)
     source: Any = shard_map
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
         source = _judging(event, shard_map)
@@ -154,8 +154,8 @@ def invocation_of(
     on_poison: Callable[[Poison], object] | None = None,
     context: Any = None,
     reserve_ms: int = 0,
-    ledger: LedgerLike | None = None,
-    **opening: Unpack[Opening],
+    ledger: Ledger | None = None,
+    **opening: Unpack[OpenOptions],
 ) -> Invocation:
     """The batch of a Lambda event. Raises what `records_of_event` raises, once it is used."""
     return Invocation(
@@ -189,7 +189,7 @@ def process_user_records(
         check_has_run(run() if once is None else once(call.key, run))
 
     batch.each(handle)
-    return batch.answer()
+    return batch.response()
 
 
 WindowState = dict[str, Any]
@@ -233,7 +233,7 @@ def process_window(
         fold(call)
 
     batch.each(fold_next)
-    first = batch.first_failed()
+    first = batch.first_failure()
     if first is not None and since and since[-1].number >= first:
         # LMB-9: "The state answered MUST hold exactly the user records of the Kinesis records
         # before the first one reported."
@@ -248,6 +248,6 @@ def process_window(
     # LMB-10: "A window MUST be closed only when its last batch is folded in without failure."
     if event.get("isFinalInvokeForWindow") and first is None and on_window_end is not None:
         check_has_run(on_window_end(state, event))
-    first = batch.first_failed()
+    first = batch.first_failure()
     batch.handled = [call for call in batch.handled if first is None or call.number < first]
-    return {**batch.answer(), "state": state}
+    return {**batch.response(), "state": state}

@@ -23,11 +23,11 @@ from ..errors import CaptureError, DecodeError
 from ..format.records import KinesisRecord, short_fields
 from ..ledger.ledger_rows import Row, digest_of, runs
 from ..values import Value
-from .batch import LOG, Poison, settle_poison
+from .batch import LOG, Poison, handle_poison
 from .events import event_records
 
 if TYPE_CHECKING:
-    from ..ledger.ledger_rows import LedgerLike
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
 
 __all__ = ["Transformed", "transform_user_records"]
@@ -56,7 +56,7 @@ def transform_user_records(
     on_poison: Callable[[Poison], object] | None = None,
     max_decompressed_size: int | None = None,
     unframe: Unframe = False,
-    ledger: LedgerLike | None = None,
+    ledger: Ledger | None = None,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.
 
@@ -90,7 +90,7 @@ def transform_user_records(
             unpacked = deaggregate([record], max_decompressed_size=max_decompressed_size, unframe=unframe)
             user_records = list(unpacked)
         except (CaptureError, DecodeError) as error:
-            settle_poison(Poison(error, record, raw, arn), on_poison)
+            handle_poison(Poison(error, record, raw, arn), on_poison)
             continue
         try:
             answer = _transformation(map(handler, user_records), delimiter)
@@ -116,7 +116,8 @@ def _rows(record: KinesisRecord, user_records: list[DeaggregatedRecord], record_
     named = all(place)
     digest = digest_of(record.partition_key or "", record.data)
     names = [(*(place if named else ("", "")), user.sub_sequence_number) for user in user_records]
-    return runs("handled", names, int(time.time() * 1000), digest, "" if named else record_id)
+    row = Row("handled", "", "", 1, int(time.time() * 1000), digest, record_id="" if named else record_id)
+    return runs(names, row)
 
 
 def _transformation(handled: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:

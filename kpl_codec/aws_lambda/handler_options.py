@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policy_rules import Policy
-from ..ledger.ledger_rows import LedgerLike
 from ..shards.shard_map import ShardMap
 from .batch import Poison
 from .consumer_watch import ConsumerWatch
 from .shard_map_cache import ShardMapCache
 
 if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
 
 
-class Opening(TypedDict, total=False):
+class OpenOptions(TypedDict, total=False):
     """How Kinesis records are opened: options of all functions that take a Lambda event.
 
     * ``policy``: "strict" (the default), "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user
@@ -37,8 +37,8 @@ class Opening(TypedDict, total=False):
     unframe: Unframe
 
 
-class HandlerOptions(Opening, total=False):
-    """`Opening`, and what happens to Kinesis records that cannot be opened, or for which no time is left.
+class HandlerOptions(OpenOptions, total=False):
+    """`OpenOptions`, and what happens to Kinesis records that cannot be opened, or for which no time is left.
 
     * ``on_poison``: takes Kinesis records that cannot be opened (for a dead-letter queue). If it does not
       raise, the record counts as handled; without it such records are reported as failed;
@@ -50,4 +50,4 @@ class HandlerOptions(Opening, total=False):
     on_poison: Callable[[Poison], object] | None
     context: Any
     reserve_ms: int
-    ledger: LedgerLike | None
+    ledger: Ledger | None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
     from typing_extensions import Unpack
 
-    from .handler_options import Opening
+    from .handler_options import OpenOptions
 
 __all__ = [
     "KinesisUserRecord",
@@ -146,7 +146,7 @@ class UserRecordBatchProcessor(BatchProcessor):
         model: Any = None,
         raise_on_entire_batch_failure: bool = True,
         logger: Any = None,
-        **opening: Unpack[Opening],
+        **opening: Unpack[OpenOptions],
     ) -> None:
         self._opening = opening
         super().__init__(EventType.KinesisDataStreams, model, raise_on_entire_batch_failure, logger)

@@ -86,7 +86,7 @@ class Location:
     def is_local(self) -> bool:
         return "://" not in self.path
 
-    def opened(self) -> tuple[fs.FileSystem, str]:
+    def filesystem(self) -> tuple[fs.FileSystem, str]:
         """The file system, and the path in it, for functions of pyarrow. Raises InputError (bad-path)."""
         # pyarrow takes no others: Python's own names may have bytes that are not UTF-8.
         if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in self.path):
@@ -124,7 +124,7 @@ class Location:
 
     def info(self) -> fs.FileInfo:
         """What pyarrow says of it. Raises InputError (unreadable)."""
-        system, inner = self.opened()
+        system, inner = self.filesystem()
         try:
             return system.get_file_info(inner)
         except (pa.ArrowException, OSError) as error:
@@ -132,14 +132,14 @@ class Location:
 
     def files(self) -> list[Location]:
         """What is in the folder, by name, without unfinished files; nothing where it is not there."""
-        system, inner = self.opened()
+        system, inner = self.filesystem()
         listed = system.get_file_info(fs.FileSelector(inner, allow_not_found=True))
         names = sorted(file.base_name for file in listed)
         return [self / name for name in names if not _UNFINISHED.fullmatch(name)]
 
     def read(self) -> bytes:
         """All of the file. Raises InputError (no-such-path, unreadable)."""
-        system, inner = self.opened()
+        system, inner = self.filesystem()
         try:
             with system.open_input_stream(inner) as source:
                 return bytes(source.read())
@@ -154,26 +154,26 @@ class Location:
         """The rows of the folder's Parquet files that are ``wanted``. Raises InputError (unreadable)."""
         from pyarrow.dataset import dataset
 
-        system, inner = self.opened()
+        system, inner = self.filesystem()
         with readable(self.path):
             rows = dataset(inner, schema, "parquet", system)
             yield from (batch for batch in rows.to_batches(columns=columns, filter=wanted) if batch.num_rows)
 
     def make_folder(self) -> Location:
-        system, inner = self.opened()
+        system, inner = self.filesystem()
         system.create_dir(inner, recursive=True)
         return self
 
     def delete(self) -> None:
         kind = self.kind()
         if kind is not None:
-            system, inner = self.opened()
+            system, inner = self.filesystem()
             (system.delete_dir if kind == "folder" else system.delete_file)(inner)
 
     @contextmanager
     def whole_file(self) -> Iterator[Any]:
         """A file that gets its name when it is complete. Several attempts may write it in parallel."""
-        system, inner = self.opened()
+        system, inner = self.filesystem()
         folder, _, name = inner.rpartition("/")
         hidden = f"{folder}/.{name}.{uuid4().hex}"
         with system.open_output_stream(hidden) as out:
@@ -186,7 +186,7 @@ class Location:
             with self.whole_file() as out:
                 out.write(data)
             return
-        system, inner = self.opened()
+        system, inner = self.filesystem()
         with system.open_output_stream(inner) as out:  # an object is there when it is complete
             out.write(data)
 
@@ -196,7 +196,7 @@ class Location:
 
     def sweep(self) -> None:
         """Delete the files in the folder, if it is there, that killed attempts left unfinished."""
-        system, inner = self.opened()
+        system, inner = self.filesystem()
         for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
             if _UNFINISHED.fullmatch(file.base_name):
                 system.delete_file(file.path)
@@ -204,8 +204,8 @@ class Location:
     def move_to(self, target: Location) -> None:
         """Move the folder, if it is there: at once, or file by file in an object store, which has no folders
         to move."""
-        system, inner = self.opened()
-        _, goal = target.opened()
+        system, inner = self.filesystem()
+        _, goal = target.filesystem()
         if not self.is_local:
             for file in system.get_file_info(fs.FileSelector(inner, allow_not_found=True)):
                 system.move(file.path, f"{goal}/{file.base_name}")
@@ -249,7 +249,7 @@ def plan(paths: Iterable[str], *, piece_bytes: int = PIECE_BYTES) -> list[FileRa
 def _files(path: str) -> list[tuple[str, int]]:
     """The files at or under ``path`` by name, and their sizes; -1 for anything but a file."""
     location = Location(path)
-    system, inner = location.opened()
+    system, inner = location.filesystem()
     info = location.info()
     if info.type == fs.FileType.NotFound:
         raise InputError(code="no-such-path", path=path)

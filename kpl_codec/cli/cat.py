@@ -22,13 +22,16 @@ from ..rendering.labels import safe_json, safe_lines, utc
 from ..rendering.terminal import drop_output, json_line, note, write_on
 from ..shards.stream_name import stream_of
 from .exit_status import CLEAN, FINDINGS, INTERRUPTED
-from .inputs import Captured, Unreadable, UsageError, client_of, other_client, paths_or_stream
+from .inputs import CapturedRecord, Unreadable, UsageError, client_of, other_client, paths_or_stream
 from .options import add, add_aws, add_shared
 from .progress import waiting
 
 if TYPE_CHECKING:
-    from ..aws.fetch_by_sequence_number import GoneRecord, NotRead
+    from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry
 
+#: Decodes a user record's payload to JSON values. If it cannot, it returns None, and appends the code of the
+#: error to the list.
+Decode = Callable[[DeaggregatedRecord, list[str]], Any]
 NESTED: Final = "nested-aggregate"
 #: Seconds between two calls on a shard with --follow: other readers of the stream need some, too.
 _FOLLOW_INTERVAL = 0.5
@@ -125,7 +128,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _user_records(
-    args: argparse.Namespace, item: Captured, decode: Callable[[DeaggregatedRecord, list[str]], Any] | None
+    args: argparse.Namespace,
+    item: CapturedRecord,
+    decode: Callable[[DeaggregatedRecord, list[str]], Any] | None,
 ) -> Iterator[tuple[dict[str, Any], bytes]]:
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     unframe = args.unframe or args.decode
@@ -142,20 +147,20 @@ def _user_records(
             yield row, data
 
 
-def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
+def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
     """The records that the arguments name, read lazily; that a stream exists is checked at once."""
     if args.queue:
-        return (Captured(None, record) for record in _of_queue(args))
+        return (CapturedRecord(None, record) for record in _of_queue(args))
     if not args.stream:
-        from .captured import captured
+        from .capture_records import read_captures
 
-        return captured(args.paths)
-    from ..aws.fetch_by_sequence_number import read_only
+        return read_captures(args.paths)
+    from ..aws.fetch_by_sequence_number import fetch_records
     from ..aws.stream_reading import POLL_INTERVAL, read_stream
 
     client = client_of(args)
     if args.only:
-        return (_fetched(args.stream, item) for item in read_only(client, args.stream, args.only))
+        return (_fetched(args.stream, item) for item in fetch_records(client, args.stream, args.only))
     records = read_stream(
         client,
         args.stream,
@@ -164,39 +169,37 @@ def _items(args: argparse.Namespace) -> Iterator[Captured | Unreadable]:
         shard_ids=args.shard_id,
         poll_interval=_FOLLOW_INTERVAL if args.follow else POLL_INTERVAL,
     )
-    return (Captured(args.stream, record) for record in records)
+    return (CapturedRecord(args.stream, record) for record in records)
 
 
-def _fetched(stream: str, item: KinesisRecord | GoneRecord | NotRead) -> Captured | Unreadable:
+def _fetched(stream: str, item: KinesisRecord | GoneRecord | UnreadableEntry) -> CapturedRecord | Unreadable:
     if isinstance(item, KinesisRecord):
-        return Captured(stream, item)
+        return CapturedRecord(stream, item)
     line = getattr(item, "line", None)
     if line is not None:
         return Unreadable("only", f"--only, line {line}", item.reason)
-    return Unreadable("gone", str(getattr(item, "place", "")), item.reason)
+    return Unreadable("gone", str(getattr(item, "location", "")), item.reason)
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
     """The records in --queue now; with --restore each is returned to the queue's consumers after it was
     printed. Raises QueueUnavailable, QueuesUnsupported, UsageError."""
-    from ..queues.queue_calls import DEAD_LETTERS, RECORDS, find_queue, look_into, restore
+    from ..queues.queue_calls import browse_queue, find_queue, restore_dead_letters
 
     region = next(iter(args.queue.split(":")[3:4]), None)  # of an ARN
     client = other_client(args, f"queue {args.queue}", region, endpoint_url=args.endpoint_url)
     queue = find_queue(client, args.queue)
-    for records in look_into(client, queue, DEAD_LETTERS if args.dead_letters else RECORDS):
+    for records in browse_queue(client, queue, dead_letters=args.dead_letters):
         for raw in records:
             yield queue_record(raw)
         if args.restore:
-            refused = restore(client, queue, [raw["ReceiptHandle"] for raw in records])
+            refused = restore_dead_letters(client, queue, [raw["ReceiptHandle"] for raw in records])
             note(f"{len(records) - len(refused)} dead letters restored")
             for code in sorted(set(refused.values())):
                 note(f"{list(refused.values()).count(code)} not restored: {code}")
 
 
-def _decoder(args: argparse.Namespace) -> Callable[[DeaggregatedRecord, list[str]], Any]:
-    """A function that decodes a user record's payload to JSON values; where it cannot, it returns None and
-    adds a code to the record's codes."""
+def _decoder(args: argparse.Namespace) -> Decode:
     from ..aws.glue_schema_registry import SchemaRegistry, SchemaUnavailable
     from ..schema_registry import PayloadError
 
@@ -265,7 +268,7 @@ def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
     write_on(json_line(row))
 
 
-def facts(source: Captured, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
+def facts(source: CapturedRecord, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
     """One user record of a Kinesis record as JSON; what is not known is left out."""
     opened = record.aggregated or source.record.sub_sequence_number is not None
     arrived = record.approximate_arrival_timestamp

@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
     with local_kinesis() as server:
         say(f"stream {_STREAM} with {_SHARDS} shards")
         _fill(server, args.user_records, Ledger((folder / "ledger").path), say)
-        captured = _capture(server.client(), folder)
-    say(f"captured {captured} Kinesis records to {folder / 'capture'}; checking")
+        count = _capture(server.client(), folder)
+    say(f"captured {count} Kinesis records to {folder / 'capture'}; checking")
     engine = LocalEngine()
     shard_map = read_shard_map(str(folder / "shards.json"))
     results = folder / "results"

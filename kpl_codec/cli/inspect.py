@@ -11,26 +11,26 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from ..deaggregation.explanation import Explanation, Node, explain
+from ..deaggregation.explanation import Explanation, ExplanationNode, explain
 from ..deaggregation.kcl import KclOutcome
 from ..deaggregation.policies import deaggregate
 from ..errors import DecodeError
 from ..findings import camel_keys
 from ..format.frame import disguise_of
 from ..format.hash_keys import HashKeyRange
-from ..format.nested import described, layers_around
+from ..format.nested import describe_nested, layers_around
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
 from ..rendering.terminal import Part, line, show, show_json, width
-from .inputs import Captured, Unreadable, UsageError, client_of, read_bytes
+from .inputs import CapturedRecord, Unreadable, UsageError, client_of, read_bytes
 from .options import add, add_aws, add_shared
 
 #: Fields and user records that are listed where nobody says how many.
 _SHOWN = 400
 #: Columns from which on long lines of the tree are folded: in fewer it could not be read.
 _FOLDED = 80
-#: Codes that `captured` reports of data that is not a capture, but one record's own data.
+#: Codes that `read_captures` reports of data that is not a capture, but one record's own data.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
 
 
@@ -72,7 +72,7 @@ def _nested(record: KinesisRecord) -> list[str]:
     valid = [row for row in deaggregate([record], "report") if not row.defects]
     pairs = ((row, layers_around(row.data)) for row in valid)
     return [
-        described(layers, row.sub_sequence_number if row.aggregated else None)
+        describe_nested(layers, row.sub_sequence_number if row.aggregated else None)
         for row, layers in pairs
         if layers is not None
     ]
@@ -83,13 +83,13 @@ def _given(args: argparse.Namespace) -> KinesisRecord:
     data, number = _data(args), args.sequence_number
     if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
         return KinesisRecord(None, data)
-    from .captured import captured  # pyarrow
+    from .capture_records import read_captures  # pyarrow
 
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
-        items = list(captured([file.name]))
-    records = [item.record for item in items if isinstance(item, Captured)]
+        items = list(read_captures([file.name]))
+    records = [item.record for item in items if isinstance(item, CapturedRecord)]
     if number is not None:
         records = [record for record in records if record.sequence_number == number]
     for item in items:
@@ -162,7 +162,7 @@ def _show(explanation: Explanation, defects: list[DecodeError], data: bytes) -> 
     show(*lines, fold=width() >= _FOLDED)
 
 
-def _holds(node: Node, depth: int, offset: int) -> bool:
+def _holds(node: ExplanationNode, depth: int, offset: int) -> bool:
     """Whether the byte at ``offset`` begins ``node``, or is inside it if it has no children."""
     if node.start == offset and depth >= 2:
         return True
@@ -172,7 +172,7 @@ def _holds(node: Node, depth: int, offset: int) -> bool:
 _STYLES = {"magic": "cyan", "digest": "cyan", "unread": "red", "plain record": "dim"}
 
 
-def _node(node: Node, depth: int, data: bytes, defective: bool) -> list[Part]:
+def _node(node: ExplanationNode, depth: int, data: bytes, defective: bool) -> list[Part]:
     hexadecimal = data[node.start : min(node.end, node.start + 8)].hex(" ")
     if node.end - node.start > 8:
         hexadecimal += " …"
@@ -230,7 +230,7 @@ def _defect(defect: DecodeError) -> dict[str, Any]:
     }
 
 
-def _tree(node: Node) -> dict[str, Any]:
+def _tree(node: ExplanationNode) -> dict[str, Any]:
     facts: dict[str, Any] = {"start": node.start, "end": node.end, "name": node.name, "value": node.value}
     if node.children:
         facts["children"] = [_tree(child) for child in node.children]

@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
         location_of(args.publish)  # tells whether it can be reached
     selected = [vector for vector in vectors() if not args.kind or vector["kind"] in args.kind]
     if not selected:
-        raise UsageError(reason=f"no vector is of the kind {' or '.join(args.kind)}")
+        kinds = ", ".join(sorted({vector["kind"] for vector in vectors()}))
+        raise UsageError(reason=f"no vector is of the kind {' or '.join(args.kind)}; the kinds: {kinds}")
     command = args.command or THIS_LIBRARY
     with waiting(f"asking {command[0]} {plural(len(selected), 'vector')}"):
         result = ask_all(command, selected, lines=args.lines, timeout=args.timeout)
@@ -59,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
         show_json([facts])
     else:
         write(table([result]) + "\n")
-        for judgement in result.judgements if args.failures else ():
-            if judgement.grade != "pass":
-                line = f"{judgement.vector_id}: {judgement.grade}: {judgement.detail}"
+        for grade in result.grades if args.failures else ():
+            if grade.grade != "pass":
+                line = f"{grade.vector_id}: {grade.grade}: {grade.detail}"
                 write(safe(f"{result.name}: {line}") + "\n")
     return 0 if result.conforms else 1
 
@@ -79,6 +80,6 @@ def _facts(result: Result) -> dict[str, object]:
         "vectors": export.version(),
         "fields": result.fields,
         "unsupported": result.unsupported,
-        "grades": dict(result.grades),
-        "judgements": [camel_keys(judgement._asdict()) for judgement in result.judgements],
+        "counts": dict(result.counts),
+        "grades": [camel_keys(grade._asdict()) for grade in result.grades],
     }

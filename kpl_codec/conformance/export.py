@@ -15,7 +15,7 @@ from typing import Any
 from ..deaggregation import kcl
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange
 from .grading import FOLDER, vectors
-from .subject import END, record_lines, user_record
+from .program import END, record_lines, user_record
 
 #: All hash keys, and those of each of four even shards.
 RANGES = (ALL_HASH_KEYS, *ALL_HASH_KEYS.split(4))

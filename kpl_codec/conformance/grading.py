@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..format.codec import decode
-from .subject import FIELDS, Subject, user_record
+from .program import FIELDS, Program, user_record
 
 #: This library, asked as any other.
-THIS_LIBRARY = (sys.executable, "-m", f"{__package__}.subject_kpl_codec")
+THIS_LIBRARY = (sys.executable, "-m", f"{__package__}.program_kpl_codec")
 FOLDER = Path(__file__).parent / "vectors"
 GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
 
@@ -58,22 +58,23 @@ class Grade(NamedTuple):
 
 @dataclass
 class Result:
-    """One program's judgements; ``unsupported``: how many vectors were not asked. ``fields``: the parts of a
-    user record that it gives."""
+    """The grades of one program, a vector each. ``unsupported``: how many vectors were not asked. ``fields``:
+    the parts of a user record that it gives."""
 
     name: str
     version: str
     fields: tuple[str, ...] = FIELDS
-    judgements: list[Grade] = field(default_factory=list)
+    grades: list[Grade] = field(default_factory=list)
     unsupported: int = 0
 
     @property
-    def grades(self) -> Counter[str]:
-        return Counter(judgement.grade for judgement in self.judgements)
+    def counts(self) -> Counter[str]:
+        """How many vectors got which grade."""
+        return Counter(grade.grade for grade in self.grades)
 
     @property
     def conforms(self) -> bool:
-        return set(self.grades) <= {"pass"}
+        return set(self.counts) <= {"pass"}
 
 
 def question(vector: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def question(vector: Mapping[str, Any]) -> dict[str, Any]:
     return request
 
 
-def judge(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str] = FIELDS) -> Grade:
+def grade(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str] = FIELDS) -> Grade:
     """The grade of ``answer`` to `question` of ``vector``. ``fields``: those of `FIELDS` that it gives."""
     return Grade(vector["id"], vector["kind"], *_grade_of(vector, answer, fields))
 
@@ -188,7 +189,7 @@ def run(
 ) -> Result:
     """Ask ``command`` about every vector whose operation it knows. ``lines``: it speaks lines, not JSON.
     Raises ProgramError if it cannot be started or does not introduce itself."""
-    with Subject(command, lines=lines, timeout=timeout) as program:
+    with Program(command, lines=lines, timeout=timeout) as program:
         hello, known = program.hello, set(program.hello["ops"])
         fields = tuple(hello.get("fields", FIELDS))
         result = Result(str(hello["name"]), str(hello.get("version", "?")), fields)
@@ -199,7 +200,7 @@ def run(
             if answer.get("unsupported"):
                 result.unsupported += 1
             else:
-                result.judgements.append(judge(vector, answer, fields))
+                result.grades.append(grade(vector, answer, fields))
     return result
 
 
@@ -212,9 +213,9 @@ def table(results: Sequence[Result]) -> str:
     for result in results:
         name = f"{result.name} {result.version}"
         unsupported = str(result.unsupported or "")
-        for kind in sorted({judgement.kind for judgement in result.judgements}):
-            grades = Counter(j.grade for j in result.judgements if j.kind == kind)
-            counts = [str(grades[grade] or "") for grade in GRADES]
+        for kind in sorted({grade.kind for grade in result.grades}):
+            of_kind = Counter(grade.grade for grade in result.grades if grade.kind == kind)
+            counts = [str(of_kind[word] or "") for word in GRADES]
             if kind == "decode" and set(result.fields) < set(FIELDS):
                 kind = f"decode ({', '.join(result.fields)})"
             rows.append([name, kind, *counts, unsupported])
@@ -225,8 +226,8 @@ def table(results: Sequence[Result]) -> str:
 def badge(result: Result) -> str:
     """An SVG image: how many vectors pass, of those that were asked. Green: all. Yellow: no user record was
     lost or delivered wrong. Red: some were."""
-    colour = _GREEN if result.conforms else _RED if LOSSES & result.grades.keys() else _YELLOW
-    count = f"{result.grades['pass']} of {len(result.judgements)}"
+    colour = _GREEN if result.conforms else _RED if LOSSES & result.counts.keys() else _YELLOW
+    count = f"{result.counts['pass']} of {len(result.grades)}"
     left, right = (len(text) * _CHARACTER + _ROOM for text in (_LABEL, count))
     title = escape(f"{result.name} {result.version}: {count} {_LABEL} pass")
     return f"""\

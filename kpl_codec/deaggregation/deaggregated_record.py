@@ -6,16 +6,16 @@ from collections import Counter
 from datetime import datetime
 from types import SimpleNamespace
 
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from ..errors import DecodeError
 from ..format.records import Tag, short_fields
-from ..lazy import shown
+from ..lazy import repr_html
 from ..shards.placement import Placement
 from ..values import Value
-from .kcl import DropReason, KclFate
+from .kcl import DropReason, KclResult
 
 
-class DeaggregatedRecord(Value, storage=compiled("row_storage", None)):
+class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
     """One user record of a Kinesis record, with everything known about it.
 
     ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
@@ -43,11 +43,11 @@ class DeaggregatedRecord(Value, storage=compiled("row_storage", None)):
     approximate_arrival_timestamp: datetime | None
     placement: Placement | None = None
     defects: tuple[DecodeError, ...] = ()
-    kcl: KclFate | None = None
+    kcl: KclResult | None = None
     schema_version_id: str | None = None
     record_id: str | None = None
 
-    _repr_html_ = shown
+    _repr_html_ = repr_html
 
     def __repr__(self) -> str:
         return short_fields(self)

@@ -16,7 +16,7 @@ from ..errors import ChecksumMismatch, DecodeError, MalformedMessage, NotAggrega
 from ..format import frame, wire
 from ..format.codec import as_bytes, is_canonical
 from ..format.hash_keys import HashKeyRange
-from ..lazy import shown
+from ..lazy import repr_html
 from ..limits import DIGEST_SIZE
 from ..values import Value
 from . import kcl
@@ -34,7 +34,7 @@ _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "f
 NodeKind = Literal["plain", "encoded frame", "broken frame", "broken message", "defective", "aggregated"]
 
 
-class Node(Value):
+class ExplanationNode(Value):
     """Bytes ``start`` to ``end`` (exclusive), what they are, and what is inside them.
 
     ``value`` is what they mean: a number, a key or a length; never record data.
@@ -44,9 +44,9 @@ class Node(Value):
     end: int
     name: str
     value: str = ""
-    children: tuple[Node, ...] = ()
+    children: tuple[ExplanationNode, ...] = ()
 
-    def walk(self, depth: int = 0) -> Iterator[tuple[int, Node]]:
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, ExplanationNode]]:
         """This node and all nodes below it, with their depth, in the order of the bytes."""
         yield depth, self
         for child in self.children:
@@ -67,7 +67,7 @@ class Explanation(Value):
 
     size: int
     kind: NodeKind
-    root: Node
+    root: ExplanationNode
     defects: tuple[DecodeError, ...] = ()
     user_records: int | None = None
     canonical: bool = False
@@ -80,7 +80,7 @@ class Explanation(Value):
         return f"<Explanation of {self.size} bytes: {self.kind}, {len(self.defects)} defects>"
 
     def _repr_html_(self) -> str:
-        return shown(self)
+        return repr_html(self)
 
     @property
     def sound(self) -> bool:
@@ -143,7 +143,7 @@ def explain(
     except NotAggregated as error:
         kind: NodeKind = "encoded frame" if error.disguise else "plain"
         value = f"an aggregated record as {error.disguise}" if error.disguise else f"{size} bytes of data"
-        root = Node(0, size, "plain record", value)
+        root = ExplanationNode(0, size, "plain record", value)
         return Explanation(size, kind, root, defects=(error,), writer=writer)
     except ChecksumMismatch as error:
         broken = error
@@ -166,14 +166,14 @@ def explain(
             records, warnings = walked.record_count, () if walked.unused is None else (walked.unused,)
     digest = "MD5 of the message" if broken is None else f"should be {broken.actual}"
     parts = (
-        Node(0, 4, "magic", data[:4].hex()),
-        Node(start, end, "message", f"{end - start} bytes", tuple(children)),
-        Node(end, size, "digest", f"{data[end:].hex()} ({digest})"),
+        ExplanationNode(0, 4, "magic", data[:4].hex()),
+        ExplanationNode(start, end, "message", f"{end - start} bytes", tuple(children)),
+        ExplanationNode(end, size, "digest", f"{data[end:].hex()} ({digest})"),
     )
     return Explanation(
         size,
         kind,
-        Node(0, size, "frame", children=parts),
+        ExplanationNode(0, size, "frame", children=parts),
         tuple(defects),
         records,
         not defects and is_canonical(data),
@@ -198,9 +198,9 @@ def _defects(walked: wire.Message, budget: _Budget) -> list[DecodeError]:
 
 def _nodes(
     data: bytes, start: int, end: int, schema: wire.Schema, budget: _Budget, nesting: int = 0
-) -> list[Node]:
+) -> list[ExplanationNode]:
     """The nodes of the fields that can be read, and of the bytes after them."""
-    nodes: list[Node] = []
+    nodes: list[ExplanationNode] = []
     reached = start
     counts = Counter[str]()
     # `_defects` reports a malformed message.
@@ -216,19 +216,19 @@ def _nodes(
             if not fits:
                 kind = _WIRE_TYPES[field.wire_type]
                 what = f"{name} as {kind}" if name else f"unknown field {field.number}"
-                nodes.append(Node(*place, what, "" if name else kind))
+                nodes.append(ExplanationNode(*place, what, "" if name else kind))
             elif name == "records":
-                head = Node(field.offset, field.start, "head", f"{field.end - field.start} bytes")
+                head = ExplanationNode(field.offset, field.start, "head", f"{field.end - field.start} bytes")
                 inner = _nodes(data, field.start, field.end, wire.RECORD, budget, nesting=1)
-                nodes.append(Node(*place, f"{name}[{counts[name] - 1}]", "", (head, *inner)))
+                nodes.append(ExplanationNode(*place, f"{name}[{counts[name] - 1}]", "", (head, *inner)))
             elif schema is wire.AGGREGATED_RECORD:
-                nodes.append(Node(*place, f"{name}[{counts[name] - 1}]", _text(data, field)))
+                nodes.append(ExplanationNode(*place, f"{name}[{counts[name] - 1}]", _text(data, field)))
             elif wire_type == wire.VARINT:
-                nodes.append(Node(*place, name, str(field.value)))
+                nodes.append(ExplanationNode(*place, name, str(field.value)))
             else:
-                nodes.append(Node(*place, name, f"{field.end - field.start} bytes"))
+                nodes.append(ExplanationNode(*place, name, f"{field.end - field.start} bytes"))
     if reached < end:
-        nodes.append(Node(reached, end, "unread", f"{end - reached} bytes"))
+        nodes.append(ExplanationNode(reached, end, "unread", f"{end - reached} bytes"))
     return nodes
 
 

@@ -22,7 +22,7 @@ from ..values import Value
 
 #: The fate of a user record: delivered, dropped, altered (delivered with another key or other data than
 #: the bytes have), or raw (in a frame that is delivered unopened).
-KclFate = Literal["delivered", "dropped", "altered", "raw"]
+KclResult = Literal["delivered", "dropped", "altered", "raw"]
 #: Why user records are dropped.
 DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]
 
@@ -44,7 +44,7 @@ class KclOutcome(Value):
 RAW: KclOutcome = KclOutcome(True, 1, 1)
 
 
-def fate_of_sound(kind: AggregateKind | None) -> KclFate:
+def result_of_sound(kind: AggregateKind | None) -> KclResult:
     """The fate of every user record of a sound aggregate; ``kind``: None where no range is known."""
     # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
     # whole aggregate is dropped; the user records after it are not looked at."
@@ -63,12 +63,12 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutco
     if not total:
         return KclOutcome(False, 0, 0, "no-user-records")
     # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
-    judge = PlacementChecker(None, hash_key_range or ALL_HASH_KEYS).on(None)
+    checker = PlacementChecker(None, hash_key_range or ALL_HASH_KEYS).on(None)
     judged: dict[tuple[int | None, int | None], DropReason | None] = {}
     for record, pk, ehk in _with_keys(walked):
         pair = record.partition_key_index, record.explicit_hash_key_index
         if pair not in judged:  # hash each key only once: it may be long, and used by many
-            judged[pair] = _refusal(pk, ehk, judge)
+            judged[pair] = _refusal(pk, ehk, checker)
         reason = judged[pair]
         if reason is not None:
             delivered = 0 if reason == "out-of-range" else record.record_index
@@ -76,7 +76,7 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutco
     return KclOutcome(False, total, total)
 
 
-def _refusal(pk: str | None, ehk: str | None, judge: ShardPlacementChecker) -> DropReason | None:
+def _refusal(pk: str | None, ehk: str | None, checker: ShardPlacementChecker) -> DropReason | None:
     """The reason why the KCL stops at a user record with these keys; None if it does not."""
     # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
     # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
@@ -86,7 +86,7 @@ def _refusal(pk: str | None, ehk: str | None, judge: ShardPlacementChecker) -> D
     hash_key = java_integer(ehk) if ehk is not None else partition_key_hash(pk)
     if hash_key is None:
         return "hash-key"
-    return None if judge.in_range(hash_key) else "out-of-range"
+    return None if checker.in_range(hash_key) else "out-of-range"
 
 
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:

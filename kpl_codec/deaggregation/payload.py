@@ -29,7 +29,7 @@ class PayloadDecoder:
         self._max_size = compression.check_max_size(largest)
         # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only
         # where an option says so."
-        takes_off, self._versions = unframes is not False, known_versions(unframes)
+        takes_off, self._versions = unframes is not False, version_ids(unframes)
         self._steps = [self._decompress] * decompresses + [self._take_frame_off] * takes_off
         #: How data begins in which there may be something to undo.
         self.beginnings = compression.STARTS * decompresses + (PLAIN, ZLIB) * takes_off
@@ -69,7 +69,7 @@ class PayloadDecoder:
         return record.replace(data=data, schema_version_id=version_id)
 
 
-def known_versions(unframes: Unframe) -> frozenset[bytes] | None:
+def version_ids(unframes: Unframe) -> frozenset[bytes] | None:
     """The schema version ids that a caller names; None: any. Raises ValueError for a text that is no UUID."""
     from uuid import UUID  # readers need not load it
 

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from ..errors import DecodeError, MalformedMessage, UnusedHashKey
 from ..format import frame, wire
 from ..format.codec import decode, is_aggregated
@@ -37,7 +37,7 @@ from ..shards.placement import (
 from ..shards.shard_map import ShardMap
 from . import kcl, user_record_rows
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
-from .kcl import DropReason, KclFate
+from .kcl import DropReason, KclResult
 from .policy_rules import Policy, PolicyRules, rules_of
 
 if TYPE_CHECKING:
@@ -50,31 +50,31 @@ _OPENED, _DROPPED = 0, 1
 #: Its status of a sound aggregate; of one with a row in front that names an unused entry.
 _AGGREGATED, _WARNED = 2, 4
 _TYPES = (KinesisRecord, DeaggregatedRecord, Placement)
-_FrameRows = compiled("FrameRows", lambda *_, **__: None)
+_FrameRows = prefer_compiled("FrameRows", lambda *_, **__: None)
 
 
 class RecordDeaggregator:
-    """Opens Kinesis records under one policy, in order, and counts them. ``judge``: None where nothing is
-    known to judge by."""
+    """Opens Kinesis records under one policy, in order, and counts them. ``checker``: None where nothing is
+    known to check placements by."""
 
     def __init__(
         self,
         rules: PolicyRules,
-        judge: PlacementChecker | None,
+        checker: PlacementChecker | None,
         counts: Counts,
         on_drop: Callable[[Drop], None] | None = None,
     ) -> None:
         self._open = self._strict if rules.raises else self._kcl if rules.as_kcl else self._report
-        self._judge = judge
+        self._checker = checker
         # DAG-9: "A placement MUST be on every user record where a shard map was given, and on none where only
         # a hash key range was."
-        self._placed = judge is not None and judge.shard_map is not None
+        self._placed = checker is not None and checker.shard_map is not None
         self._counts = counts
         self._on_drop = on_drop
         self._rules = rules
         #: By the number of the kind of aggregate.
-        self._fates: tuple[KclFate | None, ...] = tuple(
-            kcl.fate_of_sound(kind) if rules.shows_defects else None for kind in AGGREGATE_KINDS
+        self._kcl_results: tuple[KclResult | None, ...] = tuple(
+            kcl.result_of_sound(kind) if rules.shows_defects else None for kind in AGGREGATE_KINDS
         )
 
     def open(
@@ -151,18 +151,18 @@ class RecordDeaggregator:
     def _read(self, records: list[KinesisRecord]) -> Any:
         """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
         is not bytes. None: without compiled code."""
-        judge = self._judge
+        checker = self._checker
         rules = self._rules
         warning = UnusedHashKey if rules.shows_defects else None
-        options = {"kcl": rules.as_kcl, "judged": judge is not None, "warning": warning}
-        frames = _FrameRows(records, _TYPES, self._fates, **options)
-        if frames is not None and judge is not None:
+        options = {"kcl": rules.as_kcl, "hash_keys": checker is not None, "warning": warning}
+        frames = _FrameRows(records, _TYPES, self._kcl_results, **options)
+        if frames is not None and checker is not None:
             shard_ids = [record.shard_id for record in records[: frames.count]]
             numbers = dict(zip(dict.fromkeys(shard_ids), count(), strict=False))
-            coded = CodedShards(judge, tuple(numbers))
-            frames.judge(array("q", map(numbers.__getitem__, shard_ids)), *coded.tables)
+            coded = CodedShards(checker, tuple(numbers))
+            frames.check_placement(array("q", map(numbers.__getitem__, shard_ids)), *coded.tables)
             if self._placed:
-                frames.facts = {code: coded.words(code) for code in frames.distinct_codes}
+                frames.facts = {code: coded.facts_of(code) for code in frames.distinct_codes}
         return frames
 
     def open_one(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
@@ -174,20 +174,20 @@ class RecordDeaggregator:
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
         # policy and whatever its hash key."
         self._counts.user_records += 1
-        return (user_record_rows.unopened(record, self._place_plain(record), self._fates[0]),)
+        return (user_record_rows.unopened(record, self._place_plain(record), self._kcl_results[0]),)
 
     def _on(self, record: KinesisRecord) -> ShardPlacementChecker | None:
-        return None if self._judge is None else self._judge.on(record.shard_id)
+        return None if self._checker is None else self._checker.on(record.shard_id)
 
     def _placing(self, record: KinesisRecord) -> ShardPlacementChecker | None:
         return self._on(record) if self._placed else None
 
     def _place_plain(self, record: KinesisRecord) -> Placement | None:
-        judge = self._placing(record)
-        if judge is None:
+        checker = self._placing(record)
+        if checker is None:
             return None
         hash_key = user_record_rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
-        return judge.place(hash_key, certain=record.explicit_hash_key is not None)
+        return checker.check(hash_key, certain=record.explicit_hash_key is not None)
 
     def _strict(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
@@ -247,19 +247,19 @@ class RecordDeaggregator:
     def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         kind, placements = None, None
         self._counts.aggregated_records += 1
-        if self._judge is not None:
-            kind, judged = user_record_rows.place_sound(parsed, self._judge.on(record.shard_id))
-            if self._rules.as_kcl and kcl.fate_of_sound(kind) == "dropped":
+        if self._checker is not None:
+            kind, judged = user_record_rows.place_sound(parsed, self._checker.on(record.shard_id))
+            if self._rules.as_kcl and kcl.result_of_sound(kind) == "dropped":
                 outside = next(i for i, placement in enumerate(judged) if not placement.in_range)
                 self._drop(record, len(parsed), "out-of-range", outside)
                 return ()
             placements = judged if self._placed else None
         self._counts.user_records += len(parsed)
-        fate = kcl.fate_of_sound(kind) if self._rules.shows_defects else None
+        fate = kcl.result_of_sound(kind) if self._rules.shows_defects else None
         return user_record_rows.sound_rows(record, parsed, placements, fate, tags=not self._rules.as_kcl)
 
     def _raw(
-        self, record: KinesisRecord, error: DecodeError, fate: KclFate | None, sub: int = 0
+        self, record: KinesisRecord, error: DecodeError, fate: KclResult | None, sub: int = 0
     ) -> DeaggregatedRecord:
         error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
         return self._row_of(record, error, fate, sub)
@@ -271,7 +271,7 @@ class RecordDeaggregator:
         return self._row_of(record, unused, None, -1)
 
     def _row_of(
-        self, record: KinesisRecord, defect: DecodeError, fate: KclFate | None, sub: int
+        self, record: KinesisRecord, defect: DecodeError, fate: KclResult | None, sub: int
     ) -> DeaggregatedRecord:
         self._counts.user_records += 1
         self._counts.defects[defect.code] += 1
@@ -314,8 +314,8 @@ class RecordDeaggregator:
     def _outcome(self, record: KinesisRecord) -> kcl.KclOutcome:
         # DAG-11: "What the report policy says of the KCL MUST be what the kcl policy does, for every frame
         # and range: as many user records delivered or altered, and as many dropped."
-        judge = self._on(record)
-        return kcl.outcome(record.data, None if judge is None else judge.hash_key_range)
+        checker = self._on(record)
+        return kcl.outcome(record.data, None if checker is None else checker.hash_key_range)
 
     def _unreadable(self, record: KinesisRecord, error: MalformedMessage) -> Iterable[DeaggregatedRecord]:
         outcome = self._outcome(record)
@@ -338,10 +338,10 @@ def _check(record: KinesisRecord) -> KinesisRecord:
             return record
         if isinstance(record.data, (bytes, bytearray, memoryview)):
             return record.replace(data=bytes(record.data))
-    raise no_kinesis_record(record)
+    raise kinesis_record_type_error(record)
 
 
-def no_kinesis_record(given: object) -> TypeError:
+def kinesis_record_type_error(given: object) -> TypeError:
     """The TypeError for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
     if isinstance(given, KinesisRecord) and not isinstance(given.data, bytes):
         data = type(given.data).__name__
@@ -412,13 +412,13 @@ def deaggregate(
     """
     rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
-        raise no_kinesis_record(kinesis_records)
-    judge = (
+        raise kinesis_record_type_error(kinesis_records)
+    checker = (
         None if shard_map is None and hash_key_range is None else PlacementChecker(shard_map, hash_key_range)
     )
     counts = Counts()
     opened: Iterable[Iterable[DeaggregatedRecord]]
-    opened = RecordDeaggregator(rules, judge, counts, on_drop).open(kinesis_records, read_ahead)
+    opened = RecordDeaggregator(rules, checker, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None or unframe is not False:
         from .payload import PayloadDecoder  # few need it: the import of a Lambda function stays short
 

@@ -43,7 +43,7 @@ def rules_of(policy: str) -> PolicyRules:
     return POLICY_RULES[policy]
 
 
-def check_drops_are_heard(policy: str, on_drop: Callable[[Drop], None] | None) -> None:
+def require_on_drop(policy: str, on_drop: Callable[[Drop], None] | None) -> None:
     """Raises ValueError for an unknown policy, and for one that drops user records without an ``on_drop``."""
     if rules_of(policy).drops and on_drop is None:
         raise ValueError(f"policy {policy!r} drops user records: on_drop must be there to hear of them")

@@ -14,7 +14,7 @@ from ..shards.placement import AggregateKind, Placement, ShardPlacementChecker
 from ..values import each
 from . import kcl
 from .deaggregated_record import DeaggregatedRecord
-from .kcl import KclFate
+from .kcl import KclResult
 
 _NONE, _EMPTY = repeat(None), repeat(())
 _each = each(
@@ -30,7 +30,7 @@ def _row(
     aggregated: bool,
     placement: Placement | None,
     defects: tuple[DecodeError, ...] = (),
-    fate: KclFate | None = None,
+    fate: KclResult | None = None,
 ) -> DeaggregatedRecord:
     return DeaggregatedRecord(
         *keys_and_data,
@@ -49,7 +49,7 @@ def _row(
 def unopened(
     record: KinesisRecord,
     placement: Placement | None,
-    fate: KclFate | None,
+    fate: KclResult | None,
     defects: tuple[DecodeError, ...] = (),
     sub_sequence_number: int = 0,
 ) -> DeaggregatedRecord:
@@ -71,7 +71,7 @@ def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -
 
 
 def place_sound(
-    parsed: AggregatedRecord, judge: ShardPlacementChecker
+    parsed: AggregatedRecord, checker: ShardPlacementChecker
 ) -> tuple[AggregateKind | None, list[Placement]]:
     """The kind of a sound aggregate and the placements of its user records; each key is hashed once."""
     used, ehks = parsed.partition_key_indices, parsed.explicit_hash_key_indices
@@ -82,14 +82,14 @@ def place_sound(
         # is none (KEY-8) is empty, and not used.
         hash_keys += [int(text or 0) for text in parsed.explicit_hash_key_table]
         used = [pk if ehk < 0 else first + ehk for pk, ehk in zip(used, ehks, strict=True)]
-    return judge.place_aggregate(hash_keys, used)
+    return checker.check_aggregate(hash_keys, used)
 
 
 def sound_rows(
     record: KinesisRecord,
     parsed: AggregatedRecord,
     placements: Sequence[Placement] | None,
-    fate: KclFate | None,
+    fate: KclResult | None,
     *,
     tags: bool,
 ) -> Iterable[DeaggregatedRecord]:
@@ -116,24 +116,24 @@ def sound_rows(
 
 
 def _place(
-    keys: Iterable[tuple[str | None, str | None, bool]], judge: ShardPlacementChecker | None
+    keys: Iterable[tuple[str | None, str | None, bool]], checker: ShardPlacementChecker | None
 ) -> Iterable[Placement | None]:
     """The placements of a defective aggregate's user records. ``keys``: of each the partition key, the
     explicit hash key, and whether they give a hash key."""
-    if judge is None:
+    if checker is None:
         return _NONE
     numbers: dict[tuple[str | None, str | None, bool], int] = {}
     used = [numbers.setdefault(pair, len(numbers)) for pair in keys]
     hash_keys = (hash_key_or_none(pk or "", ehk) if known else None for pk, ehk, known in numbers)
-    return judge.place_aggregate(hash_keys, used)[1]
+    return checker.check_aggregate(hash_keys, used)[1]
 
 
 def kcl_rows(
-    record: KinesisRecord, delivered: int, judge: ShardPlacementChecker | None
+    record: KinesisRecord, delivered: int, checker: ShardPlacementChecker | None
 ) -> Iterator[DeaggregatedRecord]:
     """What the KCL delivers of a defective aggregate: its first ``delivered`` user records, as Java reads
     them."""
-    placements = _place(((pk, ehk, True) for pk, _, ehk in kcl.user_records(record.data, delivered)), judge)
+    placements = _place(((pk, ehk, True) for pk, _, ehk in kcl.user_records(record.data, delivered)), checker)
     user_records = zip(kcl.user_records(record.data, delivered), placements, strict=False)
     for sub, ((pk, data, ehk), placement) in enumerate(user_records):
         yield _row(record, (pk, data, ehk, ()), sub, True, placement)
@@ -143,7 +143,7 @@ def defective_rows(
     record: KinesisRecord,
     walked: wire.Message,
     outcome: kcl.KclOutcome,
-    judge: ShardPlacementChecker | None,
+    checker: ShardPlacementChecker | None,
     unreadable: MalformedMessage | None = None,
 ) -> Iterator[DeaggregatedRecord]:
     """Every user record in the bytes, with its defects and its fate at the KCL. ``unreadable``: why only the
@@ -166,11 +166,11 @@ def defective_rows(
             yield defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
 
     # The bytes are read twice: kept defects would take hundreds of times the memory of their bytes.
-    placements = _place(map(keys, walked.records()), judge)
+    placements = _place(map(keys, walked.records()), checker)
     for user_record, placement in zip(walked.records(), placements, strict=False):
         pk, ehk, _ = keys(user_record)
         index, (begin, stop) = user_record.record_index, user_record.data or (0, 0)
-        fate: KclFate = "raw" if outcome.raw else "dropped"
+        fate: KclResult = "raw" if outcome.raw else "dropped"
         if not outcome.raw and index < outcome.delivered:
             same = next(delivered, None) == (pk, data[begin:stop], ehk)
             fate = "delivered" if same else "altered"

@@ -1,7 +1,7 @@
 """Counters of limited size that can be added: one per Spark partition, merged at the end.
 
     parts = [Tally.from_bytes(part) for part in collected]
-    total = Tally.merged(parts)
+    total = Tally.merge_all(parts)
 
 A tally depends neither on the partitions nor on the order of merging, within its limits: after `MAX_SHARDS`
 shard ids the others count for `OTHERS`.
@@ -74,7 +74,7 @@ def _sample_key(finding: Finding) -> tuple[bytes, str]:
     return blake2b(place.encode("utf-8", "surrogatepass"), digest_size=8).digest(), place
 
 
-def drawn(findings: Iterable[Finding], count: int) -> list[Finding]:
+def sample(findings: Iterable[Finding], count: int) -> list[Finding]:
     """An even sample of at most ``count`` findings, independent of their order."""
     return nsmallest(count, findings, key=_sample_key)
 
@@ -141,12 +141,12 @@ class Tally:
                 self.add("cells", key, *cell)
 
     def add_finding(self, finding: Finding) -> None:
-        """Count a finding, and keep it if it is drawn as an example."""
+        """Count a finding, and keep it if it is in the sample."""
         self.add("kinds", finding.kind, 1, finding.user_records or 0)
         examples = self.examples.setdefault(finding.kind, [])
         examples.append(finding)
         if len(examples) >= 4 * MAX_EXAMPLES:
-            self.examples[finding.kind] = drawn(examples, MAX_EXAMPLES)
+            self.examples[finding.kind] = sample(examples, MAX_EXAMPLES)
 
     def merge(self, other: Tally) -> Tally:
         self.records += other.records
@@ -155,12 +155,12 @@ class Tally:
             for key, values in getattr(other, table).items():
                 self.add(table, key, *values)  # type: ignore[arg-type]
         for kind, findings in other.examples.items():
-            self.examples[kind] = drawn(self.examples.get(kind, []) + findings, MAX_EXAMPLES)
+            self.examples[kind] = sample(self.examples.get(kind, []) + findings, MAX_EXAMPLES)
         self.streams = set(sorted(self.streams | other.streams)[:MAX_STREAMS])
         return self
 
     @classmethod
-    def merged(cls, tallies: Iterable[Tally]) -> Tally:
+    def merge_all(cls, tallies: Iterable[Tally]) -> Tally:
         total = cls()
         for tally in tallies:
             total.merge(tally)
@@ -171,7 +171,7 @@ class Tally:
         values = {**vars(self), "streams": sorted(self.streams)}
         values.update((table, list(values[table].items())) for table in _SUMS)
         values["examples"] = {
-            kind: [finding_row(finding) for finding in drawn(findings, MAX_EXAMPLES)]
+            kind: [finding_row(finding) for finding in sample(findings, MAX_EXAMPLES)]
             for kind, findings in self.examples.items()
         }
         return json.dumps(values).encode()

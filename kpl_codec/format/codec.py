@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..compiled import compiled, md5
+from ..compiled import md5, prefer_compiled
 from ..errors import AggregateFull, EncodeError
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD
 from . import frame, wire
 from .message import AggregatedRecord, field_size, parse, serialize, tag_bytes, varint_size
-from .records import UserRecord, check, no_user_record
+from .records import UserRecord, check, user_record_type_error
 
 
 def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
@@ -102,7 +102,7 @@ def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
     return frame.join_frame(serialize(records))
 
 
-_encode: Callable[..., bytes] = compiled("encode", encode_in_python)
+_encode: Callable[..., bytes] = prefer_compiled("encode", encode_in_python)
 
 
 def is_canonical(data: bytes) -> bool:
@@ -158,7 +158,7 @@ class AggregatedRecordBuilder:
         """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
         fit; in both cases nothing has changed."""
         if not isinstance(record, tuple):
-            raise no_user_record(record, len(self))
+            raise user_record_type_error(record, len(self))
         record = tuple.__new__(UserRecord, record)  # what is measured cannot change
         self._take_turn()
         try:
@@ -208,9 +208,11 @@ def _build_each(builders: Iterable[AggregatedRecordBuilder]) -> list[bytes]:
 
 
 #: `build` of every builder; compiled, with digests in parallel.
-build_many: Callable[[Iterable[AggregatedRecordBuilder]], list[bytes]] = compiled("build_many", _build_each)
+build_many: Callable[[Iterable[AggregatedRecordBuilder]], list[bytes]] = prefer_compiled(
+    "build_many", _build_each
+)
 
 
 #: `AggregatedRecordBuilder` where nothing is compiled.
 PythonBuilder = AggregatedRecordBuilder
-AggregatedRecordBuilder = compiled("AggregatedRecordBuilder", PythonBuilder)  # type: ignore[misc]
+AggregatedRecordBuilder = prefer_compiled("AggregatedRecordBuilder", PythonBuilder)  # type: ignore[misc]

@@ -17,8 +17,6 @@ from typing import Any, Final, Literal
 
 from ..errors import DecodeError
 
-__all__ = ["DecompressionError", "compress", "decompress"]
-
 Compression = Literal["gzip", "zlib", "zstd"]
 #: The largest data that a reader makes of one user record unless told otherwise, in bytes.
 DEFAULT_MAX_DECOMPRESSED_SIZE: Final = 64 * 1024 * 1024

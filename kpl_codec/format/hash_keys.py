@@ -16,14 +16,6 @@ from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "format_hash_key",
-    "hash_key_from_bytes",
-    "hash_key_to_bytes",
-    "parse_hash_key",
-    "partition_key_hash",
-]
-
 # What Java's BigInteger(String) reads: one optional ASCII sign, then decimal digits of any script
 # in the basic plane (it looks at UTF-16 units, so no digit beyond U+FFFF).
 _BIG_INTEGER = r"[+-]?(?:(?![\U00010000-\U0010FFFF])\d)+\Z"  # compiled at its first use

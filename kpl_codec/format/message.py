@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any, overload
 
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from ..errors import EncodeError, HashKeyError
-from ..lazy import shown
+from ..lazy import repr_html
 from ..limits import MAX_NESTING, MAX_PARTITION_KEY_LENGTH
 from .hash_keys import explicit_hash_key_value
 from .records import Tag, UserRecord
@@ -100,7 +100,7 @@ class AggregatedRecord(Sequence[UserRecord]):
             f"<AggregatedRecord of {len(self)} user records, {len(self.partition_key_table)} partition keys>"
         )
 
-    _repr_html_ = shown
+    _repr_html_ = repr_html
 
 
 def user_records_in_python(
@@ -119,7 +119,7 @@ def user_records_in_python(
     return map(tuple.__new__, repeat(kind), rows)
 
 
-_user_records = compiled("user_records", user_records_in_python)
+_user_records = prefer_compiled("user_records", user_records_in_python)
 
 
 def _skip(message: bytes, pos: int, end: int, tag: int, nesting: int) -> int:
@@ -297,7 +297,7 @@ def _is_hash_key(text: str) -> bool:
     return True
 
 
-_parse = compiled("parse", quick_parse)
+_parse = prefer_compiled("parse", quick_parse)
 
 
 def parse(message: bytes) -> AggregatedRecord | None:

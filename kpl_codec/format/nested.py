@@ -55,7 +55,7 @@ def layers_around(data: bytes) -> tuple[str, ...] | None:
     return None
 
 
-def described(layers: tuple[str, ...], user_record: int | None) -> str:
+def describe_nested(layers: tuple[str, ...], user_record: int | None) -> str:
     """What is said of an aggregated record with ``layers`` around it. ``user_record``: the number
     of the one that it is in; None: it is in a plain record."""
     where = "" if user_record is None else f"user record {user_record}: "

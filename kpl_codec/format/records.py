@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EncodeError, HashKeyError
-from ..lazy import shown
+from ..lazy import repr_html
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..values import Value
 from .hash_keys import format_hash_key, parse_hash_key
@@ -107,13 +107,13 @@ class KinesisRecord(Value):
     sub_sequence_number: int | None = None
     record_id: str | None = None
 
-    _repr_html_ = shown
+    _repr_html_ = repr_html
 
     def __repr__(self) -> str:
         return short_fields(self)
 
 
-def no_user_record(item: object, index: int | None) -> TypeError:
+def user_record_type_error(item: object, index: int | None) -> TypeError:
     """The error for an item that is no UserRecord; ``index``: its place in the list, from 0."""
     at = "" if index is None else f" at index {index}"
     made_by = "kpl_codec.UserRecord(partition_key, data) makes one"
@@ -128,7 +128,7 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
     writes, every consumer accepts.
     """
     if not isinstance(record, tuple) or len(record) != 4:
-        raise no_user_record(record, record_index)
+        raise user_record_type_error(record, record_index)
     key, data, explicit_hash_key, tags = record
     got: object = None
     # ENC-1: "A user record MUST have a partition key of 1 to 256 code points that has a UTF-8 form,
@@ -173,7 +173,7 @@ def _has_utf_8(*texts: str) -> bool:
     return True
 
 
-def answered_record(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:
+def record_from_response(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:
     """A record of boto3's own GetRecords answer, which does not name its shard. It is not checked again."""
     return KinesisRecord(
         record.get("PartitionKey"),

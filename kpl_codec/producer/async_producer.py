@@ -22,7 +22,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from ..format.records import Tag
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from .config import async_session, new_async_client
@@ -47,8 +47,8 @@ _EXIT_TIMEOUT = 10.0
 
 # The garbage collector does not visit a future before it ends: in an outage there are very many, and visits
 # were a third of a put. (What leads back to one of a producer that is never closed is not collected.)
-_untrack: Final = compiled("untrack", lambda future: future)
-_track: Final = compiled("track", lambda future: future)
+_untrack: Final = prefer_compiled("untrack", lambda future: future)
+_track: Final = prefer_compiled("track", lambda future: future)
 
 
 class AsyncProducer(ProducerBase):

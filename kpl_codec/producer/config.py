@@ -11,12 +11,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, Final, Literal, TypedDict, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from ..errors import KplError
 from ..format.compression import zstd_module
 from ..lazy import needing_extras
-from ..ledger.ledger_rows import LedgerLike
 from ..limits import (
     DEFAULT_MAX_RECORD_SIZE,
     LARGEST_MAX_RECORD_SIZE,
@@ -25,6 +24,9 @@ from ..limits import (
 )
 from .kpl_properties import read_properties
 from .outcomes import DeliveryError
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
 
 #: ``observe(name, value, attributes)`` gets one measurement.
 Observe = Callable[[str, float, Mapping[str, str]], None]
@@ -236,7 +238,7 @@ class ProducerOptions(TypedDict, total=False):
     """
 
     config: ProducerConfig | None
-    ledger: LedgerLike | None
+    ledger: Ledger | None
     client: Any
     client_settings: Mapping[str, Any] | None
     observe: Observe | None

@@ -234,7 +234,7 @@ class ProducerCore:
             self._requests += 1
             self._in_flight[self._requests] = kinesis_records
             for outgoing in kinesis_records:
-                outgoing.sent_at, outgoing.generation = now, self.live.known.generation
+                outgoing.sent_at, outgoing.generation = now, self.live.stream_state.generation
             entries = build_all(kinesis_records, with_digests=self.rows is not None)
             calls.append(PutRecordsRequest(self._requests, entries))
             self.meter.sent(kinesis_records, now)
@@ -361,12 +361,12 @@ class ProducerCore:
         if isinstance(outcome, RefreshFailed):
             self.meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []
-        if isinstance(outcome, MapChanged) or outcome.learnt:
+        if isinstance(outcome, MapChanged) or outcome.routes_changed:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
             # predicted and aggregated anew."
             # In another life of the stream the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
-            still_open = frozenset(() if recreated else self.live.known.routes.shard_ids)
+            still_open = frozenset(() if recreated else self.live.stream_state.routes.shard_ids)
             for outgoing in self._placer.map_changed(still_open) + self._queue.take_others(still_open):
                 moved += outgoing.records
             for outgoing, attempt in self._verdicts.map_changed():

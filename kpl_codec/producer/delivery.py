@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..aws_errors import is_permanent
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from ..format.compression import decompress
 from ..ledger.ledger_rows import Row, RowKind
 from ..shards.live_shard_map import Failure, Request
@@ -52,7 +52,7 @@ def deliver_in_python(
         pending.result = kind(shard_id, number, index, attempts, history.left_out)
 
 
-_deliver = compiled("deliver", deliver_in_python)
+_deliver = prefer_compiled("deliver", deliver_in_python)
 
 
 def undelivered(

@@ -33,7 +33,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final
 
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from ..errors import KplError
 from . import Delivery, DeliveryError, Pending
 from .delivery import (
@@ -208,9 +208,9 @@ class DeliveryFuture(Future[Delivery]):
 
 #: A new DeliveryFuture.
 new_future: Final[Callable[[], DeliveryFuture]] = partial(
-    compiled("untracked", lambda kind: kind()), DeliveryFuture
+    prefer_compiled("untracked", lambda kind: kind()), DeliveryFuture
 )
-_track: Final[Callable[[DeliveryFuture], object]] = compiled("track", lambda _: None)
+_track: Final[Callable[[DeliveryFuture], object]] = prefer_compiled("track", lambda _: None)
 _set: Final = object.__setattr__
 _WAITS: Final = (wait.__code__, as_completed.__code__)
 

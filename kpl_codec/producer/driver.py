@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..aws.calls import send, stream_for
-from ..ledger.ledger_rows import Notes
 from ..shards.live_shard_map import LiveShardMap, Request
 from ..shards.stream_name import Stream
 from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
@@ -41,6 +40,8 @@ from .record_builder import PutRecordsRequest
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..ledger.ledger import Writer
 
 #: PRD-46: so many puts in the inbox make callers wait, so many seconds at most.
 CROWD, CROWD_WAIT = 1000, 0.01
@@ -81,7 +82,7 @@ class Driver:
         self.core = ProducerCore(config, live, chance, options.get("observe"), noted=noted)
         self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock)
         self.mailbox = Mailbox(config, self.callback.function is not None, self.new_condition)
-        self.notes: Notes | None = None
+        self.notes: Writer | None = None
         self.unresolved: set[Pending] = set()
         self.answers: list[Answer] = []
         self.failed = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..compiled import compiled
+from ..compiled import prefer_compiled
 from ..errors import EncodeError, KplError
 from ..format.codec import AggregatedRecordBuilder
 from ..format.compression import Compression, compress
@@ -114,9 +114,9 @@ class PlainPending:
 
 
 Pending = PlainPending
-Pending = compiled("Pending", PlainPending)  # type: ignore[misc]
+Pending = prefer_compiled("Pending", PlainPending)  # type: ignore[misc]
 #: Makes a plain Pending at once; None: it needs a second look. In Python each does.
-_plain_pending = compiled("plain_pending", lambda *_: None)
+_plain_pending = prefer_compiled("plain_pending", lambda *_: None)
 
 
 def outer_key(config: ProducerConfig, first: Pending) -> str:

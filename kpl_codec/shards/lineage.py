@@ -18,7 +18,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from ..errors import HashKeyError, ShardMapError, UnknownShard
-from ..lazy import shown
+from ..lazy import repr_html
 from ..limits import MAX_HASH_KEY
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
@@ -101,7 +101,7 @@ class Lineage(Mapping[str, Shard]):
     def __repr__(self) -> str:
         return f"<Lineage of {len(self)} shards>"
 
-    _repr_html_ = shown
+    _repr_html_ = repr_html
 
     def parents(self, shard_id: str) -> tuple[Shard, ...]:
         """The known parents. Raises UnknownShard."""

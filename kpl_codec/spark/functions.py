@@ -17,11 +17,11 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..arrow.layout import TYPES
-from ..deaggregation.payload import known_versions
+from ..deaggregation.payload import version_ids
 from ..deaggregation.policy_rules import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Streams
+from ..shards.stream_name import StreamMatcher
 from .columns import folding, matched, output_schema, result_with, with_shard_column
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _deaggregate(
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
-    known_versions(unframe)
+    version_ids(unframe)
     frames_off = unframe is not False
     schema_of = result_with(policy, placement=shard_map is not None, tags=tags, unframe=frames_off)
     df = matched(df, schema_of)
@@ -128,7 +128,7 @@ def _deaggregate(
         df = df.select(*[f"`{name}`" for name in df.columns if name in used])
     find_map = shared(df.sparkSession, shard_map)
     # A worker process remembers the streams of the records that it has read.
-    streams = shared(df.sparkSession, Streams(None if shard_map is None else shard_map.stream))
+    streams = shared(df.sparkSession, StreamMatcher(None if shard_map is None else shard_map.stream))
     work = _task(
         policy,
         find_map,
@@ -211,7 +211,7 @@ def _task(
     find_map: Callable[[], ShardMap | None],
     max_decompressed_size: int | None = None,
     find_shards: bool = False,
-    streams: Callable[[], Streams | None] = lambda: None,
+    streams: Callable[[], StreamMatcher | None] = lambda: None,
     **options: Any,
 ) -> _Task:
     """``options``: of `Deaggregator`."""
@@ -227,7 +227,7 @@ def _task(
         shard_map = find_map()
         if find_shards:
             batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
-        rows = opened(batches, policy, shard_map=shard_map, streams=streams(), **options)
+        rows = deaggregate_in_task(batches, policy, shard_map=shard_map, streams=streams(), **options)
         yield from coalesce(rows, DEFAULT_BATCH_BYTES)
 
     return run
@@ -261,7 +261,9 @@ def _keep_modules() -> None:
     gc.freeze()
 
 
-def opened(batches: Iterator[pa.RecordBatch], policy: Policy, **options: Any) -> Iterator[pa.RecordBatch]:
+def deaggregate_in_task(
+    batches: Iterator[pa.RecordBatch], policy: Policy, **options: Any
+) -> Iterator[pa.RecordBatch]:
     """The user records of Kinesis records. ``options``: of `Deaggregator`."""
     from ..arrow import Deaggregator
 

@@ -27,7 +27,7 @@ from ..validate.check import check
 from ..validate.repair_marks import Copies
 from ..validate.report.build import findings_of_the_whole
 from ..validate.report.scan import findings_batch
-from ..validate.task import Job, gather, judged, make_folders, part_name, work_folder, write_users
+from ..validate.task import Job, gather, make_folders, part_name, scan_batches, work_folder, write_users
 from ..validate.validate_job import OutputError, Validation, check_output, write_report
 from .functions import context_of, shared
 
@@ -75,7 +75,7 @@ class SparkEngine:
         numbers.mapInArrow(run, numbers.schema).collect()
 
 
-def in_one_go() -> bool:
+def supports_available_now() -> bool:
     """Whether one run of `follow` with ``once`` reads everything. Before PySpark 4.2 it is one batch, and a
     shard is read only in a batch after its parents."""
     return find_spec("pyspark.sql.streaming.datasource") is not None
@@ -138,7 +138,7 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
         context = TaskContext.get()
         name = part_name(context.partitionId() if context is not None else 0)
         checked = check(map(_capture_columns, batches), shard_map)
-        rows = judged(checked, shard_map, work, name, Copies())
+        rows = scan_batches(checked, shard_map, work, name, Copies())
         yield pa.record_batch([[write_users(rows, shard_map, users, name)]], ["rows"])
 
     if not df.mapInArrow(run, "rows long").collect():
@@ -169,7 +169,7 @@ def _report(tally: Tally, shard_map: ShardMap, output: Location, stream: str) ->
     return Validation(report, output)
 
 
-def state(output: str | Location, shard_map: ShardMap, stream: str) -> Validation | None:
+def result_so_far(output: str | Location, shard_map: ShardMap, stream: str) -> Validation | None:
     """The result of all batches so far, from the newest totals; None before the first."""
     output = Location(output)
     names = [file.name.removesuffix(".json") for file in (output / "totals").files()]

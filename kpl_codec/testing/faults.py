@@ -9,9 +9,9 @@
         ...
         proxy.calls                                               # all calls and their results
 
-A fault is a function of an `Exchange`: it may answer by itself, change the request, send it on with
-``exchange.forward()``, change the answer, or end the connection with ``raise Cut``. Rules are checked in the
-order they were made; only the first that applies acts.
+A fault is a function of an `Exchange`. It may make a response itself, change the request, send the request on
+with ``exchange.forward()``, change the server's response, or end the connection with ``raise Cut``. The proxy
+checks the rules in the order they were made; only the first that applies acts.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = [
     "FaultFunction",
     "FaultProxy",
     "FaultRule",
-    "HttpAnswer",
-    "cut_answer",
+    "HttpResponse",
     "cut_before",
+    "cut_response",
     "error",
     "fail_records",
-    "lose_answer",
+    "lose_response",
     "rewrite",
     "slow",
     "throttle",
@@ -54,8 +54,8 @@ __all__ = [
 _JSON_TYPE = "application/x-amz-json-1.1"
 
 
-class HttpAnswer(Value):
-    """An HTTP answer. ``body``: its JSON, as bytes. ``parts``: what follows it, sent as it comes."""
+class HttpResponse(Value):
+    """An HTTP response. ``body``: its JSON, as bytes. ``parts``: what follows it, sent as it comes."""
 
     status: int
     body: bytes
@@ -67,13 +67,13 @@ class HttpAnswer(Value):
         """The body read as JSON; {} where it is empty."""
         return json.loads(self.body or b"{}")
 
-    def with_json(self, value: Any) -> HttpAnswer:
-        """The same answer with another body."""
-        return HttpAnswer(self.status, json.dumps(value).encode(), self.content_type)
+    def with_json(self, value: Any) -> HttpResponse:
+        """The same response with another body."""
+        return HttpResponse(self.status, json.dumps(value).encode(), self.content_type)
 
 
 class Cut(Exception):
-    """End the connection with a reset, after sending ``sent``: the begin of an answer or message."""
+    """End the connection with a reset, after sending ``sent``: the beginning of a response or message."""
 
     def __init__(self, sent: bytes = b"") -> None:
         super().__init__()
@@ -86,16 +86,16 @@ class Exchange:
 
     operation: str
     request: dict[str, Any]
-    _send: Callable[[dict[str, Any]], HttpAnswer]
+    _send: Callable[[dict[str, Any]], HttpResponse]
     forwarded: int = field(default=0, init=False)
 
-    def forward(self) -> HttpAnswer:
-        """Send ``request`` as it is now to the server; its answer."""
+    def forward(self) -> HttpResponse:
+        """Send ``request`` as it is now to the server; its response."""
         self.forwarded += 1
         return self._send(self.request)
 
 
-FaultFunction = Callable[[Exchange], HttpAnswer]
+FaultFunction = Callable[[Exchange], HttpResponse]
 
 
 class CallResult(Value):
@@ -185,11 +185,11 @@ class FaultProxy(ServerThread):
         """``http://127.0.0.1:<port>``."""
         return f"http://127.0.0.1:{self.port}"
 
-    def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """The answer. Raises Cut."""
+    def _handle(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+        """The response. Raises Cut."""
         request = json.loads(body or b"{}")
 
-        def send(changed: dict[str, Any]) -> HttpAnswer:
+        def send(changed: dict[str, Any]) -> HttpResponse:
             sent = body if changed == request else json.dumps(changed).encode()
             return self.forward(operation, sent, headers)
 
@@ -200,36 +200,36 @@ class FaultProxy(ServerThread):
         status = None
         exchange = Exchange(operation, dict(request), send)
         try:
-            answer = rule.fault(exchange) if rule else exchange.forward()
-            status = answer.status
+            response = rule.fault(exchange) if rule else exchange.forward()
+            status = response.status
         finally:
             name = rule.fault.__name__ if rule else None
             with self._lock:
                 self._calls.append(CallResult(operation, request, name, status, exchange.forwarded))
-        return answer
+        return response
 
-    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """The server's answer to a call."""
+    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+        """The server's response to a call."""
         with closing(http.client.HTTPConnection(*self._target, timeout=60)) as connection:
             connection.request("POST", "/", body, dict(headers))
             response = connection.getresponse()
-            return HttpAnswer(
+            return HttpResponse(
                 response.status, response.read(), response.getheader("Content-Type", _JSON_TYPE)
             )
 
 
-def _as_http(answer: HttpAnswer) -> bytes:
-    reason = http.client.responses.get(answer.status, "")
-    length = "Transfer-Encoding: chunked" if answer.parts else f"Content-Length: {len(answer.body)}"
+def _as_http(response: HttpResponse) -> bytes:
+    reason = http.client.responses.get(response.status, "")
+    length = "Transfer-Encoding: chunked" if response.parts else f"Content-Length: {len(response.body)}"
     head = (
-        f"HTTP/1.1 {answer.status} {reason}\r\nContent-Type: {answer.content_type}\r\n"
+        f"HTTP/1.1 {response.status} {reason}\r\nContent-Type: {response.content_type}\r\n"
         f"{length}\r\nx-amzn-RequestId: injected\r\n\r\n"
     )
-    return head.encode() + answer.body
+    return head.encode() + response.body
 
 
 def _chunks(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The parts of an HTTP answer as its chunks."""
+    """The parts of an HTTP response as its chunks."""
     try:
         for part in parts:
             yield b"%x\r\n%b\r\n" % (len(part), part)
@@ -250,9 +250,9 @@ class _Handler(BaseHTTPRequestHandler):
         keep = ("Content-Type", "X-Amz-Target", "X-Amz-Date", "Authorization", "Accept", "User-Agent")
         headers = {name: self.headers[name] for name in keep if name in self.headers}
         try:
-            answer = self.owner._handle(operation, body, headers)
-            self.wfile.write(_as_http(answer))
-            for chunk in _chunks(answer.parts) if answer.parts else ():
+            response = self.owner._handle(operation, body, headers)
+            self.wfile.write(_as_http(response))
+            for chunk in _chunks(response.parts) if response.parts else ():
                 self.wfile.write(chunk)
         except Cut as cut:
             if cut.sent:
@@ -272,66 +272,71 @@ class _Handler(BaseHTTPRequestHandler):
 # -- faults ---------------------------------------------------------------------------------------
 
 
+def _named(name: str, fault: FaultFunction) -> FaultFunction:
+    """``fault`` under the name that `CallResult` shows."""
+    fault.__name__ = name
+    return fault
+
+
 def error(code: str, *, status: int = 400, message: str = "injected") -> FaultFunction:
     """Answer with an AWS error, such as InternalFailure with status 500; the server never sees the call."""
 
-    def fault(exchange: Exchange) -> HttpAnswer:
-        return HttpAnswer(status, json.dumps({"__type": code, "message": message}).encode())
+    def fault(exchange: Exchange) -> HttpResponse:
+        return HttpResponse(status, json.dumps({"__type": code, "message": message}).encode())
 
-    fault.__name__ = f"error({code})"
-    return fault
+    return _named(f"error({code})", fault)
 
 
 def throttle() -> FaultFunction:
     """Too many calls: LimitExceeded for control operations, else ProvisionedThroughputExceeded."""
 
-    def throttled(exchange: Exchange) -> HttpAnswer:
+    def fault(exchange: Exchange) -> HttpResponse:
         data = exchange.operation in ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator")
         code = "ProvisionedThroughputExceededException" if data else "LimitExceededException"
         return error(code, message="Rate exceeded")(exchange)
 
-    return throttled
+    return _named("throttle", fault)
 
 
 def slow(seconds: float) -> FaultFunction:
     """Wait, then send the call on."""
 
-    def slowed(exchange: Exchange) -> HttpAnswer:
+    def fault(exchange: Exchange) -> HttpResponse:
         time.sleep(seconds)
         return exchange.forward()
 
-    return slowed
+    return _named("slow", fault)
 
 
 def cut_before() -> FaultFunction:
     """Reset the connection; the server never sees the call."""
 
-    def cut_before_sending(exchange: Exchange) -> HttpAnswer:
+    def fault(exchange: Exchange) -> HttpResponse:
         raise Cut
 
-    return cut_before_sending
+    return _named("cut_before", fault)
 
 
-def lose_answer() -> FaultFunction:
-    """The server executes the call, but the connection is reset before the answer."""
+def lose_response() -> FaultFunction:
+    """The server executes the call, but the connection is reset before the response."""
 
-    def lost_answer(exchange: Exchange) -> HttpAnswer:
+    def fault(exchange: Exchange) -> HttpResponse:
         exchange.forward()
         raise Cut
 
-    return lost_answer
+    return _named("lose_response", fault)
 
 
-def cut_answer(fraction: float = 0.5) -> FaultFunction:
-    """The server executes the call; the connection is reset after a part of the answer."""
+def cut_response(fraction: float = 0.5) -> FaultFunction:
+    """The server executes the call; the connection is reset after a part of the response."""
 
-    def answer_cut(exchange: Exchange) -> HttpAnswer:
-        answer = exchange.forward()
-        whole = _as_http(answer)
-        head = len(whole) - len(answer.body)
-        raise Cut(whole[: head + int(len(answer.body) * fraction)])
+    def fault(exchange: Exchange) -> HttpResponse:
+        response = exchange.forward()
+        whole = _as_http(response)
+        head = len(whole) - len(response.body)
+        raise Cut(whole[: head + int(len(response.body) * fraction)])
 
-    return answer_cut
+    return _named("cut_response", fault)
 
 
 def fail_records(
@@ -341,32 +346,32 @@ def fail_records(
     """PutRecords: these records (positions, or a test of position and entry) fail, the others are put."""
     places = () if callable(which) else frozenset(which)
 
-    def failed_records(exchange: Exchange) -> HttpAnswer:
+    def fault(exchange: Exchange) -> HttpResponse:
         entries = exchange.request["Records"]
         failing = [which(i, entry) if callable(which) else i in places for i, entry in enumerate(entries)]
         passed = [entry for entry, fails in zip(entries, failing, strict=True) if not fails]
-        answer = HttpAnswer(200, b'{"Records": []}')
+        response = HttpResponse(200, b'{"Records": []}')
         if passed:
             exchange.request = {**exchange.request, "Records": passed}
-            answer = exchange.forward()
-            if answer.status != 200:
-                return answer
-        response = answer.json
-        results = iter(response["Records"])
+            response = exchange.forward()
+            if response.status != 200:
+                return response
+        body = response.json
+        results = iter(body["Records"])
         records = [
             {"ErrorCode": code, "ErrorMessage": "injected"} if fails else next(results) for fails in failing
         ]
         count = sum(record.get("ErrorCode") is not None for record in records)
-        return answer.with_json({**response, "FailedRecordCount": count, "Records": records})
+        return response.with_json({**body, "FailedRecordCount": count, "Records": records})
 
-    return failed_records
+    return _named("fail_records", fault)
 
 
 def rewrite(change: Callable[[Any], Any]) -> FaultFunction:
-    """Send the call on and change the (JSON) answer."""
+    """Send the call on and change the (JSON) response."""
 
-    def rewritten(exchange: Exchange) -> HttpAnswer:
-        answer = exchange.forward()
-        return answer.with_json(change(answer.json))
+    def fault(exchange: Exchange) -> HttpResponse:
+        response = exchange.forward()
+        return response.with_json(change(response.json))
 
-    return rewritten
+    return _named("rewrite", fault)

@@ -17,11 +17,11 @@ from ..captures import CAPTURE_SCHEMA
 from ..captures.capture_rows import with_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
-from ..format.nested import described, layers_around
+from ..format.nested import describe_nested, layers_around
 from ..limits import MAGIC
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Streams
+from ..shards.stream_name import StreamMatcher
 
 #: Bytes of a batch of user records. At 4 MiB a tenth of the time goes into the fixed cost of each batch.
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -66,7 +66,10 @@ def check(
     ``whole``: all columns, else those that findings and counts need, and keys if ``keys``.
     ``versions``: schema versions known to stand in sound frames."""
     new_deaggregator = partial(
-        _deaggregator, shard_map=shard_map, dictionaries=True, streams=Streams(shard_map.stream, refuse=False)
+        _deaggregator,
+        shard_map=shard_map,
+        dictionaries=True,
+        streams=StreamMatcher(shard_map.stream, refuse=False),
     )
     deaggregator = new_deaggregator()
     if not whole:
@@ -89,13 +92,13 @@ def check(
                 batch = batch.filter(pc.invert(bad))
             first = range(min(batch.num_rows, _ALL_LOOKED_AT - count))
             looked_at = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
-            about += told(
+            about += rows_about(
                 batch, (*_text_encoded_aggregates(batch), *_writers(batch, looked_at, named)), schema
             )
             count += batch.num_rows
             for users in deaggregator.process(with_shards(batch, shard_map, _IN)):
                 yield users
-                about += chain(told(users, _nested_aggregates(users), schema), schemas.see(users))
+                about += chain(rows_about(users, _nested_aggregates(users), schema), schemas.see(users))
             if len(about) >= _FINDING_BATCHES:
                 yield from about
                 about = []
@@ -139,7 +142,7 @@ def _nested_aggregates(rows: pa.RecordBatch) -> Iterator[_About]:
         )
         if sub is None or sub < 0 or error is not None or (not aggregated and disguise_of(data) is not None):
             continue
-        yield row, "nested-aggregate", described(layers, sub if aggregated else None)
+        yield row, "nested-aggregate", describe_nested(layers, sub if aggregated else None)
 
 
 def _writers(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Iterator[_About]:
@@ -195,7 +198,7 @@ class _Schemas:
                     first = at[pc.index(ids, entry["values"]).as_py()].as_py()
                     self._first.setdefault(version, rows.slice(first, 1))
             about = [(row, *self._of_broken(error)) for row, error in broken]
-            yield from told(
+            yield from rows_about(
                 rows, chain(_mixed_versions(rows, at, ids) if len(counted) > 1 else (), about), self._schema
             )
 
@@ -212,7 +215,7 @@ class _Schemas:
         for version, first in self._first.items():
             if version in self._sound:
                 text = f"{self._counts[version]} user records of schema version {version}"
-                yield from told(first, [(0, "schema-version", text)], self._schema)
+                yield from rows_about(first, [(0, "schema-version", text)], self._schema)
 
 
 @lru_cache(4)
@@ -251,7 +254,7 @@ def _examine_compressed(
     return none, broken
 
 
-def told(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_about(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows that become findings about rows of ``batch``: which, the kind, and the text."""
     items = list(about)
     if items:

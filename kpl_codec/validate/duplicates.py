@@ -22,10 +22,10 @@ MAX_LISTED = 1000
 MAX_GROUPED = 1_000_000
 
 
-def repeated(work: Location) -> list[Finding]:
+def find_duplicates(work: Location) -> list[Finding]:
     """A finding for each of MAX_LISTED Kinesis records that tasks saw more than once, and one for all
     others."""
-    system, inner = (work / "kinesis-records").opened()
+    system, inner = (work / "kinesis-records").filesystem()
     dataset = ds.dataset(inner, RECORDS_SCHEMA, "parquet", system)
     count = -(-dataset.count_rows() // MAX_GROUPED)
     listed: list[Finding] = []

@@ -13,7 +13,7 @@ from ..cli.inputs import UsageError, results_of
 from ..cli.options import add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of
-from ..rendering.terminal import json_line, line, note, show, table, width, wrapped, write
+from ..rendering.terminal import json_line, line, note, show, table, width, wrap, write
 
 if TYPE_CHECKING:
     from ..findings import Finding
@@ -93,4 +93,4 @@ def _show(findings: list[Finding], counts: Counter[str]) -> None:
         if finding.kind != before:
             show(line((finding.kind, "bold"), f": {kind_of(finding.kind).title}"))
             before = finding.kind
-        show(*wrapped(line(place_of(finding) or "(nothing more is known)"), max(width(), 60), 2))
+        show(*wrap(line(place_of(finding) or "(nothing more is known)"), max(width(), 60), 2))

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from ..arrow.layout import values_of
 from ..captures import InputError, Location
-from .check import told
+from .check import rows_about
 
 #: Key of the tag; its value is shard id, sequence number and sub-sequence number, with slashes between.
 TAG = "kpl_codec.repair"
@@ -41,7 +41,7 @@ def tag_value(place: Iterable[Any]) -> str:
     return "/".join(map(str, place))
 
 
-def named(place: Iterable[Any]) -> RecordPlace | None:
+def nameable_place(place: Iterable[Any]) -> RecordPlace | None:
     """Shard id, sequence number and sub-sequence number, if there are all and a tag can name them."""
     return None if None in place else _place(tag_value(place))
 
@@ -113,7 +113,7 @@ class Copies:
                 batch["kcl"].cast(pa.string()), dropped, pa.array(fates, pa.string())
             )
             yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", marked.dictionary_encode())
-            unlike += told(dropped_rows, about, batch.schema)
+            unlike += rows_about(dropped_rows, about, batch.schema)
         yield from unlike
 
 
@@ -127,7 +127,7 @@ def _places(batch: pa.RecordBatch) -> Iterator[str | None]:
     """The tag values of copies of those user records; None where a tag cannot name one."""
     columns = (values_of(batch[name]) for name in ("shardId", "sequenceNumber", "subSequenceNumber"))
     for place in zip(*columns, strict=True):
-        yield None if named(place) is None else tag_value(place)
+        yield None if nameable_place(place) is None else tag_value(place)
 
 
 def _contents(batch: pa.RecordBatch) -> Iterator[bytes]:
@@ -140,7 +140,7 @@ def _contents(batch: pa.RecordBatch) -> Iterator[bytes]:
         yield blake2b(parts + b"\0" + (data or b""), digest_size=16).digest()
 
 
-def copied(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
+def copies_in(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
     """Of copies among judged user records that a KCL consumer gets: the values of their tags, and a digest of
     their contents as hexadecimal digits."""
     tags = batch["tags"]
@@ -156,7 +156,7 @@ def copied(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
             yield value, contents.hex()
 
 
-def read_copied(work: Location) -> Copies:
+def read_task_copies(work: Location) -> Copies:
     """The copies that the tasks wrote to files of ``work``, of Kinesis records that have a finding."""
     places, records, contents = array("q"), array("q"), bytearray()
     for file in (work / "copies").files():
@@ -191,7 +191,7 @@ class RepairLog:
         self._folder, self._attempt, self._segment = folder, uuid4().hex, 0
         self._lines: list[str] = []
 
-    def done(self) -> Repaired:
+    def put_places(self) -> Repaired:
         """What earlier attempts have put. Raises InputError."""
         return Repaired(old for old, _ in read_copies(self._folder))
 
@@ -215,7 +215,7 @@ def read_copies(folder: Location) -> Iterator[tuple[RecordPlace, RecordPlace]]:
             entry = json.loads(line)
             if entry["outcome"] != "put":
                 continue
-            place, new = named(entry["old"]), entry["new"]
+            place, new = nameable_place(entry["old"]), entry["new"]
             if place is None:
                 raise ValueError("no name of a user record")
             copy = str(new[0]), str(new[1]), int(new[2])

@@ -2,7 +2,7 @@
 
 lost user records -> decisions -> one bucket for some shards -> sorted by shard and sequence number
 
-A plan may have been changed, cut off or copied since: `planned` raises InputError for what is none.
+A plan may have been changed, cut off or copied since: `plan_rows` raises InputError for what is none.
 """
 
 from __future__ import annotations
@@ -180,12 +180,16 @@ def _decisions(
 
 def _may_be_put(row: _Row) -> bool:
     key = row.partition_key
-    return key is not None and 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH and bool(repair_marks.named(row[:3]))
+    return (
+        key is not None
+        and 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH
+        and bool(repair_marks.nameable_place(row[:3]))
+    )
 
 
-def planned(plan: Location) -> Iterator[dict[str, Any]]:
+def plan_rows(plan: Location) -> Iterator[dict[str, Any]]:
     """The rows of a plan file. A row to put has a place, a key and data. Raises InputError."""
-    system, inner = plan.opened()
+    system, inner = plan.filesystem()
     with readable(plan.path), pq.ParquetFile(inner, filesystem=system) as file:
         number = 0
         for batch in file.iter_batches(_AT_ONCE, columns=[field.name for field in _READ]):
@@ -201,7 +205,7 @@ def _sound(row: dict[str, Any]) -> bool:
     if row["decision"] != "put":
         return row["decision"] in ("already-delivered", "cannot")
     return (
-        repair_marks.named([row[name] for name in _KEYS[:3]]) is not None
+        repair_marks.nameable_place([row[name] for name in _KEYS[:3]]) is not None
         and None not in (row["partitionKey"], row["data"])
         and all(tag is not None and tag["key"] is not None for tag in row["tags"] or ())
     )

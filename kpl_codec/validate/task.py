@@ -28,7 +28,7 @@ from ..findings.counters import Tally
 from ..shards.shard_map import ShardMap
 from .check import check, checked_schema
 from .duplicates import RECORDS_SCHEMA
-from .repair_marks import Copies, copied
+from .repair_marks import Copies, copies_in
 from .report.scan import FINDINGS_SCHEMA, Scan
 from .shard_tasks import ShardPart, read_shard
 
@@ -114,7 +114,7 @@ class Job:
             captured, self.shard_map, whole=self.user_records, keys=self.keys, versions=self.versions
         )
         work = work_folder(self.output)
-        yield from judged(checked, self.shard_map, work, part_name(number), self.copies)
+        yield from scan_batches(checked, self.shard_map, work, part_name(number), self.copies)
 
     def run(self, number: int) -> int:
         rows = self.rows(number)
@@ -161,7 +161,7 @@ def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Loc
     return count
 
 
-def judged(
+def scan_batches(
     checked: Iterable[pa.RecordBatch], shard_map: ShardMap, work: Location, name: str, earlier_copies: Copies
 ) -> Iterator[pa.RecordBatch]:
     """The user records in ``checked`` (batches of `check`); once they are through, the findings, Kinesis
@@ -187,7 +187,7 @@ def judged(
                     pc.equal(user_rows["subSequenceNumber"], 0), pc.is_valid(user_rows["sequenceNumber"])
                 )
                 write_records(user_rows.select(RECORDS_SCHEMA.names).filter(firsts).cast(RECORDS_SCHEMA))
-                copies += copied(user_rows)
+                copies += copies_in(user_rows)
                 yield user_rows
         write_findings(scan.finish())
     if copies:
@@ -202,7 +202,7 @@ def discard(output: Location) -> None:
 
 def gather(work: Location) -> Tally:
     """All counts that tasks left, added up by name, so that the sum does not depend on the engine."""
-    return Tally.merged(Tally.from_bytes(file.read()) for file in (work / "tally").files())
+    return Tally.merge_all(Tally.from_bytes(file.read()) for file in (work / "tally").files())
 
 
 def sound_and_doubtful(work: Location) -> frozenset[str]:

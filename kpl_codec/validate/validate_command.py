@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..captures import plan
-    from ..cli.captured import with_standard_input
+    from ..cli.capture_records import with_standard_input
     from . import LocalEngine
     from .validate_job import LOG, check_output
 
@@ -91,8 +91,6 @@ def run(args: argparse.Namespace) -> int:
             pieces = plan(args.paths)
         if not args.follow:
             check_output(output)
-        if output.is_local:
-            Path(output.path).mkdir(parents=True, exist_ok=True)
         log = (output / LOG).path if output.is_local else None
         with spark_errors(log):
             if args.follow:
@@ -143,6 +141,8 @@ def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
 
     if not args.quiet:
         note("starting Spark ...")
+    if log is not None:
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
     memory = "2g" if args.memory is None else f"{args.memory >> 10}k"
     cores = args.cores or "*"
     return SparkEngine(
@@ -180,7 +180,7 @@ def _check(engine: Any, args: argparse.Namespace, shard_map: ShardMap) -> Valida
 
 
 def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
-    from ..spark.validate_engine import follow, in_one_go, state
+    from ..spark.validate_engine import follow, result_so_far, supports_available_now
 
     batches: list[int] = []
 
@@ -202,7 +202,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
     options = {name: value for name, value in settings.items() if value is not None}
     # Before PySpark 4.2 AvailableNow makes one batch; children of shards read to their end need another
     # run. At most one run per shard, so that a growing stream does not keep us.
-    runs = 1 if not args.once or in_one_go() else len(shards_now()) + 1
+    runs = 1 if not args.once or supports_available_now() else len(shards_now()) + 1
     for _ in range(runs):
         already = len(batches)
         query = follow(
@@ -222,7 +222,7 @@ def _follow(spark: Any, args: argparse.Namespace, shard_map: ShardMap) -> int:
             break
         if len(batches) == already:
             break
-    validation = state(args.output, shards_now(), args.stream)
+    validation = result_so_far(args.output, shards_now(), args.stream)
     if validation is None:
         note("nothing was read yet")
         return FINDINGS

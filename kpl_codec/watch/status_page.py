@@ -29,7 +29,7 @@ RENEW: Final = 10
 def report_of(watch: Watch, now: float) -> Report:
     """The report on the last hour of ``watch``. Call it in the thread that owns the watch."""
     last_hour = watch.last_hour
-    tally = Tally.merged(last_hour.tallies.values())
+    tally = Tally.merge_all(last_hour.tallies.values())
     # A minute that is not over would look like traffic that stops.
     tally.cells = {key: cell for key, cell in tally.cells.items() if key[0] + MINUTE <= now}
     for finding in last_hour.findings():

@@ -20,7 +20,7 @@ from kpl_codec.cli.main import main
 from kpl_codec.deaggregation.policies import deaggregate
 from kpl_codec.ledger.ledger_rows import RowKind
 from kpl_codec.producer import AsyncProducer, Delivery, Producer, ProducerConfig
-from kpl_codec.testing.faults import FaultProxy, lose_answer
+from kpl_codec.testing.faults import FaultProxy, lose_response
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 pytestmark = pytest.mark.timeout(120)
@@ -206,7 +206,7 @@ def test_an_attempt_without_an_answer_is_noted_and_known_by_its_digest(
     settings = {**kinesis_local.client_settings, "endpoint_url": kinesis_faults.endpoint_url}
     with Producer(stream_name, ledger=Ledger(tmp_path), config=FAST, client_settings=settings) as producer:
         assert producer.wait_ready()
-        kinesis_faults.on("PutRecords", lose_answer(), times=1)
+        kinesis_faults.on("PutRecords", lose_response(), times=1)
         assert producer.put("k", b"data").result(30)
     _, kinds, holes = rows_in(tmp_path)
     assert kinds == {"delivered": 1, "unanswered": 1}

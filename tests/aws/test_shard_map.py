@@ -9,7 +9,7 @@ import pytest
 
 from kpl_codec.format.hash_keys import MAX_HASH_KEY, partition_key_hash
 from kpl_codec.shards.live_shard_map import StreamUnavailable
-from kpl_codec.testing.faults import cut_answer, cut_before, error, rewrite, slow, throttle
+from kpl_codec.testing.faults import cut_before, cut_response, error, rewrite, slow, throttle
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -120,8 +120,8 @@ def test_access_denied_to_listing_is_permanent_but_to_describing_is_not(readers,
         error("InternalFailure", status=500),
         error("InternalFailure", status=503),
         cut_before(),
-        cut_answer(0.5),
-        cut_answer(0.9),
+        cut_response(0.5),
+        cut_response(0.9),
     ],
 )
 def test_what_passes_is_tried_again(readers, proxy, faulty, stream, fault, no_wait):

@@ -68,7 +68,7 @@ def test_a_batch_delivered_again_is_counted_once_and_no_duplicate():
     assert [line["kind"] for line in written if "kind" in line] == ["naive-aggregator"]
     assert sum(line.get("UserRecordsRead", 0) for line in written) == 10
     looking, written = consumer(every=0.0)
-    looking.see({"Records": event([NAIVE])["Records"] * 2})
+    looking.check({"Records": event([NAIVE])["Records"] * 2})
     assert [line["kind"] for line in written if "kind" in line] == ["naive-aggregator", "duplicate"]
 
 
@@ -89,8 +89,8 @@ def test_late_records_are_told():
 )
 def test_nothing_it_is_shown_makes_it_raise(broken):
     looking, _ = consumer()
-    looking.see(broken)
-    ConsumerWatch(Maps(None), write=lambda line: 1 / 0).see(event([NAIVE]))
+    looking.check(broken)
+    ConsumerWatch(Maps(None), write=lambda line: 1 / 0).check(event([NAIVE]))
 
 
 @pytest.mark.requirement("WCH-28")

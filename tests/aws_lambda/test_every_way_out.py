@@ -196,9 +196,9 @@ def by_columns(event: Any, tmp_path: Path) -> list[Row]:
 
 def by_spark(event: Any, tmp_path: Path) -> list[Row]:
     """What runs in a worker of Spark, without Spark."""
-    from kpl_codec.spark.functions import opened
+    from kpl_codec.spark.functions import deaggregate_in_task
 
-    return of_columns(pa.Table.from_batches(opened(iter([rows_of(event)]), "report")))
+    return of_columns(pa.Table.from_batches(deaggregate_in_task(iter([rows_of(event)]), "report")))
 
 
 def capture(event: Any, tmp_path: Path) -> str:

@@ -237,7 +237,7 @@ class Seen:
     def __init__(self) -> None:
         self.events: list[Any] = []
 
-    def see(self, event: Any) -> None:
+    def check(self, event: Any) -> None:
         self.events.append(event)
 
 

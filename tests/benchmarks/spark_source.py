@@ -36,7 +36,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from kpl_codec.spark.source.kinesis_reader import KinesisReader
-from kpl_codec.spark.source.planner import Planner, moves
+from kpl_codec.spark.source.planner import Planner, must_be_written
 from kpl_codec.spark.source.shard_planner import ReadLimits
 from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 
@@ -190,7 +190,7 @@ def plans(server: Server, options: SourceOptions, pause: float, rounds: int = 4)
             size = len(json.dumps(after.to_json()))
             name = f"{'busy' if busy else 'idle'} plan {number}"
             print(f"{name}: {wall:.2f} s, {cpu:.2f} s of CPU, {spent:,} calls, offset {size:,} bytes")
-            at = after if moves(at, after) else at
+            at = after if must_be_written(at, after) else at
 
 
 def alone(server: Server, options: SourceOptions, pause: float, rounds: int = 4) -> None:

@@ -37,8 +37,8 @@ def test_an_adapter_of_the_examples(language: str, tmp_path: Path, monkeypatch: 
     subprocess.run(build, check=True, capture_output=True, timeout=240)
     decoding = [vector for vector in vectors() if vector["kind"] == "decode"]
     result = run(start, decoding, lines=language in LINES)
-    assert set(result.grades) == {"pass", "refused", "accepted"}
-    assert result.grades["pass"] > 240
+    assert set(result.counts) == {"pass", "refused", "accepted"}
+    assert result.counts["pass"] > 240
     assert result.unsupported == 0
 
 
@@ -47,5 +47,5 @@ def test_npm_s_package() -> None:
     package = install("aws-kinesis-agg", "4.2.7")
     command = [find_node(), str(ADAPTERS / "node" / "adapter.js"), os.fspath(package)]
     decoding = [vector for vector in vectors() if vector["kind"] == "decode"]
-    grades = run(command, decoding).grades
-    assert grades == {"pass": 176, "refused": 7, "accepted": 99, "lost": 7, "wrong": 14}
+    counts = run(command, decoding).counts
+    assert counts == {"pass": 176, "refused": 7, "accepted": 99, "lost": 7, "wrong": 14}

@@ -14,7 +14,7 @@ import pytest
 
 from kpl_codec.cli.main import main
 from kpl_codec.conformance import grading
-from kpl_codec.conformance.subject import ProgramError
+from kpl_codec.conformance.program import ProgramError
 
 from ..spec.vectors import VECTORS
 from ..spec.vectors import load as load_vectors
@@ -77,7 +77,7 @@ DEAGGREGATE = vector("deaggregate", "invalid", error={"code": "x"}, rows=[A])
     ],
 )
 def test_grades(asked: dict[str, Any], answer: dict[str, Any], grade: str) -> None:
-    assert grading.judge(asked, answer).grade == grade
+    assert grading.grade(asked, answer).grade == grade
 
 
 EXPLICIT = {**A, "explicit_hash_key": "5"}
@@ -102,9 +102,9 @@ NO_TEXT = {"partition_key": None, "partition_key_bytes": "ff", "data": "78"}
 def test_only_the_fields_that_a_program_has_are_graded(
     fields: list[str], answer: list[dict[str, Any]], grade: str, detail: str
 ) -> None:
-    judged = grading.judge(vector("decode", user_records=[EXPLICIT]), {"user_records": answer}, fields)
-    assert judged.grade == grade
-    assert judged.detail.startswith(detail)
+    graded = grading.grade(vector("decode", user_records=[EXPLICIT]), {"user_records": answer}, fields)
+    assert graded.grade == grade
+    assert graded.detail.startswith(detail)
 
 
 def test_the_vectors_it_comes_with_are_those_of_the_spec() -> None:
@@ -116,8 +116,8 @@ def test_the_vectors_it_comes_with_are_those_of_the_spec() -> None:
 @pytest.mark.requirement("CNF-1", "CNF-2")
 def test_this_library_conforms() -> None:
     result = grading.run(grading.THIS_LIBRARY, grading.vectors())
-    assert [judgement for judgement in result.judgements if judgement.grade != "pass"] == []
-    assert len(result.judgements) == len(load_vectors())
+    assert [grade for grade in result.grades if grade.grade != "pass"] == []
+    assert len(result.grades) == len(load_vectors())
     assert result.conforms
     assert result.unsupported == 0
 
@@ -156,8 +156,8 @@ def test_a_bad_answer_does_not_stop_the_run(tmp_path: Path, answer: str, detail:
     bad = program(tmp_path, f"{answer} if asked['id'] == 'bad' else {ANSWER}")
     vectors = [{**PLAIN, "id": "good"}, {**PLAIN, "id": "bad"}, {**PLAIN, "id": "good again"}]
     result = grading.run(bad, vectors, timeout=3)
-    assert [judgement.grade for judgement in result.judgements] == ["pass", "failed", "pass"]
-    assert result.judgements[1].detail.startswith(detail)
+    assert [grade.grade for grade in result.grades] == ["pass", "failed", "pass"]
+    assert result.grades[1].detail.startswith(detail)
 
 
 def in_lines(tmp_path: Path, answer: str, hello: str = "ops decode") -> list[str]:
@@ -189,8 +189,8 @@ def test_answers_in_lines(tmp_path: Path, answer: str, grade: str, detail: str) 
     good = "print('plain\\nend', flush=True)"
     command = in_lines(tmp_path, f"({answer}) if line == 'decode 78\\n' else {good}")
     vectors = [{**asked, "input": {"data": "79"}}, asked, {**asked, "input": {"data": "79"}}]
-    before, judged, after = grading.run(command, vectors, lines=True, timeout=3).judgements
-    assert (judged.grade, judged.detail.startswith(detail)) == (grade, True)
+    before, graded, after = grading.run(command, vectors, lines=True, timeout=3).grades
+    assert (graded.grade, graded.detail.startswith(detail)) == (grade, True)
     assert before.grade == after.grade == "pass"
 
 
@@ -208,7 +208,7 @@ def test_a_hello_in_lines_names_the_fields(tmp_path: Path) -> None:
 @pytest.mark.requirement("CNF-2")
 def test_only_what_a_program_names_is_asked(tmp_path: Path) -> None:
     result = grading.run(program(tmp_path, ANSWER), [PLAIN, ENCODE])
-    assert len(result.judgements) == result.unsupported == 1
+    assert len(result.grades) == result.unsupported == 1
     unsupported = program(tmp_path, "print(json.dumps({'id': asked['id'], 'unsupported': True}), flush=True)")
     assert grading.run(unsupported, [PLAIN]).unsupported == 1
 
@@ -232,7 +232,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "p: frame-one: unopened" in capsys.readouterr().out
     assert cli("--kind", "decode", "--json", "--", *program(tmp_path, ANSWER)) == 1
     (document,) = json.loads(capsys.readouterr().out)
-    assert document["grades"]["unopened"] > 100
+    assert document["counts"]["unopened"] > 100
     for bad in (["--kind", "no-such-kind"], ["--", "no-such-command"]):
         assert cli(*bad) == 2
         assert "kpl-codec: " in capsys.readouterr().err
@@ -243,7 +243,7 @@ def test_a_result_to_publish(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     command = in_lines(tmp_path, "print('plain\\nend', flush=True)")
     assert cli("--kind", "decode", "--lines", "--publish", str(out), "--", *command) == 1
     facts = json.loads((out / "conformance.json").read_text())
-    passed, asked = facts["grades"]["pass"], len(facts["judgements"])
+    passed, asked = facts["counts"]["pass"], len(facts["grades"])
     assert (facts["name"], facts["vectors"]) == ("p", "2.0")
     assert 0 < passed < asked
     badge = ElementTree.parse(out / "conformance.svg").getroot()
@@ -255,8 +255,8 @@ def test_a_result_to_publish(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     [(["pass"], "#3c8527"), (["pass", "refused"], "#a8730a"), (["lost", "pass"], "#b3261e")],
 )
 def test_the_colour_of_a_badge(grades: list[str], colour: str) -> None:
-    judgements = [grading.Grade("x", "decode", grade) for grade in grades]
-    image = grading.badge(grading.Result("<p>", "1", judgements=judgements))
+    result = grading.Result("<p>", "1", grades=[grading.Grade("x", "decode", grade) for grade in grades])
+    image = grading.badge(result)
     assert colour in image
     assert "&lt;p&gt; 1: 1 of" in image
 

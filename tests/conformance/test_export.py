@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kpl_codec.conformance import export
-from kpl_codec.conformance.subject import answer_of, question_lines
+from kpl_codec.conformance.program import answer_of, question_lines
 from spec.reference.kcl import deliver
 
 from ..spec.vectors import VECTORS, load

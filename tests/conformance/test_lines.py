@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.conformance.subject import answer_of, question_lines, record_lines
+from kpl_codec.conformance.program import answer_of, question_lines, record_lines
 
 HEX = st.binary(max_size=9).map(bytes.hex)
 RECORD = st.fixed_dictionaries(

@@ -44,7 +44,7 @@ def test_a_sound_aggregate_by_its_tables_or_by_its_bytes(
     kind = aggregate_kind(total - len(outside), len(outside)) if hash_key_range is not None else None
     reported = list(kpl.deaggregate(source, "report", hash_key_range=hash_key_range))
     fate = "dropped" if outside else "delivered"
-    assert {row.kcl for row in reported} == {kcl.fate_of_sound(kind)} == {fate}
+    assert {row.kcl for row in reported} == {kcl.result_of_sound(kind)} == {fate}
 
 
 @pytest.mark.requirement("KCL-3")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.arrow.compiled_columns import may_nest
 from kpl_codec.compiled import speedups
-from kpl_codec.format.nested import described, layers_around
+from kpl_codec.format.nested import describe_nested, layers_around
 from kpl_codec.schema_registry import frame as schema_frame
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
@@ -83,10 +83,10 @@ def test_what_is_around_is_named_from_the_inside_out() -> None:
     data = b"12345" + gzip.compress(base64.b64encode(FRAMES["text"]))
     layers = layers_around(data)
     assert layers == ("behind 5 bytes", "in gzip", "in base64")
-    assert described(layers, 3) == (
+    assert describe_nested(layers, 3) == (
         "user record 3: an aggregated record, in base64, in gzip, behind 5 bytes: no consumer opens it"
     )
-    assert described((), None) == "an aggregated record: no consumer opens it"
+    assert describe_nested((), None) == "an aggregated record: no consumer opens it"
 
 
 ORDINARY = st.one_of(

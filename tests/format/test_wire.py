@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.format import wire
 from kpl_codec.format.frame import disguise_of
-from kpl_codec.format.records import answered_record
+from kpl_codec.format.records import record_from_response
 from kpl_codec.limits import MAGIC
 from kpl_codec.testing import strategies
 
@@ -200,7 +200,7 @@ def test_a_record_of_an_answer_is_taken_as_it_is() -> None:
         "SequenceNumber": "7",
         "ApproximateArrivalTimestamp": 5,
     }
-    assert answered_record(answer, "s") == kpl.KinesisRecord("k", b"x", "7", "s", 5)  # type: ignore[arg-type]
-    assert answered_record({"Data": b"", "SequenceNumber": "7"}, "s") == kpl.KinesisRecord(
+    assert record_from_response(answer, "s") == kpl.KinesisRecord("k", b"x", "7", "s", 5)  # type: ignore[arg-type]
+    assert record_from_response({"Data": b"", "SequenceNumber": "7"}, "s") == kpl.KinesisRecord(
         None, b"", "7", "s"
     )

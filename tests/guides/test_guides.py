@@ -38,9 +38,8 @@ WITH_STREAM = {
     "was-everything-handled.md", "watch.md", "write.md",
     "kpl_codec.aws.md", "kpl_codec.producer.md",
     "kpl_codec.validate.md", "kpl_codec.spark.md", "kpl_codec.aws.aio.md",
-    "kpl_codec.aws.fetch_by_sequence_number.md",
     "kpl_codec.schema_registry.md",
-    "kpl_codec.aws_lambda.shard_map_cache.md",
+    "kpl_codec.aws_lambda.md",
 }  # fmt: skip
 STREAM = "orders"
 ARN = f"arn:aws:kinesis:us-east-1:123456789012:stream/{STREAM}"
@@ -118,8 +117,7 @@ def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.M
     monkeypatch.setenv("AWS_DATA_PATH", str(newest_boto3 / "botocore" / "data"))  # for programs
     kinesis_local.create_stream(STREAM, shards=2)
     service = QueueService(queue_model.model_of(newest_boto3), RealClock(speed=10))
-    dead_letters = {"TargetType": "BUILT_IN", "MaxReceiveCount": 2}
-    arn = service.create("orders-queue", DeadLetterConfiguration=dead_letters)
+    arn = service.create("orders-queue", most_receives=2)
 
     def put(_about: str, users: list[tuple[str, bytes]]) -> None:
         service.put("a", kpl.encode([kpl.UserRecord(*user) for user in users]))

@@ -9,7 +9,7 @@ from typing import Any
 from aws_kinesis_agg.aggregator import RecordAggregator
 from aws_kinesis_agg.deaggregator import deaggregate_records
 
-from kpl_codec.conformance.subject import serve, user_record
+from kpl_codec.conformance.program import serve, user_record
 
 
 def decode(asked: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
 from kpl_codec.aws import fetch_shard_map
-from kpl_codec.conformance.subject import serve, user_record
+from kpl_codec.conformance.program import serve, user_record
 from kpl_codec.testing.local_kinesis import local_kinesis
 
 from ..kcl.leases import create_leases

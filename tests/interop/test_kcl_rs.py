@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.conformance.grading import Result, judge, question, vectors
-from kpl_codec.conformance.subject import Subject
+from kpl_codec.conformance.grading import Result, grade, question, vectors
+from kpl_codec.conformance.program import Program
 
 from ..spec.vectors import REPOSITORY
 
@@ -30,12 +30,12 @@ def of_the_kcl(data: bytes) -> Delivered:
 
 def test_kcl_rs_on_the_vectors() -> None:
     result, beside = Result("kcl-rs", ""), Counter[str]()
-    with Subject([sys.executable, "-m", "tests.interop.program_kcl_rs"], timeout=180) as program:
+    with Program([sys.executable, "-m", "tests.interop.program_kcl_rs"], timeout=180) as program:
         for vector in vectors():
             if vector["kind"] != "decode":
                 continue
             answer = program.ask(question(vector))
-            result.judgements.append(judge(vector, answer, program.hello["fields"]))
+            result.grades.append(grade(vector, answer, program.hello["fields"]))
             data = bytes.fromhex(vector["input"]["data"])
             raw, java = [("outer", data)], of_the_kcl(data)
             rows = answer.get("user_records", ())
@@ -47,7 +47,7 @@ def test_kcl_rs_on_the_vectors() -> None:
     columns = ("pass", "refused", "unopened", "accepted", "lost", "wrong", "failed")
     (row,) = re.findall(r"^\| kcl-rs .*?\| (.*) \|$", PAGE, re.MULTILINE)
     said = dict(zip(columns, (int(cell.strip() or 0) for cell in row.split("|")), strict=True))
-    assert {grade: result.grades[grade] for grade in columns} == said
+    assert {word: result.counts[word] for word in columns} == said
     counts = [beside[how] for how in ("same", "lost", "unopened", "opened", "more")]
     words = r"For (\d+) of.* loses (\d+) that.* hands (\d+) on.* opens (\d+) that.* delivers (\d+) that Java"
     found = re.search(words, PAGE, re.DOTALL)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.conformance.grading import run, table, vectors
-from kpl_codec.conformance.subject import Subject
+from kpl_codec.conformance.program import Program
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 from tests.spec.vectors import REPOSITORY, user_record
@@ -37,7 +37,7 @@ Answer = dict[str, Any]
 class Peer:
     """One published package behind its conformance program."""
 
-    def __init__(self, program: Subject) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
 
     def ask(self, op: str, **question: Any) -> Answer:
@@ -60,7 +60,7 @@ class Peer:
 
 @pytest.fixture(scope="module")
 def peers() -> Iterator[dict[str, Peer]]:
-    running = {name: Subject(programs.command(name)) for name in NAMES}
+    running = {name: Program(programs.command(name)) for name in NAMES}
     try:
         yield {name: Peer(program.__enter__()) for name, program in running.items()}
     finally:

@@ -154,7 +154,7 @@ class ProducerMachine(RuleBasedStateMachine):
         for outgoing in kinesis_records:
             assert all(pending.expires_at > self.now for pending in outgoing.records), "sent after its time"
             if outgoing.shard is not None:
-                assert outgoing.shard in self.live.known.routes.shard_ids, (
+                assert outgoing.shard in self.live.stream_state.routes.shard_ids, (
                     "sent for a shard known to be closed"
                 )
                 known = self.live.shard(outgoing.shard)

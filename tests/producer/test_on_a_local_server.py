@@ -30,10 +30,10 @@ from kpl_codec.producer import (
 )
 from kpl_codec.testing.faults import (
     FaultProxy,
-    cut_answer,
+    cut_response,
     error,
     fail_records,
-    lose_answer,
+    lose_response,
     throttle,
 )
 from kpl_codec.testing.local_kinesis import LocalKinesis
@@ -158,7 +158,7 @@ def test_strict_order_holds_under_splits_and_lost_answers(
     stream: str,
     proxy: FaultProxy,
 ) -> None:
-    proxy.on("PutRecords", lose_answer(), rate=0.1)
+    proxy.on("PutRecords", lose_response(), rate=0.1)
     proxy.on("PutRecords", throttle(), rate=0.1)
     config = ProducerConfig(
         record_max_buffered_time_ms=10,
@@ -195,8 +195,8 @@ def test_every_kind_of_fault_at_once_loses_nothing(
     kinesis_local: LocalKinesis, stream: str, proxy: FaultProxy, skin: str
 ) -> None:
     for fault in (
-        lose_answer(),
-        cut_answer(0.5),
+        lose_response(),
+        cut_response(0.5),
         throttle(),
         error("InternalFailure", status=500),
         error("InternalFailure", status=503),

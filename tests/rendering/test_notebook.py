@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
+from kpl_codec import Lineage
 from kpl_codec.captures import Location
-from kpl_codec.shards import Lineage
 from kpl_codec.testing import strategies as kst
 from kpl_codec.validate import Validation
 from kpl_codec.validate.report.report_page import render_page

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from fuzz.invariants import check_frame, check_kcl, check_listing, check_user_records, frame, naive_shards
+from kpl_codec import verify_placement
 from kpl_codec.format import wire
 from kpl_codec.format.wire import LENGTH_DELIMITED, VARINT
-from kpl_codec.shards import verify_placement
 from kpl_codec.testing import strategies as kst
 from spec.reference import model, shards
 

@@ -9,12 +9,12 @@ import jsonschema
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec import verify_placement
 from kpl_codec.deaggregation import kcl
 from kpl_codec.format.codec import AggregatedRecordBuilder, is_canonical
 from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.hash_keys import format_hash_key, hash_key_from_bytes, hash_key_to_bytes, parse_hash_key
 from kpl_codec.schema_registry import SchemaFrameError, frame, unframe
-from kpl_codec.shards import verify_placement
 
 from .vectors import VECTORS, Vector, facts, files, hash_key_range, load, of_kind, user_record
 

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kpl_codec.testing.faults import Cut, Exchange, FaultFunction, FaultProxy, HttpAnswer
+from kpl_codec.testing.faults import Cut, Exchange, FaultFunction, FaultProxy, HttpResponse
 
 EVENT: Final = "SubscribeToShardEvent"
 #: Seconds between two looks at the server, and between two events of a silent shard.
@@ -159,8 +159,8 @@ class _Messages:
         return next(self.messages).encoded()
 
 
-def _streamed(messages: Iterator[Message]) -> HttpAnswer:
-    return HttpAnswer(200, b"", "application/vnd.amazon.eventstream", _Messages(messages))
+def _streamed(messages: Iterator[Message]) -> HttpResponse:
+    return HttpResponse(200, b"", "application/vnd.amazon.eventstream", _Messages(messages))
 
 
 class FanOutProxy(FaultProxy):
@@ -173,7 +173,7 @@ class FanOutProxy(FaultProxy):
         super().__init__(target, seed=seed)
         self._subscriptions = Subscriptions(lifetime=lifetime, refused_for=refused_for)
 
-    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+    def forward(self, operation: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """The server's answer, or the messages of a subscription."""
         if operation != "SubscribeToShard":
             return super().forward(operation, body, headers)
@@ -194,13 +194,13 @@ class FanOutProxy(FaultProxy):
         try:
             return _streamed(checked(self._subscriptions.subscribe(json.loads(body), ask)))
         except Refused as refused:
-            return HttpAnswer(refused.status, refused.body)
+            return HttpResponse(refused.status, refused.body)
 
 
 def change_events(name: str, change: Callable[[Iterator[Message]], Iterator[Message]]) -> FaultFunction:
     """SubscribeToShard: send what ``change`` makes of the messages; it may raise Cut. ``name``: for calls."""
 
-    def fault(exchange: Exchange) -> HttpAnswer:
+    def fault(exchange: Exchange) -> HttpResponse:
         answer = exchange.forward()
         return _streamed(change(answer.parts.messages)) if isinstance(answer.parts, _Messages) else answer
 

@@ -16,11 +16,11 @@ from botocore.exceptions import (
 
 from kpl_codec.testing.faults import (
     FaultProxy,
-    cut_answer,
     cut_before,
+    cut_response,
     error,
     fail_records,
-    lose_answer,
+    lose_response,
     rewrite,
     slow,
     throttle,
@@ -123,13 +123,13 @@ def test_a_cut_before_loses_the_request(kinesalite, client, proxy, stream):
     with pytest.raises((ConnectionClosedError, HTTPClientError)):
         put(client, stream, b"a")
     assert stored(kinesalite, stream) == []
-    assert [(c.fault, c.status, c.forwarded) for c in proxy.calls] == [("cut_before_sending", None, 0)]
+    assert [(c.fault, c.status, c.forwarded) for c in proxy.calls] == [("cut_before", None, 0)]
     put(client, stream, b"b")
     assert stored(kinesalite, stream) == [b"b"]
 
 
 def test_a_lost_answer_was_a_put_all_the_same(kinesalite, client, proxy, stream):
-    proxy.on("PutRecords", lose_answer(), times=1)
+    proxy.on("PutRecords", lose_response(), times=1)
     with pytest.raises((ConnectionClosedError, HTTPClientError)):
         put(client, stream, b"a")
     assert stored(kinesalite, stream) == [b"a"]
@@ -137,7 +137,7 @@ def test_a_lost_answer_was_a_put_all_the_same(kinesalite, client, proxy, stream)
 
 
 def test_half_an_answer(kinesalite, client, proxy, stream):
-    proxy.on("PutRecords", cut_answer(0.5), times=1)
+    proxy.on("PutRecords", cut_response(0.5), times=1)
     # botocore (1.44) makes an empty success of it, where others raise. Whoever calls it has to look
     # whether what was asked for is in the answer: a GetRecords without Records is not an end of a shard.
     try:

@@ -14,11 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 import kpl_codec as kpl
 from kpl_codec.adapters import captured, kinesis_records, to_lambda
 from kpl_codec.aws import aio, fetch_lineage, fetch_shard_map, read_stream
-from kpl_codec.aws_lambda import Poison, process_user_records, process_window, user_records
+from kpl_codec.aws_lambda import (
+    Poison,
+    Transformed,
+    process_user_records,
+    process_window,
+    transform_user_records,
+    user_records,
+)
 from kpl_codec.aws_lambda.batch import Once
-from kpl_codec.aws_lambda.firehose import Transformed, transform_user_records
-from kpl_codec.deaggregation import KclOutcome as KclOutcome
-from kpl_codec.deaggregation import Node
 from kpl_codec.producer import (
     AsyncProducer,
     Attempt,
@@ -30,7 +34,6 @@ from kpl_codec.producer import (
 )
 from kpl_codec.queues import aio as aio_queues
 from kpl_codec.queues import find_queue, process_queue_records
-from kpl_codec.shards import Lineage
 from kpl_codec.spark import KinesisDataSource, deaggregate, verify
 from kpl_codec.testing import strategies as kpl_st
 from kpl_codec.testing.local_kinesis import LocalKinesis
@@ -113,7 +116,7 @@ def follow(iterator: str, shard_map: kpl.ShardMap) -> Iterator[kpl.DeaggregatedR
 def whole_stream() -> int:
     client = boto3.client("kinesis")
     shard_map = fetch_shard_map(client, "orders")
-    lineage: Lineage = fetch_lineage(client, "orders")
+    lineage: kpl.Lineage = fetch_lineage(client, "orders")
     shard: kpl.Shard = shard_map.shard_for(kpl.effective_hash_key("customer-17"))
     print(shard.shard_id in shard_map, {i: shard.open for i, shard in shard_map.items()})
     print(shard.hash_key_range.size, [child.shard_id for child in lineage.children(shard.shard_id)])
@@ -122,7 +125,7 @@ def whole_stream() -> int:
 
 async def whole_stream_with_asyncio(client: object) -> int:
     shard_map: kpl.ShardMap = await aio.fetch_shard_map(client, "orders", closed=True)
-    lineage: Lineage = await aio.fetch_lineage(client, "orders")
+    lineage: kpl.Lineage = await aio.fetch_lineage(client, "orders")
     record: kpl.KinesisRecord | None = await aio.read_record(client, "orders", "shardId-000000000000", "1")
     print(len(shard_map), len(lineage.children("shardId-000000000000")), record)
     return sum([len(record.data) async for record in aio.read_stream(client, "orders", follow=True)])
@@ -227,8 +230,8 @@ def write(records: list[kpl.UserRecord]) -> bytes:
 def explained(data: bytes) -> None:
     explanation = kpl.explain(data)
     for _, node in explanation.root.walk():
-        assert_type(node, Node)
-    outcome: KclOutcome = kpl.explain(data, hash_key_range=kpl.ALL_HASH_KEYS).kcl
+        assert_type(node, kpl.ExplanationNode)
+    outcome: kpl.KclOutcome = kpl.explain(data, hash_key_range=kpl.ALL_HASH_KEYS).kcl
     if outcome.reason == "out-of-range":
         print(explanation.kind == "broken frame", outcome)
 

@@ -244,7 +244,7 @@ def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
     found = pq.read_table((work / "findings").path).to_pylist()
     assert sorted(f["kind"] for f in found) == ["capture-json", "foreign-aggregate"]
     assert rows == len(sorted_by_shard(50)[UPPER]) + 1
-    assert duplicates.repeated(work) == []
+    assert duplicates.find_duplicates(work) == []
 
 
 @pytest.mark.requirement("SPK-22")

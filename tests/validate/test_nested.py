@@ -13,7 +13,7 @@ from kpl_codec.captures import plan, read_piece
 from kpl_codec.cli.main import main
 from kpl_codec.findings.counters import Tally
 from kpl_codec.format.frame import disguise_of
-from kpl_codec.format.nested import described, layers_around
+from kpl_codec.format.nested import describe_nested, layers_around
 from kpl_codec.validate.check import check
 from kpl_codec.watch.record_checks import Minute, RecordChecker, SampleSlot
 
@@ -76,7 +76,7 @@ def test_columns_tell_what_is_told_of_objects(run: Run, whole: bool) -> None:
         layers = layers_around(row.data)
         if layers is not None and (row.aggregated or disguise_of(row.data) is None):
             sub = row.sub_sequence_number if row.aggregated else None
-            expected[row.sequence_number] = described(layers, sub)
+            expected[row.sequence_number] = describe_nested(layers, sub)
     assert told == expected
 
 

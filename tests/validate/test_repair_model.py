@@ -22,7 +22,7 @@ from kpl_codec.cli.main import main
 from kpl_codec.producer import Producer
 from kpl_codec.validate.repair import CONFIG, plan_repair, put_rows
 from kpl_codec.validate.repair_marks import RepairLog
-from kpl_codec.validate.repair_plan import planned
+from kpl_codec.validate.repair_plan import plan_rows
 
 from ..captures.test_captures import WHEN
 from ..producer.model_client import ModelClient
@@ -110,7 +110,7 @@ class RepairMachine(RuleBasedStateMachine):
         for path in sorted((output / "repair" / "plan").glob("*.parquet")):
             log = RepairLog(Location(output / "repair" / "log"))
             with Producer("orders", client=self.client, config=CONFIG) as producer:
-                put_rows(islice(planned(Location(path)), rows), log, producer)
+                put_rows(islice(plan_rows(Location(path)), rows), log, producer)
 
 
 @pytest.mark.requirement("SPK-30", "SPK-31", "SPK-32", "SPK-34")

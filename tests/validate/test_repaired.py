@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from fuzz.growth import BYTES_PER_BYTE
 from kpl_codec.validate import LocalEngine, validate
-from kpl_codec.validate.repair_marks import TAG, Repaired, copied, tag_value
+from kpl_codec.validate.repair_marks import TAG, Repaired, copies_in, tag_value
 
 from ..captures.test_captures import answer
 from .test_job import LOWER, MAP, UPPER, Run, run, sorted_by_shard
@@ -48,15 +48,17 @@ def test_only_copies_that_are_delivered_count() -> None:
             "data": [b"x"] * 5,
         }
     )
-    ((value, contents),) = copied(batch)
+    ((value, contents),) = copies_in(batch)
     assert value == "shardId-0/1/2"
     names = ("partitionKey", "explicitHashKey", "data")
     for name, other in zip(names, ("K", "8", b"y"), strict=True):
         column = pa.array([other] * 5, batch[name].type)
-        assert next(copied(batch.set_column(batch.schema.get_field_index(name), name, column)))[1] != contents
+        assert (
+            next(copies_in(batch.set_column(batch.schema.get_field_index(name), name, column)))[1] != contents
+        )
     same = batch.set_column(3, "explicitHashKey", pa.array(["007"] * 5))
-    assert list(copied(same)) == [(value, contents)]
-    assert list(copied(batch.slice(0, 2))) == []
+    assert list(copies_in(same)) == [(value, contents)]
+    assert list(copies_in(batch.slice(0, 2))) == []
 
 
 # -- what has the tag, and is no copy -------------------------------------------------------------

@@ -43,7 +43,7 @@ def test_repeats_are_those_of_a_counter(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(duplicates, "MAX_GROUPED", at_a_time)
         patched.setattr(duplicates, "MAX_LISTED", most)
-        found = duplicates.repeated(Location(work))
+        found = duplicates.find_duplicates(Location(work))
     listed = [finding for finding in found if finding.sequence_number is not None]
     assert len(listed) == min(len(twice), most)
     assert sum(finding.user_records or 0 for finding in found) == sum(twice.values())

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.format.hash_keys import partition_key_hash
-from kpl_codec.format.records import answered_record
+from kpl_codec.format.records import record_from_response
 from kpl_codec.watch import LastHour, Limits, SampleSlot, ShardCall, Watch
-from kpl_codec.watch.shard_readers import SampledShardReader
 from tests.examples import examples
 
 from .model import START, ModelStream, key_on, open_map, run, seconds_to_find
@@ -244,7 +243,7 @@ def test_what_a_split_catches_is_told_at_once_and_to_the_record():
     assert finding.lost[:4] == (20, 20, 20, 20)
     run(watch, stream, START + 107, START + 160)
     assert set(watch.shards) == {"shardId-000000000001", "shardId-000000000002", "shardId-000000000003"}
-    assert all(isinstance(shard, SampledShardReader) for shard in watch.shards.values())
+    assert all(shard.window is not None for shard in watch.shards.values())
     assert watch.last_hour.lost()[:4] == (20, 20, 20, 20)
 
 
@@ -330,7 +329,7 @@ def test_what_lies_past_the_slot_is_seen_and_not_scaled():
     stream.put(shard.shard_id, START, "k", aggregate(stream.shard_map, shard, NAIVE))
     stream.put(shard.shard_id, START + 5, "k", aggregate(stream.shard_map, shard, NAIVE))
     call = ShardCall("GetRecords", shard.shard_id, {"ShardIterator": "0", "Limit": 10}, 1)
-    records = [answered_record(r, shard.shard_id) for r in stream.answer(call, START + 9)["Records"]]
+    records = [record_from_response(r, shard.shard_id) for r in stream.answer(call, START + 9)["Records"]]
     look = SampleSlot(shard.shard_id, 1, scale=20.0, end_ms=(START + 1) * 1000)
     (findings,) = last_hour.observe(look, records, START + 9)
     assert (findings.lost.seen, findings.lost.estimate) == (20, 10 * 20 + 10)

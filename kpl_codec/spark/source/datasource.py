@@ -36,10 +36,10 @@ from ...shards.lineage import Lineage
 from ...shards.shard_map import ShardMap
 from ...shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition
 from ..columns import arrow_schema_of, result_with
-from ..functions import opened
+from ..functions import deaggregate_in_task
 from .kinesis_reader import KinesisReader, read_piece, side_by_side
 from .offsets import BatchEnd, ShardRange, StreamOffset, batch_pieces, piece_of
-from .planner import Planner, moves
+from .planner import Planner, must_be_written
 from .positions import OptionError, Position, check_order
 from .shard_planner import ReadLimits, ShardPlanner
 from .source_options import SourceOptions, parse_options
@@ -155,7 +155,7 @@ class _Reader:
             listing, shard_map = partition.listing, None
             if listing is not None:
                 shard_map = _shard_map(options.client(), options.called, listing)
-            source = opened(
+            source = deaggregate_in_task(
                 source,
                 options.policy,
                 shard_map=shard_map,
@@ -177,7 +177,7 @@ class _Reader:
         options = self.options
         if self._consumer is None and options.consumer is not None:
             consumers = StreamConsumers(options.client(), patience=options.retry_timeout)
-            self._consumer = consumers.active(options.called, options.consumer)
+            self._consumer = consumers.require_active(options.called, options.consumer)
         return self._consumer
 
     @property
@@ -286,7 +286,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
             caps = ReadLimits() if whole else ReadLimits(options.max_records, int(options.max_span * 1000))
             after = planner.advance(before, caps)
-            if not moves(before, after):
+            if not must_be_written(before, after):
                 self._wait(options.idle_time)
                 self._behind = {}
                 return start

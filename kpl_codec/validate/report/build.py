@@ -18,15 +18,15 @@ from ...findings.counters import (
     OTHERS,
     SLOTS,
     Tally,
-    drawn,
     least,
     most,
+    sample,
 )
 from ...rendering.labels import plural
 from ...shards.lineage import Lineage
 from ...shards.placement import ACROSS_SHARDS, Verdict
 from ...shards.shard_map import ShardMap
-from ...shards.skew import skewed
+from ...shards.skew import overloaded_shards
 from .model import (
     NO_SHARD,
     About,
@@ -93,7 +93,7 @@ def build_report(
     ``findings``: further ones, which neither the scan nor `findings_of_the_whole` makes (for example
     duplicates). The tally is not changed.
     """
-    tally = Tally.merged([tally])
+    tally = Tally.merge_all([tally])
     loads = _Loads(tally, shard_map)
     for finding in (*findings, *findings_of_the_whole(tally, shard_map)):
         tally.add_finding(finding)
@@ -194,7 +194,7 @@ def _shown_findings(tally: Tally) -> tuple[tuple[KindCount, ...], tuple[Finding,
         key=lambda count: order_of(Finding(count.kind.name)),
     )
     each = min(max(1, MAX_SHOWN_FINDINGS // max(1, len(kinds))), MAX_EXAMPLES)
-    examples = (drawn(tally.examples.get(count.kind.name, []), each) for count in kinds)
+    examples = (sample(tally.examples.get(count.kind.name, []), each) for count in kinds)
     return tuple(kinds), tuple(finding for some in examples for finding in sorted(some, key=order_of))
 
 
@@ -251,7 +251,7 @@ def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> It
         yield Finding("unknown-parent", shard_id, detail=f"parent {', '.join(parents)} is not listed")
     # By the shards that hash keys belong to now: a shard that was split lately has little on it yet.
     counts = _on_open_shards(loads.belonging, shard_map)
-    for shard_id, times in skewed(counts, sum(counts.values())):
+    for shard_id, times in overloaded_shards(counts, sum(counts.values())):
         detail = f"{times:.1f} times the mean of {len(counts)} open shards"
         yield Finding("skewed-shard", shard_id, user_records=counts[shard_id], detail=detail)
 

@@ -17,7 +17,7 @@ from ...findings import (
     is_unread_input,
 )
 from ...rendering.labels import number, percent, plural, size
-from ...rendering.terminal import line, render, table, wrapped
+from ...rendering.terminal import line, render, table, wrap
 from ...shards.placement import CAUSES
 from .model import Report, ShardFacts
 
@@ -244,7 +244,7 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
     parts: list[RenderableType] = [line((heading, "bold"))]
     parts += [line((where, "dim"))] if where else []
     parts += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
-    parts += [line(""), *wrapped(line((outcome(report)[1], style)), width), line("")]
+    parts += [line(""), *wrap(line((outcome(report)[1], style)), width), line("")]
     parts += [
         line(f"{'  ' if 'part' in c.how else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))
         for c in counts(report)
@@ -253,7 +253,7 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
         parts += [line(""), line(("Causes of misplaced aggregates", "bold"))]
     for cause, aggregates, user_records, _ in report.causes:
         extent = f"{plural(user_records, 'user record')} in {plural(aggregates, 'aggregate')}"
-        parts += wrapped(line(f"{extent}: {CAUSES.get(cause, cause)}"), width, 2)
+        parts += wrap(line(f"{extent}: {CAUSES.get(cause, cause)}"), width, 2)
     if report.shards:
         parts += [line(""), *_shards(report)]
     if report.kinds:
@@ -277,7 +277,7 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
             else:
                 texts.append(f"What to do: as for {kind_of_todo[kind.todo]}.")
         for text in texts:
-            yield from wrapped(line(text), width, _INDENT)
+            yield from wrap(line(text), width, _INDENT)
 
 
 def place_of(finding: Finding) -> str:

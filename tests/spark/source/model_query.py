@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kpl_codec.aws.subscription import StreamConsumers
 from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_piece
 from kpl_codec.spark.source.offsets import DataLoss, ShardRange, StreamOffset, batch_pieces
-from kpl_codec.spark.source.planner import Planner, moves
+from kpl_codec.spark.source.planner import Planner, must_be_written
 from kpl_codec.spark.source.shard_planner import ReadLimits
 from kpl_codec.spark.source.source_options import parse_options
 from tests.aws.model_fan_out import ARN, FanOutKinesis
@@ -64,7 +64,7 @@ class ModelQuery:
             self.planner.refuse_unread(start)
         else:
             end = self.planner.advance(start, self.caps)
-            if not moves(start, end):
+            if not must_be_written(start, end):
                 return None
         self.log.append(json.dumps(end.to_json()))
         return batch_pieces(start, StreamOffset.from_json(json.loads(self.log[-1]), "s"))

@@ -15,7 +15,7 @@ import kpl_codec as kpl
 from kpl_codec import schema_registry
 from kpl_codec.aws import read_stream
 from kpl_codec.format.compression import compress
-from kpl_codec.spark.validate_engine import in_one_go
+from kpl_codec.spark.validate_engine import supports_available_now
 
 from .support import Name, Stream
 
@@ -124,20 +124,22 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
 
     query = run(maxFetchRecordsPerShard=3)
     # Before 4.2 Spark hands on no limits, and makes one batch of a run.
-    assert len([p for p in query.recentProgress if p["numInputRows"]]) >= (3 if in_one_go() else 1)
+    assert len([p for p in query.recentProgress if p["numInputRows"]]) >= (
+        3 if supports_available_now() else 1
+    )
     stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
     # What Spark shows: where each shard stands, and how far behind the query is.
     end = json.loads(query.recentProgress[0].json)["sources"][0]["endOffset"]
     end = json.loads(end) if isinstance(end, str) else end
     assert end["shards"].keys() >= {"shardId-000000000000"}
-    if in_one_go():  # before, Spark does not ask
+    if supports_available_now():  # before, Spark does not ask
         latest = json.loads(query.recentProgress[0].json)["sources"][0]["latestOffset"]
         latest = json.loads(latest) if isinstance(latest, str) else latest
         assert latest["millisBehindLatest"] >= 0
     # The next run finds a reshard and new records; a start given later does not matter any more.
     stream.split("shardId-000000000001")
     stream.put(8)
-    for _ in range(1 if in_one_go() else 2):  # parents, then children
+    for _ in range(1 if supports_available_now() else 2):  # parents, then children
         run(startingPosition="LATEST")
     stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
 
@@ -260,5 +262,5 @@ def test_spark_itself_calls_every_method_of_the_readers(spark: Any, make_stream:
     wanted = {f"KinesisBatchReader.{name}" for name in batch_names}
     wanted |= {f"KinesisStreamReader.{name}" for name in streaming_names}
     assert {"KinesisBatchReader.partitions", "KinesisStreamReader.initialOffset"} <= wanted
-    if in_one_go():  # older versions of Spark do not know all of them
+    if supports_available_now():  # older versions of Spark do not know all of them
         assert called == wanted

@@ -10,7 +10,15 @@ import pytest
 
 from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record
 from kpl_codec.spark.source.offsets import DataLoss, ShardRange
-from kpl_codec.testing.faults import Exchange, FaultProxy, HttpAnswer, cut_answer, cut_before, error, throttle
+from kpl_codec.testing.faults import (
+    Exchange,
+    FaultProxy,
+    HttpResponse,
+    cut_before,
+    cut_response,
+    error,
+    throttle,
+)
 
 from .support import Stream
 from .test_plan import Query, rows_of_piece
@@ -35,7 +43,7 @@ def test_throttling_expired_iterators_and_broken_connections_change_nothing(
         throttle(),
         error("ExpiredIteratorException"),
         error("InternalFailure", status=500),
-        cut_answer(),
+        cut_response(),
         cut_before(),
     ]
     rules = [proxy.on("GetRecords", fault, after=2 + 2 * n, times=1) for n, fault in enumerate(faults)]
@@ -58,7 +66,7 @@ def _trimmed(stream: Stream, sequence_number: str, how: str) -> Any:
     """A fault: the record is past retention. Two ways to be told: an error, or the next record."""
     later = min((n for s, n, _ in stream.sent if int(n) > int(sequence_number)), key=int, default=None)
 
-    def fault(exchange: Exchange) -> HttpAnswer:
+    def fault(exchange: Exchange) -> HttpResponse:
         if exchange.request.get("StartingSequenceNumber") == sequence_number:
             if how == "error":
                 return error("InvalidArgumentException")(exchange)
@@ -139,7 +147,7 @@ def test_a_shard_that_expired_before_it_was_drained(make_stream: Any, fail: bool
         stream.split(gone)
         stream.put(3)
 
-        def expired(exchange: Exchange) -> HttpAnswer:
+        def expired(exchange: Exchange) -> HttpResponse:
             answer = exchange.forward()
             return answer.with_json(
                 {**answer.json, "Shards": [s for s in answer.json["Shards"] if s["ShardId"] != gone]}

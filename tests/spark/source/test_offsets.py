@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record, at_record, at_time
 from kpl_codec.spark.source.offsets import BatchEnd, OffsetError, ShardRange, StreamOffset, piece_of
-from kpl_codec.spark.source.planner import moves
+from kpl_codec.spark.source.planner import must_be_written
 
 NUMBERS = st.integers(0, 10**56).map(str)
 PLACES = (
@@ -98,5 +98,5 @@ def test_an_idle_shard_of_a_new_life_is_written_down() -> None:
     old, new = (
         StreamOffset("s", {"x": BatchEnd(TRIM_HORIZON, since=1, began=began)}, 1) for began in ("10", "20")
     )
-    assert moves(old, new)
-    assert not moves(new, new)
+    assert must_be_written(old, new)
+    assert not must_be_written(new, new)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.captures import Location
 from kpl_codec.findings.counters import Tally
-from kpl_codec.spark.validate_engine import _totals, state
+from kpl_codec.spark.validate_engine import _totals, result_so_far
 from kpl_codec.validate.validate_job import OutputError
 from tests.validate.test_job import MAP
 
@@ -51,4 +51,4 @@ def test_what_is_not_of_this_version_is_refused(tmp_path: Path, changes: dict[st
             assert isinstance(found, Tally)
     path.write_text("{}")
     with pytest.raises(OutputError, match="another folder"):
-        state(str(tmp_path), MAP, "s")
+        result_so_far(str(tmp_path), MAP, "s")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.arrow import Deaggregator, deaggregate_batches
 from kpl_codec.findings import Finding
-from kpl_codec.findings.counters import MAX_EXAMPLES, Tally, drawn
+from kpl_codec.findings.counters import MAX_EXAMPLES, Tally, sample
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
 from kpl_codec.shards.shard import Shard
@@ -122,7 +122,7 @@ def counted_plainly(batch: pa.RecordBatch, shard_map: ShardMap | None) -> dict[s
 
 
 def content(tally: Tally) -> dict[str, object]:
-    examples = {kind: drawn(kept, MAX_EXAMPLES) for kind, kept in tally.examples.items()}
+    examples = {kind: sample(kept, MAX_EXAMPLES) for kind, kept in tally.examples.items()}
     return {**vars(tally), "examples": examples}
 
 
@@ -173,7 +173,7 @@ def test_columns_count_what_objects_count_however_batches_are_cut(
 def test_two_partitions_count_what_one_does(batch: pa.RecordBatch, at: int, max_bytes: int) -> None:
     whole, found = scanned(batch, THREE)
     parts = [scanned(piece, THREE, max_bytes) for piece in (batch.slice(0, at), batch.slice(at))]
-    merged = Tally.merged(Tally.from_bytes(tally.to_bytes()) for tally, _ in parts)
+    merged = Tally.merge_all(Tally.from_bytes(tally.to_bytes()) for tally, _ in parts)
     assert content(merged) == content(whole)
     assert Counter([*parts[0][1], *parts[1][1]]) == Counter(found)
 
@@ -374,7 +374,7 @@ def test_the_order_of_merging_does_not_matter(cells: list[tuple[int, str]], rnd:
     whole = tally(cells)
     parts = [tally(cells[i::3]) for i in range(3)]
     rnd.shuffle(parts)
-    assert content(Tally.merged(parts)) == content(whole)
+    assert content(Tally.merge_all(parts)) == content(whole)
     assert content(Tally.from_bytes(whole.to_bytes())) == content(whole)
 
 

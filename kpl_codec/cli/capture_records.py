@@ -15,7 +15,7 @@ import pyarrow as pa
 from ..captures import CAPTURE_SCHEMA, plan, read_piece
 from ..captures.capture_rows import CaptureRows, shard_of
 from ..format.records import KinesisRecord
-from .inputs import Captured, Unreadable
+from .inputs import CapturedRecord, Unreadable
 from .progress import waiting
 
 
@@ -30,7 +30,7 @@ def with_standard_input(paths: Sequence[str]) -> Iterator[list[str]]:
         yield [str(copy) if path == "-" else path for path in paths]
 
 
-def captured(paths: Sequence[str]) -> Iterator[Captured | Unreadable]:
+def read_captures(paths: Sequence[str]) -> Iterator[CapturedRecord | Unreadable]:
     """The records in the files under ``paths``, in order; ``-`` is standard input. Raises InputError."""
     with with_standard_input(paths) as names:
         labels = {name: "standard input" for name, path in zip(names, paths, strict=True) if path == "-"}
@@ -48,7 +48,7 @@ class _Plain(CaptureRows):
         yield [dict(zip(CAPTURE_SCHEMA.names, row, strict=True)) for row in rows]
 
 
-def _item(row: dict[str, Any]) -> Captured | Unreadable:
+def _item(row: dict[str, Any]) -> CapturedRecord | Unreadable:
     if row["captureError"] is not None:
         place = f"line {row['line']}" if row["line"] is not None else f"byte {row['position']}"
         return Unreadable(row["captureError"], f"{row['file']}, {place}", row["captureText"])
@@ -63,4 +63,4 @@ def _item(row: dict[str, Any]) -> Captured | Unreadable:
         row["explicitHashKey"],
         row["subSequenceNumber"],
     )
-    return Captured(row["streamName"], record)
+    return CapturedRecord(row["streamName"], record)

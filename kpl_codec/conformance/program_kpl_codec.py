@@ -8,8 +8,8 @@ import kpl_codec as kpl
 from kpl_codec.schema_registry import unframe
 
 from ..format.hash_keys import format_hash_key, parse_hash_key
-from ..shards import verify_placement
-from .subject import AnswerFunction, serve, user_record
+from ..shards.placement import verify_placement
+from .program import AnswerFunction, serve, user_record
 
 
 def _record(fields: dict[str, Any]) -> kpl.UserRecord:
