@@ -85,8 +85,7 @@ EDGES = {
     *(f"cli/{name}.py" for name in ("demo", "generate", "main", "progress")),
     "compat/aws_kinesis_agg/aggregator.py", "conformance/program.py",
     *(f"producer/{name}.py" for name in (
-        "async_producer", "config", "delivery_future", "driver", "lock", "producer_base", "producer_logging",
-        "threaded_producer", "threads",
+        "async_producer", "config", "delivery", "delivery_future", "driver", "kpl_properties", "threads",
     )),
     *(f"queues/{name}.py" for name in ("aio", "queue_calls", "queue_consumer", "threaded_consumer")),
     *(f"spark/{name}.py" for name in ("functions", "session")),
@@ -95,7 +94,7 @@ EDGES = {
     )),
     "testing/faults.py", "testing/local_kinesis.py", "validate/local.py", "validate/validate_command.py",
     *(f"watch/{name}.py" for name in (
-        "exporters", "status_page", "stream_watcher", "terminal_exporter", "watch_command",
+        "exporters", "status_page", "stream_watcher", "watch_command",
     )),
 }  # fmt: skip
 #: Modules that import what a variable names: `imports_of` cannot follow them, so the reasons stand here.

@@ -1,18 +1,16 @@
 """Arrow batches of Kinesis records in, Arrow batches of user records out.
 
-    for batch in deaggregate_batches(batches, policy="report", shard_map=shard_map):
-        ...
     users, counts = deaggregate_table(table)  # at once, on all cores
-    users, _ = deaggregate_table(table, columns=["partitionKey", "data"])  # makes no other columns
+    users, _ = deaggregate_table(table, columns=["partitionKey", "data"])  # these columns only
+    for batch in deaggregate_batches(batches, policy="report", shard_map=shard_map):
+        ...  # in a few MiB of memory
 
 The input is anything with Arrow's PyCapsule interface: pyarrow's own objects, data frames of polars and
-pandas, relations of DuckDB. It needs a binary column ``data``. ``streamName``, ``shardId``,
-``sequenceNumber``, ``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if
-present; all other columns are copied. The columns equal the objects that `kpl_codec.deaggregate` gives for
-the same Kinesis records under the same policy. Compiled code writes the columns of sound records
-(compiled_columns.py); those of all others are made of the objects (object_columns.py). Rows that were opened
-before stay unchanged, so running twice does no harm. Memory is limited to what a few MiB of the input become.
-Specification: spec/07-spark.md, SPK-1 to SPK-4, SPK-75; spec/03-deaggregation.md.
+pandas, relations of DuckDB. It needs a binary column ``data``; `FIELDS` names the other columns that are used
+where they are present. All further columns are copied to each user record. The columns equal the objects of
+`kpl_codec.deaggregate` under the same policy. Rows that are user records already stay as they are, so running
+twice does no harm. Compiled code writes the columns of sound records (compiled_columns.py); objects become
+columns for all others (object_columns.py). Specification: spec/07-spark.md, SPK-1 to SPK-4, SPK-75.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from ..lazy import needing_extras
 from ..schema_registry import Unframe
 from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Streams
+from ..shards.stream_name import StreamMatcher
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -46,22 +44,19 @@ from .compiled_columns import compiled_columns
 from .exchange import ArrowData, batches_of, plain, plain_schema
 from .exchange import coalesce as coalesce
 from .layout import FIELDS as FIELDS
-from .layout import Layout, Numbers, Source, parts
+from .layout import InputBatch, Layout, Numbers, parts
 from .object_columns import NEEDED, ObjectColumns, decode_payloads
 
 #: The size of an output batch in bytes. A batch is larger only if one user record is.
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
-#: About so many bytes of data are processed at a time. Fewer pay more often for what each part costs (threads
-#: wait for each other in it), more do not stay in the CPU's cache.
+#: Bytes of data that are processed at a time, about: fewer take longer, more do not stay in the CPU's cache.
 _PART_BYTES = 16 * 1024 * 1024
 #: A thread is started for so many bytes of data, not for fewer.
 _LEAST_PART_BYTES = 1024 * 1024
 #: The size of a chunk of a table: the user records of a part, unless they are much larger than its data.
 _CHUNK_BYTES = 64 * 1024 * 1024
-# How a row is processed.
-_COMPILED, _OBJECTS, _KEPT = range(3)
-#: What is added for a row of another stream than the shard map's.
-_OTHER = 3
+# How a row is processed; `_OTHER_STREAM` is added where it is of another stream than the shard map.
+_COMPILED, _OBJECTS, _OPENED, _OTHER_STREAM = range(4)
 
 
 def output_schema(
@@ -76,11 +71,12 @@ def output_schema(
 ) -> pa.Schema:
     """The schema that `deaggregate_batches` gives for batches of ``schema``.
 
-    The nine columns of a user record, ``tags`` and (``unframe``) ``schemaVersionId`` if asked for, the
-    input's other columns, with a shard map the placement columns, and under the ``report`` policy the columns
-    of the KCL's outcome, of errors and for counting. ``columns``: only those of them, in that order. Raises
-    TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for a name in
-    ``columns`` that is none of them, or is there twice, and for an unknown policy.
+    These columns, in this order: the nine of a user record (`FIELDS`); ``tags`` and, with ``unframe``,
+    ``schemaVersionId``; the input's other columns; with ``placement`` those of the verdict; under the
+    ``report`` policy those of the KCL's outcome, of errors and for counting. ``columns``: only the columns
+    that it names, in its order. ``dictionaries``: as for `Deaggregator`. Raises TypeError for a column of the
+    wrong type, CaptureError without a column ``data``, ValueError for an unknown policy and for a name in
+    ``columns`` that is none of these, or is there twice.
     """
     return Layout(
         plain_schema(schema),
@@ -94,7 +90,7 @@ def output_schema(
 
 
 class Options(TypedDict, total=False):
-    """Keyword arguments of the functions here; `Deaggregator` says what each is."""
+    """Keyword arguments of `deaggregate_batches` and `deaggregate_table`; `Deaggregator` explains each."""
 
     shard_map: ShardMap | None
     hash_key_range: HashKeyRange | None
@@ -106,26 +102,25 @@ class Options(TypedDict, total=False):
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Raises TypeError for a name that `Options` does not have: at the call, not at the first batch."""
+    """Raise TypeError for a name that `Options` does not have, before the first batch is read."""
     unknown = options.keys() - Options.__annotations__
     if unknown:
         raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
 
 
 class Deaggregator:
-    """Turns batches of ``schema`` into batches of ``.schema``.
+    """Turns batches of ``schema`` into batches of ``.schema``. ``.counts``: of all batches so far.
 
-    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
-    `kpl_codec.deaggregate`; ``unframe`` adds the column ``schemaVersionId``, and rows that have one stay.
-    Rows whose ``streamName`` is another stream than the map's come as without a map. ``streams``: what
-    several that share a map share, too, to refuse rows of several streams by one map.
-    ``.counts``: what was opened so far.
-    ``max_batch_bytes`` limits each output batch (one user record always fits). ``tags`` adds a column.
-    ``columns``: the names of the columns that are wanted, None for all; others are not made.
-    ``dictionaries``: whether text that is the same in many rows comes as dictionary arrays: all but keys and
-    errors; None: ``schemaVersionId`` only. A batch stays within its limit if they are written out.
-    Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`; SeveralStreams
-    for rows of several streams by a map that does not say which one it is of.
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size`` (bytes): as for
+    `kpl_codec.deaggregate`. ``unframe``: likewise; it adds the column ``schemaVersionId``, and a row that has
+    a value there keeps its data. A row whose ``streamName`` is not the map's stream is not judged. ``tags``:
+    adds a column. ``columns``: the names of the columns to make, None for all. ``max_batch_bytes``: of an
+    output batch; one user record always fits. ``dictionaries``: whether text that repeats in many rows comes
+    as dictionary arrays (all but keys and errors); None: ``schemaVersionId`` only. ``streams``: one object
+    for all Deaggregators that share a map, so that together they refuse rows of several streams.
+
+    Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`, and SeveralStreams
+    for rows of several streams where the map does not say of which stream it is.
     """
 
     def __init__(
@@ -142,17 +137,17 @@ class Deaggregator:
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         dictionaries: bool | None = None,
-        streams: Streams | None = None,
+        streams: StreamMatcher | None = None,
         _counts: Counts | None = None,
     ) -> None:
         self._rules = rules = rules_of(policy)
         self.counts = Counts() if _counts is None else _counts
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
-        #: Takes compression and frames off, where compiled code does not.
+        #: Undoes compression and frames of the Schema Registry.
         self._decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts.defects)
-        # It does not see frames in compressed data, and knows no versions.
-        self._peels = unframe is True and max_decompressed_size is None
+        #: Whether compiled code takes the frames off: it looks into no compressed data, and at no versions.
+        self._compiled_unframe = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
         # they have otherwise, and no others MUST be made."
         self._layout = Layout(
@@ -167,14 +162,13 @@ class Deaggregator:
             unframe=unframe is not False,
         )
         judge = PlacementChecker(shard_map, hash_key_range) if self._layout.judged else None
-        self._streams = streams or Streams(None if shard_map is None else shard_map.stream)
-        #: By whether a row is of another stream than the map: such a row is not judged.
+        self._streams = streams or StreamMatcher(None if shard_map is None else shard_map.stream)
+        #: For rows of the map's stream, and for rows of others, which are not judged.
         self._judges = judge, None
-        self._objects = [self._objects_by(judge) for judge in self._judges]
-
-    def _objects_by(self, judge: PlacementChecker | None) -> ObjectColumns:
-        opener = RecordDeaggregator(self._rules, judge, self.counts, self._on_drop)
-        return ObjectColumns(self._layout, self._rules, opener, judge, self.counts)
+        self._objects = []
+        for judge in self._judges:
+            opener = RecordDeaggregator(rules, judge, self.counts, on_drop)
+            self._objects.append(ObjectColumns(self._layout, rules, opener, judge, self.counts))
 
     @property
     def schema(self) -> pa.Schema:
@@ -182,70 +176,67 @@ class Deaggregator:
         return self._layout.schema
 
     def process(self, batch: ArrowData) -> Iterator[pa.RecordBatch]:
-        """The user records of one batch, in order. Under the ``strict`` policy it raises DecodeError, after
-        the user records before it, and CaptureError for a row without data."""
+        """The user records of one batch, in order. Under the ``strict`` policy it raises DecodeError for the
+        first defective record and CaptureError for a row without data, after the user records before it."""
         # SPK-3: "The columns MUST equal the objects that deaggregation gives for the same Kinesis records,
         # in the same order, under every policy."
         for part in parts(plain(batch), _PART_BYTES):
-            batches = self._process_part(Source(part, self._layout))
-            whole = len(self._layout.made) == len(self.schema)
-            yield from batches if whole else (rows.select(self.schema.names) for rows in batches)
+            for rows in self._process_part(InputBatch(part, self._layout)):
+                yield rows if rows.schema.equals(self.schema) else rows.select(self.schema.names)
 
-    def _payloads_decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decode = partial(decode_payloads, decoder=self._decoder, max_bytes=self.max_batch_bytes)
-        return chain.from_iterable(map(decode, batches)) if self._decoder.beginnings else batches
+    def depends_on_row_before(self, batch: pa.RecordBatch) -> bool:
+        """Whether the first row was opened before, so that it may go on with the Kinesis record in front."""
+        return InputBatch(batch.slice(0, 1), self._layout).opened is not None
 
-    def goes_on(self, batch: pa.RecordBatch) -> bool:
-        """Whether the first row was opened before: what becomes of it depends on the one in front."""
-        return Source(batch.slice(0, 1), self._layout).opened is not None
-
-    def _process_part(self, source: Source) -> Iterator[pa.RecordBatch]:
+    def _process_part(self, source: InputBatch) -> Iterator[pa.RecordBatch]:
         if not source.rows:
             return
-        others = self._others(source)
+        others = self._rows_of_other_streams(source)
         compiled = [
             columns
             for judge in self._judges[: 1 if others is None else 2]
-            if (columns := compiled_columns(source, self._layout, judge, self._rules, self._peels))
+            if (columns := compiled_columns(source, self._layout, judge, self._rules, self._compiled_unframe))
             is not None
         ]
         ways = np.full(source.rows, _OBJECTS, np.int8)
         if compiled:
             ways[compiled[0].certain] = _COMPILED
         if source.opened is not None:
-            ways[source.opened] = _KEPT
+            ways[source.opened] = _OPENED
         if others is not None:
-            ways += _OTHER * others
+            ways += _OTHER_STREAM * others
         limit = self.max_batch_bytes
         start = 0
         for end in [*(np.flatnonzero(np.diff(ways)) + 1).tolist(), source.rows]:
-            other, way = divmod(int(ways[start]), _OTHER)
+            other, way = divmod(int(ways[start]), _OTHER_STREAM)
             objects = self._objects[other]
-            if way == _KEPT:
-                yield from self._payloads_decoded(objects.kept(source, start, end, limit))
+            decode = bool(self._decoder.beginnings)
+            if way == _OPENED:
+                batches = objects.copy_rows(source, start, end, limit)
             elif way == _OBJECTS:
-                yield from self._payloads_decoded(objects.opened(source, start, end, limit))
+                batches = objects.open_rows(source, start, end, limit)
             else:
-                objects.forget()
+                objects.forget_last_row()
                 columns = compiled[other]
                 for drop in columns.drops(start, end):
                     self.counts.dropped[drop.reason] += drop.user_records
                     if self._on_drop is not None:
                         self._on_drop(drop)
                 batches = columns.batches(start, end, self.counts, limit)
-                done = self._peels and not columns.packed
-                yield from batches if done else self._payloads_decoded(batches)
+                decode = decode and (columns.packed or not self._compiled_unframe)
+            for batch in batches:
+                yield from decode_payloads(batch, self._decoder, limit) if decode else (batch,)
             start = end
 
-    def _others(self, source: Source) -> Numbers | None:
-        """1 for each row of another stream than the shard map is of, else 0; None where there is none. Raises
+    def _rows_of_other_streams(self, source: InputBatch) -> Numbers | None:
+        """1 for each row of another stream than the shard map's, else 0; None where there is none. Raises
         SeveralStreams."""
         # SPK-110: "A shard map that says which stream it is of MUST judge the records of that stream only:
         # one that names another stream comes as without a map."
         column = source.columns["streamName"]
         if self._judges[0] is None or self._judges[0].shard_map is None or column.null_count == source.rows:
             return None
-        others = self._streams.others(pc.unique(column).to_pylist())
+        others = self._streams.mismatches(pc.unique(column).to_pylist())
         if not others:
             return None
         is_other = pc.is_in(column.cast(pa.string()), value_set=pa.array(others, pa.string()))
@@ -253,7 +244,7 @@ class Deaggregator:
 
 
 class Batches(Iterator[pa.RecordBatch]):
-    """The iterator that `deaggregate_batches` returns; ``counts``: what was opened so far."""
+    """The iterator of `deaggregate_batches`; ``counts``: of the records that it has read so far."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> None:
         self._batches = batches
@@ -264,7 +255,7 @@ class Batches(Iterator[pa.RecordBatch]):
 
 
 class Users(NamedTuple):
-    """What `deaggregate_table` returns: the user records, and what was opened and dropped."""
+    """The result of `deaggregate_table`: the user records, and the counts of what was read and dropped."""
 
     table: pa.Table
     counts: Counts
@@ -277,39 +268,41 @@ def deaggregate_batches(
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
     **options: Unpack[Options],
 ) -> Batches:
-    """The user records of ``batches``, which share one schema, lazily and in order.
+    """The user records of ``batches``, in order, each batch made when it is asked for.
 
-    ``batches``: record batches, or an object that holds some: a table, a reader, a data frame.
-    ``options``: see `Options`; data is decompressed and unframed in rows that were opened before, too. Small
-    batches are joined up to ``max_batch_bytes`` (hostile input can make very many). Raises what
-    `Deaggregator` raises, TypeError for what is no Arrow data; ``strict`` raises DecodeError while iterating.
+    ``batches``: record batches of one schema, or an object that holds some: a table, a reader, a data frame.
+    ``max_batch_bytes``: smaller batches are joined up to it. ``options``: those of `Options`. Raises what
+    `Deaggregator` raises, and TypeError for what is no Arrow data; ``strict`` raises DecodeError while
+    iterating.
     """
     _check(options)
     counts = Counts()
+    rows = process_all(batches, policy, counts, max_batch_bytes=max_batch_bytes, **options)
+    return Batches(coalesce(rows, max_batch_bytes), counts)
 
-    def process() -> Iterator[pa.RecordBatch]:
-        source = batches_of(batches)
-        for first in source:
-            deaggregator = Deaggregator(
-                first.schema, policy, max_batch_bytes=max_batch_bytes, _counts=counts, **options
-            )
-            for batch in chain((first,), source):
-                yield from deaggregator.process(batch)
 
-    return Batches(coalesce(process(), max_batch_bytes), counts)
+def process_all(
+    batches: ArrowData, policy: Policy, counts: Counts, **options: Any
+) -> Iterator[pa.RecordBatch]:
+    """The output of one `Deaggregator`, with ``counts`` and ``options``, for ``batches`` of one schema."""
+    source = batches_of(batches)
+    for first in source:  # once: the inner loop takes all other batches
+        deaggregator = Deaggregator(first.schema, policy, _counts=counts, **options)
+        for batch in chain((first,), source):
+            yield from deaggregator.process(batch)
 
 
 def deaggregate_table(
     table: ArrowData, policy: Policy = "strict", *, threads: int | None = None, **options: Unpack[Options]
 ) -> Users:
-    """The user records of ``table``, in order, as one table, and the counts of what was opened.
+    """The user records of ``table``, in order, as one table, and the counts of what was read.
 
     ``table``: anything that `deaggregate_batches` takes, with at least one batch. ``threads``: how many work
-    at a time, pyarrow's number (`pyarrow.cpu_count`) unless given; the rows are the same for any, the chunks
-    are not. A chunk holds what at most 16 MiB of data become, cut at 64 MiB. ``on_drop`` is called in the
-    caller's thread. ``options``: see `Options`.
+    at a time, `pyarrow.cpu_count` unless given; the rows do not depend on it, the chunks do. A chunk holds
+    what at most 16 MiB of data become, cut at 64 MiB. ``on_drop`` is called in the caller's thread.
+    ``options``: those of `Options`.
     Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
-    one thread, and for no batch at all, which has no columns.
+    one thread, and for a list without a batch, which has no columns.
     """
     _check(options)
     if threads is None:
@@ -321,61 +314,61 @@ def deaggregate_table(
     if first is None:
         raise ValueError("no batches: a table without rows has columns, an empty list has none")
     on_drop = options.pop("on_drop", None)
-    names = options.get("columns")
-    if names is not None:
+    if (names := options.get("columns")) is not None:
         options["columns"] = list(names)
     shard_map = options.get("shard_map")
-    streams = Streams(None if shard_map is None else shard_map.stream)
+    streams = StreamMatcher(None if shard_map is None else shard_map.stream)
     make = partial(
         Deaggregator, first.schema, policy, max_batch_bytes=_CHUNK_BYTES, streams=streams, **options
     )
     deaggregator = make()
-    shares = _shares([first, *source], deaggregator, threads)
+    portions = _portions([first, *source], deaggregator, threads)
     batches: list[pa.RecordBatch] = []
     counts = Counts()
 
     # SPK-75: "Objects of any library that has Arrow's PyCapsule interface MUST be taken, and the number of
     # threads MUST NOT change what comes out."
     def work(
-        share: list[pa.RecordBatch],
+        portion: list[pa.RecordBatch],
     ) -> tuple[list[pa.RecordBatch], Counts, list[Drop], Exception | None]:
-        """What a thread does; threads share nothing."""
+        """One thread's work: its rows, counts and drops, and what it raised. Threads share nothing."""
         drops: list[Drop] = []
-        made: list[pa.RecordBatch] = []
+        rows: list[pa.RecordBatch] = []
         own = make(on_drop=on_drop and drops.append)
+        error: Exception | None = None
         try:
-            made.extend(coalesce(chain.from_iterable(map(own.process, share)), DEFAULT_BATCH_BYTES))
-        except Exception as error:  # noqa: BLE001 - raised in the caller's thread, after the drops before it
-            return made, own.counts, drops, error
-        return made, own.counts, drops, None
+            rows.extend(coalesce(chain.from_iterable(map(own.process, portion)), DEFAULT_BATCH_BYTES))
+        except Exception as raised:  # noqa: BLE001 - raised in the caller's thread, after the drops before it
+            error = raised
+        return rows, own.counts, drops, error
 
     with ThreadPoolExecutor(threads, "kpl-codec-arrow") as pool:
-        for made, counted, drops, refusal in pool.map(work, shares):
-            batches += made
-            counts.add(counted)
+        for rows, own_counts, drops, error in pool.map(work, portions):
+            batches += rows
+            counts.add(own_counts)
             if on_drop is not None:
                 for drop in drops:
                     on_drop(drop)
-            if refusal is not None:
-                raise refusal
+            if error is not None:
+                raise error
     return Users(pa.Table.from_batches(batches, deaggregator.schema), counts)
 
 
-def _shares(
+def _portions(
     batches: list[pa.RecordBatch], deaggregator: Deaggregator, threads: int
 ) -> list[list[pa.RecordBatch]]:
-    """``batches`` in parts for threads: of a large one as many for each thread, all about as large."""
+    """``batches`` cut for ``threads``: of a large table as many portions for each, all about as large."""
     may_be_opened = not {"aggregated", "subSequenceNumber"}.isdisjoint(batches[0].schema.names)
     size = sum(batch.nbytes for batch in batches)
     rounds = -(-size // (threads * _PART_BYTES)) or 1
     part_bytes = max(_LEAST_PART_BYTES, -(-size // (threads * rounds)))
-    shares: list[list[pa.RecordBatch]] = []
+    portions: list[list[pa.RecordBatch]] = []
     for part in (part for batch in batches if batch.num_rows for part in parts(batch, part_bytes)):
-        if shares and may_be_opened and deaggregator.goes_on(part):
-            shares[-1].append(part)
+        if portions and may_be_opened and deaggregator.depends_on_row_before(part):
+            portions[-1].append(part)
         else:
-            shares.append([part])
-    return shares
+            portions.append([part])
+    return portions
 
 
 __all__ = [

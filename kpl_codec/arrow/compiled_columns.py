@@ -1,5 +1,5 @@
-"""The compiled path: the Kinesis records of one batch -> columns of user records, each in one call of
-`kpl_codec._speedups.FrameColumns`. object_columns.py opens the records that it cannot decide."""
+"""Columns of user records, written by compiled code (`kpl_codec._speedups.FrameColumns`), each in one call.
+object_columns.py opens the records that it cannot decide."""
 
 from __future__ import annotations
 
@@ -19,14 +19,21 @@ from ..errors import UnusedHashKey
 from ..format import nested
 from ..schema_registry import version_id_text
 from ..shards.placement import AGGREGATE_KINDS, CodedShards, Placement, PlacementChecker
-from .layout import KEYS_AND_DATA, PLACEMENT_FIELDS, TAGS_FIELD, TYPES, VERDICT_VALUES, Layout, Source
+from .layout import (
+    KEYS_AND_DATA,
+    PLACEMENT_FIELDS,
+    TAGS_FIELD,
+    TYPES,
+    VERDICT_VALUES,
+    InputBatch,
+    Layout,
+    Numbers,
+)
 from .object_columns import DEFECT_BYTES, DEFECT_VALUES
 
-Numbers = np.ndarray[Any, Any]
 #: The status of a sound aggregate with an entry that is no explicit hash key and that no user record has.
 _WARNED = 4
-
-#: The largest table of all codes; without one, the numbers of codes are found by a search in a sorted list.
+#: The largest table of all placement codes; above it the codes are searched in a sorted list.
 _TABLE_SIZE = 1 << 20
 #: Columns that are null in the row of a warning.
 _OF_USER_RECORDS = (*(field.name for field in PLACEMENT_FIELDS), "inRange", "kcl")
@@ -46,7 +53,7 @@ def compiled_columns(*arguments: Any) -> CompiledColumns | None:
 
 
 def may_nest(data: pa.Array) -> Numbers:
-    """The rows of ``data`` that may have an aggregated record within: all that `layers_around` finds."""
+    """The numbers of the rows of ``data`` that may have an aggregated record within (`nested.may_nest`)."""
     if _may_nest is None:
         return np.array(
             [n for n, item in enumerate(data.to_pylist()) if nested.may_nest(item or b"")], np.int64
@@ -55,12 +62,12 @@ def may_nest(data: pa.Array) -> Numbers:
 
 
 class CompiledColumns:
-    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool per row). ``unframe``:
-    without the Schema Registry's frames; ``packed``: whether there are more, with a payload in zlib."""
+    """The rows of ``source`` that the compiled parser can decide (``certain``: a bool for each row).
+    ``unframe``: take the Schema Registry's frames off; ``packed``: some with a zlib payload are still on."""
 
     def __init__(
         self,
-        source: Source,
+        source: InputBatch,
         layout: Layout,
         judge: PlacementChecker | None,
         rules: PolicyRules,
@@ -89,13 +96,13 @@ class CompiledColumns:
         self._width = source.width
         if len(self._warned):
             self._width = self._width + np.where(status == _WARNED, DEFECT_BYTES, 0)
-        self._facts: _Facts | None = None
+        self._verdicts: _Verdicts | None = None
         self._kinds: Numbers = np.zeros(source.rows, np.int32)
         #: The first row of each record.
         self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
-        self._drops: dict[int, Drop] = {}  # by record
+        self._drops: dict[int, Drop] = {}  # by Kinesis record
         if judge is not None:
-            self._facts = _Facts(frames, source, judge, layout)
+            self._verdicts = _Verdicts(frames, source, judge, layout)
             self._kinds = np.frombuffer(frames.kinds(), np.uint8).astype(np.int32)
             dropped = _DROPPED[self._kinds]
             if rules.as_kcl and dropped.any():
@@ -107,9 +114,9 @@ class CompiledColumns:
                     self._drops[row] = Drop(number, shard_id, user_records[row], "out-of-range", outside)
                 frames.drop(dropped.astype(np.uint8))
                 self._starts = np.frombuffer(frames.first_rows, np.uintp).astype(np.int64)
-        #: The record of each row.
+        #: The Kinesis record of each row.
         self._records = np.repeat(np.arange(source.rows, dtype=np.int32), np.diff(self._starts))
-        #: The schema version ids, and the number of each row's (-1: none); None: no frame was taken off.
+        #: The schema version ids, and each row's index among them (-1: none); None: no frame was taken off.
         self._versions: tuple[pa.Array, Numbers] | None = None
         self.packed = frames.packed
         ids = frames.schema_version_ids
@@ -118,12 +125,12 @@ class CompiledColumns:
             self._versions = pa.array(texts, pa.string()), np.frombuffer(frames.schema_versions, np.int32)
 
     def drops(self, first: int, last: int) -> Iterable[Drop]:
-        """What the KCL drops of the rows ``first`` to before ``last``."""
+        """What the KCL drops of the Kinesis records ``first`` to before ``last``."""
         return filter(None, map(self._drops.get, range(first, last))) if self._drops else ()
 
     def batches(self, first: int, last: int, counts: Counts, max_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The user records of certain rows ``first`` to before ``last``, in batches of at most
-        ``max_bytes`` (or one user record)."""
+        """The user records of the Kinesis records ``first`` to before ``last``, all of them certain, in
+        batches of at most ``max_bytes`` (or one user record)."""
         frames = self._frames
         start, stop = int(self._starts[first]), int(self._starts[last])
         opens = self._versions is not None or bool(self._opened[first:last].any())
@@ -145,12 +152,12 @@ class CompiledColumns:
         columns: dict[str, pa.Array] = {}
 
         def put(name: str, kind: pa.DataType, make: Callable[[int, int], Any]) -> None:
-            """A column, from its buffers; None: all null."""
+            """A column from the buffers that ``make`` gives; all null if it gives None."""
             buffers = make(start, stop)
             if buffers is not None:
                 columns[name] = pa.Array.from_buffers(kind, count, [*buffers])
 
-        if not opens:  # only adjacent plain rows: no copy
+        if not opens:  # only plain rows, one after the other: no copy
             for name in (*layout.shared, *filter(wants, KEYS_AND_DATA)):
                 columns[name] = source.columns[name].slice(int(records[0]), count)
         else:
@@ -175,13 +182,13 @@ class CompiledColumns:
             columns["firstOfRecord"] = pa.array(self._starts.take(records) == np.arange(start, stop))
         if wants("aggregated"):
             columns["aggregated"] = _pick(_NO_YES, _of_rows(self._opened, records), count)
-        if self._facts is not None and wants("hashKey"):
+        if self._verdicts is not None and wants("hashKey"):
             put("hashKey", pa.binary(), frames.hash_keys)
-        if self._facts is not None and wants(*VERDICT_VALUES):
-            columns |= self._facts.columns(start, stop)
+        if self._verdicts is not None and wants(*VERDICT_VALUES):
+            columns |= self._verdicts.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):
             kinds = _of_rows(self._kinds, records)
-            tables = layout.tables({"aggregatePlacement": _KINDS, "kcl": _FATES})
+            tables = layout.value_tables({"aggregatePlacement": _KINDS, "kcl": _FATES})
             columns |= {name: _pick(table, kinds, count) for name, table in tables.items()}
         if self._versions is not None and wants("schemaVersionId"):
             ids, numbers = self._versions[0], self._versions[1][start:stop]
@@ -194,7 +201,7 @@ class CompiledColumns:
         return layout.batch(columns, count)
 
     def _warnings(self, columns: dict[str, pa.Array], start: int, stop: int) -> dict[str, pa.Array]:
-        """The columns whose values are others in the rows of warnings."""
+        """The columns that have other values in the rows of warnings."""
         records = self._warned[(self._starts[self._warned] >= start) & (self._starts[self._warned] < stop)]
         if not len(records):
             return {}
@@ -208,7 +215,7 @@ class CompiledColumns:
         if self._layout.wants("errorCount"):
             changed["errorCount"] = mask.cast(pa.int64())
         indices, offsets = zip(*map(self._frames.unused_entry, records.tolist()), strict=True)
-        # The values but the offset are those of the entry's index: they are made once for all that have it.
+        # All values but the offset depend on the entry's index alone, so they are made once for each index.
         unused = {index: UnusedHashKey(index=index) for index in set(indices)}
         for name, value in DEFECT_VALUES.items():
             if self._layout.wants(name):
@@ -229,10 +236,10 @@ def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:
     return pa.Array.from_buffers(TAGS_FIELD.type, rows, [valid, lists], children=[tags])
 
 
-class _Facts:
-    """The columns of what is known of each key: `Facts` by the index of its code."""
+class _Verdicts:
+    """The columns that depend on the verdict: each distinct verdict is made once, rows have its number."""
 
-    def __init__(self, frames: Any, source: Source, judge: PlacementChecker, layout: Layout) -> None:
+    def __init__(self, frames: Any, source: InputBatch, judge: PlacementChecker, layout: Layout) -> None:
         self._frames = frames
         shard_ids, shards = source.shards()
         coded = CodedShards(judge, shard_ids)
@@ -247,7 +254,7 @@ class _Facts:
             self._numbers = np.searchsorted(distinct, codes).astype(np.int32)
         placements = [
             Placement(verdict, None, None, expected, in_range)
-            for verdict, expected, in_range in map(coded.words, distinct.tolist())
+            for verdict, expected, in_range in map(coded.facts_of, distinct.tolist())
         ]
         tables = {
             name: pa.array(map(value, placements), TYPES[name], size=len(placements))
@@ -256,7 +263,7 @@ class _Facts:
         }
         # The verdict is mostly the same for all, also where the expected shards are not.
         same = {name: table[:1] for name, table in tables.items() if len(table.unique()) == 1}
-        self._tables = layout.tables(tables | same)
+        self._tables = layout.value_tables(tables | same)
 
     def columns(self, start: int, stop: int) -> dict[str, pa.Array]:
         count, keys = stop - start, np.frombuffer(self._frames.deciding_keys(start, stop), np.int64)
@@ -265,18 +272,18 @@ class _Facts:
 
 
 def _one_if_equal(numbers: Numbers) -> Numbers:
-    """The first number alone if all are equal: mostly all rows are where they belong."""
+    """The first number alone if all are equal, as they mostly are."""
     return numbers[:1] if (numbers == numbers[0]).all() else numbers
 
 
 def _of_rows(numbers: Numbers, records: Numbers) -> Numbers:
-    """Each row's number of those of the records, or one that all have."""
-    some = _one_if_equal(numbers[records[0] : records[-1] + 1])
-    return some if len(some) == 1 else numbers.take(records)
+    """The number of each row's record; one alone if all are equal."""
+    distinct = _one_if_equal(numbers[records[0] : records[-1] + 1])
+    return distinct if len(distinct) == 1 else numbers.take(records)
 
 
 def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
-    """Items of a small table by int32 indices: one a row, or one for all rows."""
+    """The values of a column: items of ``table`` by int32 indices, one for each row or one for all rows."""
     if table.null_count == len(table):
         return pa.nulls(rows, table.type)
     if len(table) == 1:

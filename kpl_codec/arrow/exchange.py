@@ -1,5 +1,5 @@
-"""Objects of other libraries as pyarrow's, by Arrow's PyCapsule interface: polars, DuckDB, pandas, nanoarrow;
-and small batches joined.
+"""Takes Arrow data of other libraries (polars, DuckDB, pandas, nanoarrow) by Arrow's PyCapsule interface, and
+joins small batches.
 
 https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 """
@@ -17,57 +17,38 @@ from ..errors import KplError
 T = TypeVar("T")
 
 
-#: What the functions of `kpl_codec.arrow` read: an object with Arrow's PyCapsule interface, or an iterable of
-#: such. (pyarrow has no types that a checker could compare.)
+#: An object with Arrow's PyCapsule interface, or an iterable of such. (pyarrow has no types for a type
+#: checker.)
 ArrowData: TypeAlias = Any
 
 
 def batches_of(data: ArrowData) -> Iterator[pa.RecordBatch]:
     """The record batches of ``data``, without a copy where its library needs none. Raises TypeError."""
-    found = _own(data)
-    if found is not None:
-        yield from found
-    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
-        for one in data:
-            inner = _own(one)
-            if inner is None:
-                raise _no_arrow_data(one)
-            yield from inner
-    else:
-        raise _no_arrow_data(data)
-
-
-def _own(data: object) -> Iterable[pa.RecordBatch] | None:
-    """Batches of one object, at least one; None if it does not speak Arrow."""
     if isinstance(data, pa.RecordBatch):
-        return [data]
-    if hasattr(data, "__arrow_c_stream__"):
-        own = isinstance(data, pa.RecordBatchReader)  # else its errors would lose their types
-        return _of_stream(data if own else pa.RecordBatchReader.from_stream(data))
-    if hasattr(data, "__arrow_c_array__"):
-        return [pa.record_batch(data)]
-    return None
-
-
-def _of_stream(stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    empty = True
-    for batch in stream:
-        empty = False
-        yield batch
-    if empty:
-        yield pa.RecordBatch.from_pylist([], stream.schema)
-
-
-def _no_arrow_data(data: object) -> TypeError:
-    return TypeError(
-        f"{type(data).__name__} where Arrow data belongs (record batches, a table, a data frame): "
-        "kpl_codec.deaggregate takes KinesisRecords, kpl_codec.adapters.kinesis_records makes them"
-    )
+        yield data
+    elif hasattr(data, "__arrow_c_stream__"):
+        own = isinstance(data, pa.RecordBatchReader)  # a reader of it would give its errors other types
+        reader = data if own else pa.RecordBatchReader.from_stream(data)
+        batch = None
+        for batch in reader:
+            yield batch
+        if batch is None:
+            yield pa.RecordBatch.from_pylist([], reader.schema)
+    elif hasattr(data, "__arrow_c_array__"):
+        yield pa.record_batch(data)
+    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, dict)):
+        for item in data:
+            yield from batches_of(item)
+    else:
+        raise TypeError(
+            f"{type(data).__name__} where Arrow data belongs (record batches, a table, a data frame): "
+            "kpl_codec.deaggregate takes KinesisRecords, kpl_codec.adapters.kinesis_records makes them"
+        )
 
 
 def plain_schema(schema: ArrowData) -> pa.Schema:
-    """``schema`` with text and bytes that are views (polars has such) as large text and bytes: pyarrow
-    computes little with views."""
+    """``schema`` with large text and bytes instead of views of them, as polars has: pyarrow computes little
+    with views."""
     schema = schema if isinstance(schema, pa.Schema) else pa.schema(schema)
     fields = [field.with_type(_plain(field.type)) for field in schema]
     return pa.schema(fields, schema.metadata)
@@ -96,52 +77,44 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def filled(items: Iterable[tuple[T, int]], max_bytes: int) -> Iterator[list[T]]:
-    """The items, each given with its size, in lists of at most ``max_bytes``, or of one item. What is held
-    comes before an error of ``items``."""
-    held: list[T] = []
+def group_by_size(items: Iterable[tuple[T, int]], max_bytes: int) -> Iterator[list[T]]:
+    """Lists of consecutive items of at most ``max_bytes`` together, or of one item. ``items``: with their
+    sizes. The items before an error come before the error."""
+    group: list[T] = []
     size = 0
     try:
-        for item, more in items:
+        for item, item_size in items:
             # SPK-4: "An output batch MUST stay within its limit of bytes unless it holds one user record
             # only, whatever the input holds."
-            if held and size + more > max_bytes:
-                yield held
-                held, size = [], 0
-            held.append(item)
-            size += more
+            if group and size + item_size > max_bytes:
+                yield group
+                group, size = [], 0
+            group.append(item)
+            size += item_size
             if size >= max_bytes:
-                yield held
-                held, size = [], 0
+                yield group
+                group, size = [], 0
     except KplError:
-        if held:
-            yield held
+        if group:
+            yield group
         raise
-    if held:
-        yield held
+    if group:
+        yield group
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches of at most ``max_batch_bytes``, dictionaries counted as written out; one
-    of a quarter of that stays."""
+    """The same rows in fewer batches of at most ``max_batch_bytes``, where dictionary arrays count as written
+    out. A batch of a quarter of that is not joined."""
 
-    def sized(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    def with_size(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
         quarter = max_batch_bytes // 4
-        size = batch.nbytes if batch.nbytes >= quarter else _size(batch)
+        size = batch.nbytes
+        if size < quarter:
+            coded = (column.dictionary for column in batch.columns if pa.types.is_dictionary(column.type))
+            longest = (pc.max(pc.binary_length(words)).as_py() or 0 for words in coded)
+            size += batch.num_rows * sum(longest)
         return batch, size if size < quarter else max_batch_bytes
 
-    return map(_join, filled(map(sized, batches), max_batch_bytes))
-
-
-def _size(batch: pa.RecordBatch) -> int:
-    """Bytes of a batch whose dictionary arrays are written out, at most."""
-    coded = (column.dictionary for column in batch.columns if pa.types.is_dictionary(column.type))
-    longest = (pc.max(pc.binary_length(words)).as_py() or 0 for words in coded)
-    return int(batch.nbytes + batch.num_rows * sum(longest))
-
-
-def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    table = pa.Table.from_batches(batches).combine_chunks()
-    return table.to_batches()[0]
+    for group in group_by_size(map(with_size, batches), max_batch_bytes):
+        table = pa.Table.from_batches(group) if len(group) > 1 else None
+        yield group[0] if table is None else table.combine_chunks().to_batches()[0]

@@ -1,4 +1,4 @@
-"""The names and types of all columns, and the columns of one input batch in these types."""
+"""The names and types of all columns: of the output (`Layout`), and of one input batch (`InputBatch`)."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ TYPES: dict[str, pa.DataType] = {
     field.name: field.type
     for field in (*FIELDS, TAGS_FIELD, SCHEMA_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
 }
-#: The columns that are the same for all user records with one verdict, expected shard and place in or outside
-#: of the range: by name, the value of a `Placement`.
+#: The value of a `Placement` in each column that is the same for many user records.
 VERDICT_VALUES: dict[str, Callable[[Placement], Any]] = {
     "expectedShardId": lambda placement: placement.expected_shard_id,
     "placement": lambda placement: placement.verdict,
@@ -70,13 +69,11 @@ KEYS_AND_DATA = ("partitionKey", "explicitHashKey", "data")
 _SHARED = ("streamName", "shardId", "sequenceNumber", "approximateArrivalTimestamp")
 #: Columns of few different words.
 _WORDS = ("expectedShardId", "placement", "aggregatePlacement", "kcl")
-#: The types of texts, and of bytes (those of one width beside).
 _TEXTS, _BYTES = (pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())
-#: The type of their dictionary arrays.
 _CODED = pa.dictionary(pa.int32(), pa.string())
-#: About so many bytes a row takes beside its texts and bytes.
+#: Bytes of a row beside its texts and bytes, about.
 _ROW_BYTES = 128
-#: So many frames are hashed in parallel.
+#: Frames that compiled code hashes at a time.
 LANES = 32
 
 
@@ -88,8 +85,8 @@ def values_of(column: pa.Array) -> list[Any]:
 
 
 class Layout:
-    """The columns of the input and the output. ``made``: those of the batches that are made for it, which
-    have the columns ``needed``, too. ``ranged``: the range of the one shard is known."""
+    """The columns of the input and the output. ``working_schema``: of the batches that are made first, which
+    have the columns ``needed``, too. ``ranged``: all records are of one shard, whose range is known."""
 
     def __init__(
         self,
@@ -106,48 +103,48 @@ class Layout:
     ) -> None:
         _check_input(schema, (*FIELDS, SCHEMA_FIELD) if unframe else FIELDS)
         self.input = schema
-        first, last = _own_fields(schema, rules, placement, tags, unframe)
-        own = {field.name for field in (*first, *last)}
-        carried = [field.with_nullable(True) for field in schema if field.name not in own]
-        every = [*first, *carried, *last]
-        shared = [*_SHARED, *(field.name for field in carried)]
-        #: The columns that are dictionary arrays: text that is the same in many rows.
+        first, last = _new_fields(schema, rules, placement, tags, unframe)
+        new = {field.name for field in (*first, *last)}
+        copied = [field.with_nullable(True) for field in schema if field.name not in new]
+        every = [*first, *copied, *last]
+        shared = [*_SHARED, *(field.name for field in copied)]
+        #: The columns that are dictionary arrays.
         self.coded: set[str] = {"schemaVersionId"} if unframe and dictionaries is not False else set()
         if dictionaries:
             repeated = {*shared, *_WORDS}
             self.coded |= {f.name for f in every if f.type == pa.string() and f.name in repeated}
-        if self.coded:
-            every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]
+        every = [f.with_type(_CODED) if f.name in self.coded else f for f in every]
         self.unframe = unframe
-        self.schema = _wanted(pa.schema(every), columns)
+        self.schema = _select(pa.schema(every), columns)
         more = [f for f in every if f.name in needed and f.name not in self.schema.names]
-        self.made = pa.schema([*self.schema, *more])
-        self._own = own.intersection(self.made.names)
-        #: Whether a column tells the placement, and whether anything depends on it.
+        self.working_schema = pa.schema([*self.schema, *more])
+        self._new = new.intersection(self.working_schema.names)
+        #: Whether a column shows the placement, and whether any value depends on it.
         self.placement = placement and self.wants("hashKey", "aggregatePlacement", *VERDICT_VALUES)
         self.judged = (placement or ranged) and (rules.as_kcl or self.placement or self.wants("kcl"))
-        self.shared = [name for name in shared if name in self.made.names]
+        #: The columns whose value all user records of a Kinesis record share.
+        self.shared = [name for name in shared if name in self.working_schema.names]
 
     def wants(self, *names: str) -> bool:
         """Whether a column of one of these names is made, and not just copied from the input."""
-        return not self._own.isdisjoint(names)
+        return not self._new.isdisjoint(names)
 
     def batch(self, columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
-        """A batch of ``.made``; columns not given are null."""
+        """A batch of ``.working_schema``. A column that is not among ``columns`` is null."""
         arrays = []
-        for field in self.made:
-            column = self.encoded(field.name, columns.get(field.name, pa.nulls(rows, field.type)))
+        for field in self.working_schema:
+            column = self.encode(field.name, columns.get(field.name, pa.nulls(rows, field.type)))
             arrays.append(column if column.type == field.type else column.cast(field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.made)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.working_schema)
 
-    def encoded(self, name: str, column: pa.Array) -> pa.Array:
-        """The values of that column as a dictionary array, if it is one of `coded`."""
+    def encode(self, name: str, column: pa.Array) -> pa.Array:
+        """The values of a column, as a dictionary array if it is one of `coded`."""
         coded = name in self.coded and not pa.types.is_dictionary(column.type)
         return column.dictionary_encode() if coded else column
 
-    def tables(self, tables: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """Those of ``tables`` whose column is wanted, as its values are: `encoded`, or not."""
-        return {name: self.encoded(name, table) for name, table in tables.items() if self.wants(name)}
+    def value_tables(self, tables: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """The possible values of each column that is wanted, encoded as the column is."""
+        return {name: self.encode(name, table) for name, table in tables.items() if self.wants(name)}
 
 
 def _check_input(schema: pa.Schema, own: Iterable[pa.Field]) -> None:
@@ -162,10 +159,10 @@ def _check_input(schema: pa.Schema, own: Iterable[pa.Field]) -> None:
         raise CaptureError(code="no-data-column", field="the column data", hint=hint)
 
 
-def _own_fields(
+def _new_fields(
     schema: pa.Schema, rules: PolicyRules, placement: bool, tags: bool, unframe: bool
 ) -> tuple[list[pa.Field], list[pa.Field]]:
-    """The fields of a user record, and those of what is told of it."""
+    """The fields of a user record, and those of its verdict and its defects."""
     arrival = FIELDS[-1]
     if arrival.name in schema.names:  # in the input's unit and zone
         arrival = arrival.with_type(schema.field(arrival.name).type)
@@ -176,8 +173,8 @@ def _own_fields(
     return first, last
 
 
-def _wanted(schema: pa.Schema, columns: Iterable[str] | None) -> pa.Schema:
-    """Those fields of ``schema``, in the order of ``columns``."""
+def _select(schema: pa.Schema, columns: Iterable[str] | None) -> pa.Schema:
+    """The fields of ``schema`` that ``columns`` names, in its order; all for None."""
     if columns is None:
         return schema
     if isinstance(columns, str):
@@ -205,8 +202,6 @@ def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
 
 def lengths(column: pa.Array) -> Numbers:
     """Bytes of text or binary in each row; null counts 0."""
-    if column.null_count == len(column):
-        return np.zeros(len(column), np.int64)
     sizes = pc.fill_null(pc.binary_length(column), 0)
     return np.asarray(sizes.to_numpy(zero_copy_only=False), np.int64)
 
@@ -220,8 +215,8 @@ def parts(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-class Source:
-    """The columns of one input batch, converted to this module's types."""
+class InputBatch:
+    """The columns of one input batch, in the types of this module."""
 
     def __init__(self, batch: pa.RecordBatch, layout: Layout) -> None:
         if not batch.schema.equals(layout.input):
@@ -229,21 +224,21 @@ class Source:
         self.rows = batch.num_rows
         self.columns: dict[str, pa.Array] = {}
         for field, column in zip(batch.schema, batch.columns, strict=True):
-            wanted = TYPES.get(field.name)
+            kind = TYPES.get(field.name)
             if field.name == "data":
                 column = column if field.type in _BYTES else column.cast(pa.large_binary())
-            elif wanted is not None and not pa.types.is_timestamp(wanted) and column.type != wanted:
-                column = column.cast(wanted)
-            self.columns[field.name] = layout.encoded(field.name, column)
+            elif kind is not None and not pa.types.is_timestamp(kind) and column.type != kind:
+                column = column.cast(kind)
+            self.columns[field.name] = layout.encode(field.name, column)
         for field in FIELDS:
             if field.name not in self.columns:
                 self.columns[field.name] = pa.nulls(self.rows, field.type)
         self.data = self.columns["data"]
         #: Whether each row was opened before; None if none was.
-        self.opened = self._opened(layout.unframe)
+        self.opened = self._find_opened(layout.unframe)
         self._layout = layout
 
-    def _opened(self, unframe: bool) -> Numbers | None:
+    def _find_opened(self, unframe: bool) -> Numbers | None:
         # SPK-2: "A row that was opened before (it has a sub-sequence number, also 0, or is marked aggregated)
         # MUST pass unopened, as it is."
         numbers, flags = self.columns["subSequenceNumber"], self.columns["aggregated"]
@@ -251,24 +246,22 @@ class Source:
         unframed = versions is not None and versions.null_count < self.rows
         if numbers.null_count == flags.null_count == self.rows and not unframed:
             return None
-        known = pc.or_(pc.fill_null(flags, False), pc.is_valid(numbers))
+        marks = pc.or_(pc.fill_null(flags, False), pc.is_valid(numbers))
         if unframed:
-            known = pc.or_(known, pc.is_valid(versions))
-        opened = known.to_numpy(zero_copy_only=False)
+            marks = pc.or_(marks, pc.is_valid(versions))
+        opened = marks.to_numpy(zero_copy_only=False)
         return opened if opened.any() else None
 
     def shards(self) -> tuple[list[str | None], Numbers]:
         """The distinct shard ids (the last is None), and the index of each row's shard id among them."""
         coded = self.columns["shardId"].dictionary_encode()
         ids = [*coded.dictionary.to_pylist(), None]
-        indices = coded.indices
-        if indices.null_count:
-            indices = pc.fill_null(indices, len(ids) - 1)
+        indices = pc.fill_null(coded.indices, len(ids) - 1)
         return ids, indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
     @cached_property
     def width(self) -> Numbers:
-        """Bytes that each row adds to every user record made of it, without data and keys."""
+        """Bytes that each row adds to every user record that comes out of it, without data and keys."""
         width = np.full(self.rows, _ROW_BYTES, np.int64)
         for name in self._layout.shared:
             column = self.columns[name]

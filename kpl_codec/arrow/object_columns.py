@@ -1,6 +1,6 @@
-"""Makes columns of objects: of Kinesis records that the compiled parser cannot decide (without it, of all),
-of rows without data, and of user records that were opened before. Takes compression and the Schema
-Registry's frame off the data of user records in columns."""
+"""Makes columns from objects: for Kinesis records that the compiled parser cannot decide (without it, for
+all), for rows without data, and for rows that were opened before. `decode_payloads` undoes compression and
+the Schema Registry's frame in the data of user records."""
 
 from __future__ import annotations
 
@@ -22,22 +22,18 @@ from ..format.frame import looks_aggregated
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
 from ..format.records import KinesisRecord
 from ..shards.placement import Placement, PlacementChecker
-from .exchange import filled
-from .layout import ERROR_FIELDS, TYPES, VERDICT_VALUES, Layout, Source
+from .exchange import group_by_size
+from .layout import ERROR_FIELDS, TYPES, VERDICT_VALUES, InputBatch, Layout
 
-#: About so many bytes a defect adds to a row.
+#: Bytes that a defect adds to a row, about.
 DEFECT_BYTES = 128
-#: A row that was opened before keeps its values in these columns.
-_KEPT = (
-    "tags",
-    "schemaVersionId",
-    "aggregatePlacement",
-    "firstOfRecord",
+#: A row that was opened before keeps its values in these columns where the input has them.
+_COPIED = (
+    *("tags", "schemaVersionId", "aggregatePlacement", "firstOfRecord"),
     *(field.name for field in ERROR_FIELDS),
 )
-#: The same; but `Source` fills them with null where a batch lacks them, which says nothing.
-_KEPT_IF_KNOWN = ("subSequenceNumber", "aggregated")
-
+#: The same; but where the input lacks them, `InputBatch` has them with nulls.
+_COPIED_UNLESS_NULL = ("subSequenceNumber", "aggregated")
 #: The values of the columns that describe the first defect of a row.
 DEFECT_VALUES: dict[str, Callable[[DecodeError], Any]] = {
     "error": lambda defect: defect.code,
@@ -80,7 +76,7 @@ class _InputRow(NamedTuple):
 
 
 class ObjectColumns:
-    """Makes batches of the rows of a `Source`. State: the last row, if it was opened before."""
+    """Makes batches of rows of an `InputBatch`. It remembers the last row, if that was opened before."""
 
     def __init__(
         self,
@@ -95,24 +91,24 @@ class ObjectColumns:
         #: Shard id, sequence number and sub-sequence number of the last row.
         self._last: tuple[str | None, str | None, int] | None = None
 
-    def forget(self) -> None:
-        """The next rows are of another kind."""
+    def forget_last_row(self) -> None:
+        """The next rows do not go on with a Kinesis record of the rows before."""
         self._last = None
 
-    def opened(self, source: Source, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    def open_rows(self, source: InputBatch, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """The user records of the rows ``start`` to before ``end``, in batches of at most ``max_bytes`` (or
         one user record). Those before an error come before the error."""
-        self.forget()
+        self.forget_last_row()
         return self._batches(source, self._open(source, start, end), max_bytes, ())
 
-    def kept(self, source: Source, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The same of rows that are user records, opened before: they keep their own values."""
+    def copy_rows(self, source: InputBatch, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The same of rows that were opened before: they keep their own values."""
         columns = source.columns
-        known = (name for name in _KEPT_IF_KNOWN if columns[name].null_count < source.rows)
-        names = [*known, *(name for name in _KEPT if name in columns)]
-        return self._batches(source, self._keep(source, start, end), max_bytes, names)
+        names = [name for name in _COPIED_UNLESS_NULL if columns[name].null_count < source.rows]
+        names += [name for name in _COPIED if name in columns]
+        return self._batches(source, self._copy(source, start, end), max_bytes, names)
 
-    def _open(self, source: Source, start: int, end: int) -> Iterator[_InputRow]:
+    def _open(self, source: InputBatch, start: int, end: int) -> Iterator[_InputRow]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
         values = zip(*(source.values(name, start, end) for name in names), strict=True)
         # The objects have no time: its column is copied.
@@ -137,7 +133,7 @@ class ObjectColumns:
         data: Any = None
         return DeaggregatedRecord(pk, data, ehk, (), number, 0, False, shard_id, None, defects=(NoData(),))
 
-    def _keep(self, source: Source, start: int, end: int) -> Iterator[_InputRow]:
+    def _copy(self, source: InputBatch, start: int, end: int) -> Iterator[_InputRow]:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
         more = ("subSequenceNumber", "aggregated", "error", "hashKey")
         values = zip(*(source.values(name, start, end) for name in (*names, *more)), strict=True)
@@ -152,38 +148,35 @@ class ObjectColumns:
                 # A user record from an aggregate has no other hash key.
                 certain = ehk is not None or bool(aggregated)
                 if error is None or not (aggregated or sub or looks_aggregated(data or b"")):
-                    place = judge.place(hash_key_or_none(pk, ehk), certain=certain)
+                    place = judge.check(hash_key_or_none(pk, ehk), certain=certain)
                 # The keys of a defective row may be others than those it was hashed by, or not its own. A
                 # frame that could not be opened has no placement.
                 elif own is not None:
-                    place = judge.place(hash_key_from_bytes(own), certain=certain)
+                    place = judge.check(hash_key_from_bytes(own), certain=certain)
                 elif aggregated:
-                    place = judge.place(None, certain=certain)
+                    place = judge.check(None, certain=certain)
             last, self._last = self._last, (shard_id, number, sub)
             same = last is not None and last[:2] == self._last[:2] and (sub > 0 or last[2] == -1)
-            yield _InputRow(
-                row,
-                not same,
-                DeaggregatedRecord(
-                    pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), fate
-                ),
+            record = DeaggregatedRecord(
+                pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), fate
             )
+            yield _InputRow(row, not same, record)
 
     def _batches(
-        self, source: Source, rows: Iterator[_InputRow], max_bytes: int, kept: Iterable[str]
+        self, source: InputBatch, rows: Iterator[_InputRow], max_bytes: int, copied: Iterable[str]
     ) -> Iterator[pa.RecordBatch]:
         width = source.width
 
-        def sized() -> Iterator[tuple[_InputRow, int]]:
+        def with_size() -> Iterator[tuple[_InputRow, int]]:
             for row in rows:
                 record = row.record
                 keys = len(record.partition_key or "") + len(record.explicit_hash_key or "")
                 size = int(width[row.number]) + 4 * keys + len(record.data or b"")
                 yield row, size + DEFECT_BYTES * bool(record.defects)
 
-        return (self._batch(source, held, kept) for held in filled(sized(), max_bytes))
+        return (self._batch(source, group, copied) for group in group_by_size(with_size(), max_bytes))
 
-    def _batch(self, source: Source, rows: list[_InputRow], kept: Iterable[str]) -> pa.RecordBatch:
+    def _batch(self, source: InputBatch, rows: list[_InputRow], copied: Iterable[str]) -> pa.RecordBatch:
         layout = self._layout
         records = [row.record for row in rows]
         columns: dict[str, pa.Array] = {}
@@ -200,12 +193,12 @@ class ObjectColumns:
             put(name, (of_defect(r.defects[0]) if r.defects else None for r in records))
         put("firstOfRecord", (row.first for row in rows))
         numbers = pa.array([row.number for row in rows], pa.int64())
-        for name in (*layout.shared, *filter(layout.wants, kept)):
+        for name in (*layout.shared, *filter(layout.wants, copied)):
             columns[name] = source.columns[name].take(numbers)
         return layout.batch(columns, len(rows))
 
 
-#: The columns that are read or changed, where there are such.
+#: The columns that `decode_payloads` reads or changes, where there are such.
 NEEDED = (
     *("data", "shardId", "sequenceNumber", "subSequenceNumber", "schemaVersionId"),
     *("error", "errorRecordIndex", "errorRequirement", "errorText", "errorCount"),
@@ -217,8 +210,8 @@ _Payload = tuple[Any, str | None, tuple[DecodeError, ...]]
 def decode_payloads(
     rows: pa.RecordBatch, decoder: PayloadDecoder, max_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """``rows`` with what ``decoder`` makes of their data, in batches of at most ``max_bytes`` of it (one row
-    always fits). Only user records that begin like something to undo become Python objects."""
+    """``rows`` with their data decoded, in batches of at most ``max_bytes`` of data (one row always fits).
+    Only user records that begin like compressed or framed data become Python objects."""
     column = rows.column("data").cast(pa.large_binary())
     heads = pa.array({beginning[:2] for beginning in decoder.beginnings}, pa.large_binary())
     likely = np.flatnonzero(pc.is_in(pc.binary_slice(column, 0, 2), heads))
@@ -227,40 +220,38 @@ def decode_payloads(
         yield rows
         return
 
-    def values() -> Iterator[tuple[_Payload, int]]:
+    def decode(row: int, data: bytes) -> DeaggregatedRecord:
+        names = ("sequenceNumber", "subSequenceNumber", "shardId", "schemaVersionId")
+        values = {name: rows[name][row].as_py() for name in names if name in rows.schema.names}
+        number, sub, shard_id = (values[name] for name in names[:3])
+        version = values.get("schemaVersionId")
+        return decoder(
+            DeaggregatedRecord(
+                None, data, None, (), number, sub, True, shard_id, None, schema_version_id=version
+            )
+        )
+
+    def payloads() -> Iterator[tuple[_Payload, int]]:
         for row in range(rows.num_rows):
-            value: _Payload = column[row].as_py(), None, ()
+            payload: _Payload = column[row].as_py(), None, ()
             if row in encoded:
-                record = decoder(_record(rows, row, value[0]))
-                value = record.data, record.schema_version_id, record.defects
-            yield value, len(value[0] or b"")
+                record = decode(row, payload[0])
+                payload = record.data, record.schema_version_id, record.defects
+            yield payload, len(payload[0] or b"")
 
     start = 0
-    for held in filled(values(), max_bytes):
-        yield _batch(rows.slice(start, len(held)), held)
-        start += len(held)
+    for group in group_by_size(payloads(), max_bytes):
+        yield _with_payloads(rows.slice(start, len(group)), group)
+        start += len(group)
 
 
-def _record(rows: pa.RecordBatch, row: int, data: bytes) -> DeaggregatedRecord:
-    """What `PayloadDecoder` needs of a row."""
-
-    def of(name: str) -> Any:
-        return rows.column(name)[row].as_py()
-
-    version = of("schemaVersionId") if "schemaVersionId" in rows.schema.names else None
-    return DeaggregatedRecord(
-        *(None, data, None, (), of("sequenceNumber"), of("subSequenceNumber"), True, of("shardId"), None),
-        schema_version_id=version,
-    )
-
-
-def _batch(part: pa.RecordBatch, held: list[_Payload]) -> pa.RecordBatch:
+def _with_payloads(part: pa.RecordBatch, payloads: list[_Payload]) -> pa.RecordBatch:
     columns = part.columns
-    data, versions, defects = zip(*held, strict=True)
+    data, versions, defects = zip(*payloads, strict=True)
 
     def put(name: str, values: Iterable[Any]) -> None:
         field = part.schema.field(name)
-        columns[part.schema.get_field_index(name)] = pa.array(values, field.type, size=len(held))
+        columns[part.schema.get_field_index(name)] = pa.array(values, field.type, size=len(payloads))
 
     put("data", data)
     if any(versions):

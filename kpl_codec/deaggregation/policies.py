@@ -1,4 +1,4 @@
-"""Kinesis records -> user records, under a policy.
+"""`deaggregate`: Kinesis records in, user records out, under a policy.
 
     policy   sound aggregate              defective aggregate or frame
     -------  ---------------------------  ---------------------------------------------------------
@@ -7,7 +7,7 @@
     report   its user records             every user record there is, with its defects; a frame that
                                           cannot be opened as one raw record, with its defect
 
-Under every policy a plain record is one user record. Everything that is dropped is counted.
+Under every policy a plain record is one user record, and every dropped user record is counted.
 Specification: spec/03-deaggregation.md, DAG-1 to DAG-13.
 """
 
@@ -160,7 +160,7 @@ class RecordDeaggregator:
             coded = CodedShards(checker, tuple(numbers))
             frames.check_placement(array("q", map(numbers.__getitem__, shard_ids)), *coded.tables)
             if self._placed:
-                frames.facts = {code: coded.words(code) for code in frames.distinct_codes}
+                frames.facts = {code: coded.facts_of(code) for code in frames.distinct_codes}
         return frames
 
     def open_one(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
@@ -182,7 +182,7 @@ class RecordDeaggregator:
         if checker is None or not self._placed:
             return None
         hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
-        return checker.place(hash_key, certain=record.explicit_hash_key is not None)
+        return checker.check(hash_key, certain=record.explicit_hash_key is not None)
 
     def _strict(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
@@ -315,7 +315,8 @@ _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
 
 
 class Deaggregation(Iterator[DeaggregatedRecord]):
-    """The iterator that `deaggregate` returns: user records, lazily; ``counts``: what was opened so far."""
+    """The iterator over user records that `deaggregate` returns. ``counts``: of the Kinesis records so
+    far."""
 
     __slots__ = ("_user_records", "counts")
 

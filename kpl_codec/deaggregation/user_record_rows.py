@@ -1,4 +1,4 @@
-"""Makes DeaggregatedRecords from an opened aggregate."""
+"""Makes the DeaggregatedRecords of a Kinesis record, without compiled code."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def kinesis_record_row(
 
 
 def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
-    """The effective hash key; None where no key is known, and for keys without one, which the KCL may still
-    deliver."""
+    """The effective hash key; None where no key is known, and for invalid keys, which the KCL may deliver."""
     if explicit_hash_key is None and partition_key is None:
         return None
     try:
@@ -82,7 +81,7 @@ def place_sound(
         # is none (KEY-8) is empty, and not used.
         hash_keys += [int(text or 0) for text in aggregate.explicit_hash_key_table]
         used = [pk if ehk < 0 else first + ehk for pk, ehk in zip(used, ehks, strict=True)]
-    return checker.place_aggregate(hash_keys, used)
+    return checker.check_aggregate(hash_keys, used)
 
 
 def sound_rows(
@@ -125,14 +124,13 @@ def _place(
     numbers: dict[tuple[str | None, str | None, bool], int] = {}
     used = [numbers.setdefault(pair, len(numbers)) for pair in keys]
     hash_keys = (hash_key_or_none(pk or "", ehk) if known else None for pk, ehk, known in numbers)
-    return checker.place_aggregate(hash_keys, used)[1]
+    return checker.check_aggregate(hash_keys, used)[1]
 
 
 def kcl_rows(
     record: KinesisRecord, delivered: int, checker: ShardPlacementChecker | None
 ) -> Iterator[DeaggregatedRecord]:
-    """What the KCL delivers of a defective aggregate: its first ``delivered`` user records, as Java reads
-    them."""
+    """The first ``delivered`` user records of a defective aggregate, as Java reads them."""
     placements = _place(((pk, ehk, True) for pk, _, ehk in kcl.user_records(record.data, delivered)), checker)
     user_records = zip(kcl.user_records(record.data, delivered), placements, strict=False)
     for sub, ((pk, data, ehk), placement) in enumerate(user_records):
@@ -164,7 +162,7 @@ def defective_rows(
         for defect in own:
             yield defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
 
-    # The bytes are read twice: kept defects would take hundreds of times the memory of their bytes.
+    # The bytes are read twice: a list of defects would take hundreds of times the memory of the bytes.
     placements = _place(map(keys, message.records()), checker)
     for user_record, placement in zip(message.records(), placements, strict=False):
         pk, ehk, _ = keys(user_record)
@@ -178,5 +176,5 @@ def defective_rows(
 
 
 def entry_of(table: Sequence[str | None], index: int | None) -> str | None:
-    """That entry of a key table; None: it is no key, or none."""
+    """That entry of a key table; None if it is no key, or outside the table."""
     return table[index] if index is not None and index < len(table) else None

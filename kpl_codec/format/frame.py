@@ -13,6 +13,7 @@ Specification: spec/01-aggregated-record.md, FRM-1 to FRM-4.
 from __future__ import annotations
 
 import binascii
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
@@ -116,10 +117,17 @@ def split_frame(data: bytes) -> bytes:
     return message
 
 
-def sound_end(data: bytes, start: int = 0, *, whatever_follows: bool = False) -> int | None:
+def sound_end(
+    data: bytes,
+    start: int = 0,
+    *,
+    whatever_follows: bool = False,
+    spend: Callable[[int], bool] = lambda size: True,
+) -> int | None:
     """Where the frame that begins at ``start`` ends, if its digest is right; else None. Unless
     ``whatever_follows``, only the end of the data, a line end or another frame may be behind it: that is
-    faster. The time grows with the number of its user records."""
+    faster. The time grows with the number of its user records: ``spend`` is called with the bytes of each,
+    and ends the search by False."""
     import hashlib  # few need it: the import of a Lambda function stays short
 
     digest = hashlib.md5(usedforsecurity=False)
@@ -134,7 +142,7 @@ def sound_end(data: bytes, start: int = 0, *, whatever_follows: bool = False) ->
                 break
         end = at + 1 + size
         behind = end + DIGEST_SIZE
-        if behind > len(data):
+        if behind > len(data) or not spend(size):
             return None
         follows = data[behind : behind + 1] in (b"", b"\r", b"\n") or data.startswith(MAGIC, behind)
         if follows or whatever_follows:

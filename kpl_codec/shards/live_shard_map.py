@@ -76,7 +76,7 @@ class LiveShardMap:
         self._describe = describe
         self._trust = MapFreshness(_BACKOFF)
         #: Trusted or not. Replaced as a whole.
-        self.known = StreamState(KnownShards({}, {}, "USER_PARTITION_KEY", named))
+        self.stream_state = StreamState(KnownShards({}, {}, "USER_PARTITION_KEY", named))
         #: Those of the known stream without the shards that are in doubt: what `predict` asks. Replaced as a
         #: whole: other threads predict.
         self.routes = NO_ROUTES
@@ -100,16 +100,16 @@ class LiveShardMap:
     @property
     def shard_map(self) -> ShardMap | None:
         """The last sound map, trusted or not; None before the first. Made when it is first read."""
-        return self.known.shards.shard_map
+        return self.stream_state.shards.shard_map
 
     @property
     def lineage(self) -> Lineage:
         """Every shard of this life of the stream that is not forgotten (MAP-20). Made when first read."""
-        return self.known.shards.lineage
+        return self.stream_state.shards.lineage
 
     def shard(self, shard_id: str) -> Shard | None:
         """A known shard, open or closed; None if it is not known, or forgotten."""
-        return self.known.shards.all.get(shard_id)
+        return self.stream_state.shards.all.get(shard_id)
 
     @property
     def permanent_error(self) -> StreamUnavailable | None:
@@ -134,10 +134,10 @@ class LiveShardMap:
         # MAP-1: "A prediction MUST come from a map that is trusted for its shard; otherwise the answer is
         # that none can be made."
         # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
-        if in_doubt is None or self.known.shards.distribution == "AUTO":
+        if in_doubt is None or self.stream_state.shards.distribution == "AUTO":
             self.routes = NO_ROUTES
         else:
-            self.routes = self.known.routes.without(in_doubt)
+            self.routes = self.stream_state.routes.without(in_doubt)
 
     def trusts(self, shard_id: str) -> bool:
         """Whether this shard may be predicted."""
@@ -148,7 +148,7 @@ class LiveShardMap:
     ) -> Shard | Literal["unknown", "gone"]:
         """As `known_stream.shard_of_record`: the shard; "unknown": ask again after the next refresh; "gone":
         it is in a life of the stream that is over."""
-        shard = shard_of_record(self.known, shard_id, sequence_number, generation, answered_at)
+        shard = shard_of_record(self.stream_state, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
         return "unknown" if self._trust.state == "NONE" and shard != "gone" else shard
 
@@ -172,14 +172,14 @@ class LiveShardMap:
         """Report that a record sent at ``seen_at`` is on another shard than was predicted;
         ``predicted_shard``: None to doubt all. Returns whether the report counts: then a refresh starts, and
         until it is done that shard is not predicted."""
-        listed_at = self.known.listed_at
+        listed_at = self.stream_state.listed_at
         # MAP-4: "A report MUST be ignored if the map's refresh began at or after the record was sent: it
         # covers what the record saw."
         if listed_at is not None and seen_at <= listed_at:
             return False
         # MAP-5: "A report MUST be ignored if the predicted shard is not open in the map: the map has
         # learnt that already."
-        if predicted_shard is not None and not self.known.is_open(predicted_shard):
+        if predicted_shard is not None and not self.stream_state.is_open(predicted_shard):
             return False
         if not self._trust.report(predicted_shard, seen_at, now):
             return False
@@ -235,7 +235,7 @@ class LiveShardMap:
             refresh.described(answer)
             return None
         try:
-            listing = refresh.listed(answer, self.known.shards.all)
+            listing = refresh.listed(answer, self.stream_state.shards.all)
         except ShardMapError as error:
             return self._failed("ListShards", error.code, error.describe(), now)
         return None if listing is None else self._listed(listing, refresh, now)
@@ -253,7 +253,7 @@ class LiveShardMap:
         return self._failed(request.operation, failure.code, failure.reason, now)
 
     def _failed(
-        self, operation: str, code: str, reason: str, now: float, *, learnt: bool = False
+        self, operation: str, code: str, reason: str, now: float, *, routes_changed: bool = False
     ) -> RefreshFailed:
         self._refresh = None
         permanent = is_permanent(code, reason)
@@ -275,21 +275,23 @@ class LiveShardMap:
         self._retry_at = now + backoff.seconds(self._failures, self._chance())
         self._failures += 1
         self._failed_at = now
-        return RefreshFailed(now, self.error, self._retry_at, learnt)
+        return RefreshFailed(now, self.error, self._retry_at, routes_changed)
 
     def _listed(self, listing: Listing, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
-        before, outcome = self.known, learn(self.known, listing, now)
+        before, outcome = self.stream_state, learn(self.stream_state, listing, now)
         begun = float("-inf") if refresh.outdated else listing.begun
         # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
         # MUST NOT become the map; the refresh has failed and is tried again."
         if isinstance(outcome, RefusedListing):
-            self.known, error = outcome.known, outcome.error
+            self.stream_state, error = outcome.known, outcome.error
             if outcome.disputed is not None:
                 self._trust.disputed(begun, outcome.disputed)
                 self._reroute()
-            learnt = outcome.disputed is not None
-            return self._failed("ListShards", error.code, error.describe(), now, learnt=learnt)
-        self.known = outcome
+            routes_changed = outcome.disputed is not None
+            return self._failed(
+                "ListShards", error.code, error.describe(), now, routes_changed=routes_changed
+            )
+        self.stream_state = outcome
         recreated = outcome.generation != before.generation
         changed = recreated or outcome.shards.open_ids != before.shards.open_ids
         self._refresh = self.error = None

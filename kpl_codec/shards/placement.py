@@ -135,7 +135,7 @@ class CodedShards:
             judge.packed_endings,
         )
 
-    def words(self, code: int) -> PlacementFacts:
+    def facts_of(self, code: int) -> PlacementFacts:
         """What is known of the hash keys with this code."""
         place, facts = divmod(code, 6)
         shard, expected = divmod(place, self._places)
@@ -163,7 +163,7 @@ class ShardPlacementChecker:
         lowest, highest = self.hash_key_range
         return lowest <= hash_key <= highest
 
-    def place(self, hash_key: int | None, *, certain: bool) -> Placement:
+    def check(self, hash_key: int | None, *, certain: bool) -> Placement:
         """The verdict on one hash key. ``certain``: the record has no other hash key, as every one from an
         aggregate."""
         verdict, expected_id, in_range = self._find_facts(hash_key, certain=certain)
@@ -174,7 +174,7 @@ class ShardPlacementChecker:
         expected = len(self._endings) if hash_key is None else bisect_left(self._endings, hash_key)
         return self.facts(expected, in_range, certain=certain)
 
-    def place_aggregate(
+    def check_aggregate(
         self, hash_keys: Iterable[int | None], used: Sequence[int]
     ) -> tuple[AggregateKind | None, list[Placement]]:
         """The kind of an aggregate and the placement of each user record. ``used``: of each, the number of
@@ -256,7 +256,7 @@ def verify_placement(record: _Keyed, shard_map: ShardMap) -> Placement:
     else:
         hash_key = effective_hash_key(record.partition_key or "", record.explicit_hash_key)
     certain = record.explicit_hash_key is not None or getattr(record, "aggregated", False)
-    return PlacementChecker(shard_map).on(record.shard_id).place(hash_key, certain=certain)
+    return PlacementChecker(shard_map).on(record.shard_id).check(hash_key, certain=certain)
 
 
 #: A reshard explains a misplaced record only if it is written within this time after it.
@@ -279,7 +279,7 @@ class Cause(NamedTuple):
     shard_id: str | None = None
 
 
-def hinted_time(sequence_number: str | None) -> datetime | None:
+def time_of_hint(sequence_number: str | None) -> datetime | None:
     """When a record was written, by the hint in its sequence number."""
     hint = sequence_hint(sequence_number)
     return hint.time if hint else None

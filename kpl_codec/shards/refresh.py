@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from ..aws_errors import what_to_check
+from ..aws_errors import failure_text
 from ..errors import KplError, ShardMapError
 from .shard import Distribution, Shard, listed_shards
-from .stream_name import Stream, listed_stream
+from .stream_name import Stream, stream_of_pages
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
 #: More shards than any stream has. A listing with more pages never ends.
@@ -49,7 +49,6 @@ class StreamUnavailable(KplError):
     operation: str
     reason: str
     permanent: bool = False
-    text = "{operation} failed for stream {stream}: {code}: {reason}"
     concerns = "Whoever needs the shard map now. A map read before stays in use."
     todo = (
         "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
@@ -59,18 +58,18 @@ class StreamUnavailable(KplError):
 
     def describe(self) -> str:
         """What failed, and what to check."""
-        check = what_to_check(self.code)
-        return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
+        return f"{self.operation} failed for stream {self.stream}: {failure_text(self.code, self.reason)}"
 
 
 class RefreshFailed(NamedTuple):
-    """A refresh has failed; ``retry_at`` is when the next one starts. ``learnt``: its listing had a gap or an
-    overlap, and what it says of the other shards counts."""
+    """A refresh has failed. ``at`` and ``retry_at``: when it failed, and when the next one starts, in seconds
+    of the caller's clock. ``routes_changed``: its listing had a gap or an overlap, and the map has taken over
+    what it says of all other shards."""
 
     at: float
     error: StreamUnavailable
     retry_at: float
-    learnt: bool = False
+    routes_changed: bool = False
 
 
 class StreamSummary(NamedTuple):
@@ -148,7 +147,7 @@ class Refresh:
             created if isinstance(created, datetime) else None,
             "AUTO" if auto else "USER_PARTITION_KEY",
             hours * 3600.0 if type(hours) is int and hours > 0 else None,
-            listed_stream([summary]),
+            stream_of_pages([summary]),
         )
 
     def listed(self, answer: Any, known: Mapping[str, Shard]) -> Listing | None:

@@ -33,10 +33,14 @@ class SequenceNumberError(KplError, ValueError):
     todo = "Give it as the service wrote it, without leading zeros."
 
 
+def is_sequence_number(text: str) -> bool:
+    # LIN-1: "A sequence number MUST match ^(0|([1-9]\d{0,128}))$."
+    return is_canonical(text, 129)
+
+
 def parse_sequence_number(text: str) -> int:
     """The sequence number as an int. Raises SequenceNumberError."""
-    # LIN-1: "A sequence number MUST match ^(0|([1-9]\d{0,128}))$."
-    if not is_canonical(text, 129):
+    if not is_sequence_number(text):
         raise SequenceNumberError(reason="not a canonical decimal number of at most 129 digits")
     return int(text)
 

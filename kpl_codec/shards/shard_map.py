@@ -75,7 +75,7 @@ class ShardMap(Lineage):
         ARN as ``stream``. Raises ShardMapError: malformed, incomplete (the last page announces another), and
         what the constructor raises.
         """
-        from .stream_name import listed_stream
+        from .stream_name import stream_of_pages
 
         pages = [pages] if isinstance(pages, Mapping) else [*pages]
         shards, more = listed_shards(pages)
@@ -83,7 +83,7 @@ class ShardMap(Lineage):
         if more:
             reason = "pages are missing: the last one has a NextToken"
             raise ShardMapError(code="incomplete", reason=reason, shard_ids=())
-        return cls(shards, distribution, stream=stream or listed_stream(pages))
+        return cls(shards, distribution, stream=stream or stream_of_pages(pages))
 
     @classmethod
     def from_json(
@@ -118,9 +118,9 @@ class ShardMap(Lineage):
         back."""
         import json
 
-        from .stream_name import described
+        from .stream_name import stream_members
 
-        stream = {} if self.stream is None else described(self.stream)
+        stream = {} if self.stream is None else stream_members(self.stream)
         return json.dumps({**stream, "Shards": [shard.to_aws() for shard in self.values()]}, indent=2)
 
     def shard_for(self, hash_key: int) -> Shard:

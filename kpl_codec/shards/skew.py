@@ -58,7 +58,7 @@ class Skew(NamedTuple):
 _SKEWED, _ENOUGH = 2.0, 100
 
 
-def skewed(loads: Mapping[str, float], user_records: int) -> Iterator[tuple[str, float]]:
+def overloaded_shards(loads: Mapping[str, float], user_records: int) -> Iterator[tuple[str, float]]:
     """The shards far above the mean of ``loads``, and how many times that mean is on each.
 
     ``user_records``: how many the loads are of. Too few of them tell nothing."""

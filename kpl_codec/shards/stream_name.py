@@ -82,7 +82,7 @@ class Stream(NamedTuple):
         return None not in (self.created, other.created) and self.created != other.created
 
 
-class Streams:
+class StreamMatcher:
     """Which records one shard map judges: those of its stream. Of a map that does not say which it is of,
     all; ``refuse``: if they name one stream only. May be shared by threads, and pickled."""
 
@@ -90,7 +90,7 @@ class Streams:
         self._stream, self._refuse = stream, refuse
         self._first: dict[None, str] = {}
 
-    def others(self, names: Iterable[str | None]) -> list[str]:
+    def mismatches(self, names: Iterable[str | None]) -> list[str]:
         """The names that are not of the map's stream; None is. Raises SeveralStreams for the second stream of
         a map that does not say which it is of."""
         if self._stream is not None:
@@ -116,16 +116,16 @@ def stream_of(text: str) -> Stream:
     return Stream(match[2], text, match[1])
 
 
-def described(stream: Stream) -> dict[str, Any]:
+def stream_members(stream: Stream) -> dict[str, Any]:
     """What says in a listing which stream it is of, by the names of DescribeStream."""
     created = stream.created and stream.created.isoformat()
     members = {"StreamName": stream.name, "StreamARN": stream.arn, "StreamCreationTimestamp": created}
     return {name: text for name, text in members.items() if text is not None}
 
 
-def listed_stream(pages: Sequence[Any]) -> Stream | None:
+def stream_of_pages(pages: Sequence[Any]) -> Stream | None:
     """The stream that the first page of a listing names, if it names one: pages of ListShards do not. The
-    inverse of `described`."""
+    inverse of `stream_members`."""
     page = pages[0] if pages and isinstance(pages[0], Mapping) else {}
     about = page.get("StreamDescription", page)
     if not isinstance(about, Mapping):

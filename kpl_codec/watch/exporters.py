@@ -1,15 +1,17 @@
-"""Where a watch reports: metrics to CloudWatch and OpenTelemetry, findings to a webhook. And alarms on the
-metrics, as templates. `terminal_exporter` and `status_page` have the other exporters.
-Specification: spec/10-watch.md, WCH-24 to WCH-27."""
+"""Where a watch reports: findings to the terminal and to a webhook, metrics to CloudWatch and OpenTelemetry;
+and alarms on the metrics, as templates. `status_page` is the exporter that serves a page.
+Specification: spec/10-watch.md, WCH-24 to WCH-27.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import threading
+import time
 import urllib.request
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import partial
@@ -20,33 +22,39 @@ from typing import Any, Final
 
 from ..aws_errors import Backoff
 from ..lazy import needing_extras
-from ..rendering.terminal import note
+from ..rendering.labels import plural, safe_lines
+from ..rendering.terminal import json_line, line, note, table, write_on
 from ..shards.stream_name import stream_of
-from . import WatchFinding
+from . import Watch, WatchFinding
 from .watch_metrics import METRICS, Emf, Every, MetricValue
 
-#: The file of each form of alarms.
+#: The template of alarms in each form.
 FORMS: Final = {
     "cloudformation": "alarms.yaml",
     "terraform": "alarms.tf",
     "prometheus-rules": "rules.yaml",
 }
-_MARKS: Final = {
+#: Slack's emoji for each severity, and rich's style.
+_EMOJI: Final = {
     "critical": ":red_circle:",
     "error": ":large_orange_circle:",
     "warning": ":warning:",
     "info": ":memo:",
 }
+_STYLES: Final = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
+#: Shards that the table on the terminal has room for.
+_MOST_ROWS: Final = 20
 #: The most findings that wait to be posted; attempts for each; seconds for one attempt.
 _MOST_WAITING, _ATTEMPTS, _TIMEOUT = 100, 4, 10.0
 _PAUSE = Backoff(0.5, 10.0)
 
 
 class Exporter(AbstractContextManager["Exporter"]):
-    """Gets every finding, and all metrics every few seconds. Each exporter takes what it can show."""
+    """Gets every finding, and all metrics every two seconds, in the thread that watches. Leaving its context
+    ends it. Each exporter overrides the methods for what it can show."""
 
     def __exit__(self, *exception: object) -> None:
-        """The watch has ended."""
+        """End: the watch is over."""
 
     def on_finding(self, finding: WatchFinding) -> None:
         """A finding that is new, has grown, or is resolved."""
@@ -64,7 +72,8 @@ def alarms(form: str, stream: str) -> str:
 
 
 class EmfLines(Exporter):
-    """Writes CloudWatch's embedded metric format to standard output once a minute, for CloudWatch's agent."""
+    """Writes the metrics once a minute to standard output, in CloudWatch's embedded metric format, which
+    CloudWatch's agent and the log drivers of ECS take."""
 
     def __init__(self, stream: str) -> None:
         self._emf = Emf(stream)
@@ -78,9 +87,9 @@ class EmfLines(Exporter):
 
 
 class OpenTelemetryExporter(Exporter):
-    """The OpenTelemetry API (the ``otel`` extra): its SDK asks for the measures. ``meter``: by default that
-    of the global provider. Its Prometheus exporter makes kpl_watch_lost_user_records of them, and
-    kpl_watch_polls_total."""
+    """Offers the metrics through the OpenTelemetry API (the ``otel`` extra); an SDK reads them when it wants.
+    ``meter``: by default that of the global provider. The SDK's Prometheus exporter calls the metrics
+    kpl_watch_lost_user_records, kpl_watch_polls_total and so on."""
 
     def __init__(self, stream: str, meter: Any = None) -> None:
         with needing_extras("OpenTelemetryExporter"):
@@ -106,11 +115,11 @@ class OpenTelemetryExporter(Exporter):
 
 
 def message(finding: WatchFinding) -> dict[str, Any]:
-    """The JSON for ``finding``. Its fields are under ``finding``, which Slack ignores."""
-    mark = _MARKS[finding.severity] if finding.state != "resolved" else ":white_check_mark:"
+    """The JSON for ``finding``: a message for Slack, which ignores ``finding``, where all fields are."""
+    emoji = _EMOJI[finding.severity] if finding.state != "resolved" else ":white_check_mark:"
     state = {"open": "", "grown": "more: ", "resolved": "resolved: "}[finding.state]
     # Slack's three characters are escaped, so that no text is taken for a link or a mention.
-    text = f"{mark} *{finding.stream}* {state}{escape(finding.text, quote=False)}"
+    text = f"{emoji} *{finding.stream}* {state}{escape(finding.text, quote=False)}"
     return {
         "text": text,
         "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text[:2900]}}],
@@ -119,9 +128,8 @@ def message(finding: WatchFinding) -> dict[str, Any]:
 
 
 class Webhook(Exporter):
-    """Posts findings as JSON for Slack (``text`` and ``blocks``) and others, in a thread of its own, so that
-    a slow receiver blocks nothing. ``failed``: findings that were not posted, because posting failed or too
-    many were waiting."""
+    """Posts each finding, see `message`, in a thread of its own, so that a slow receiver blocks nothing.
+    ``failed``: findings that were not posted, because posting failed or too many were waiting."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -131,7 +139,7 @@ class Webhook(Exporter):
         self.failed = 0
 
     def __exit__(self, *exception: object) -> None:
-        self._closing.set()  # each finding that waits is posted or given up now
+        self._closing.set()  # no attempt is repeated any more
         wait(self._posts, _TIMEOUT)
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.failed += sum(not post.done() or post.cancelled() or not post.result() for post in self._posts)
@@ -160,3 +168,95 @@ class Webhook(Exporter):
                 if self._closing.wait(_PAUSE.seconds(failures)):
                     return False
         return False
+
+
+class TerminalExporter(Exporter):
+    """Writes findings to standard error, or as JSON to standard output; to standard error also what is read
+    (at the start), what was read (at the end), and on a terminal a table of the shards that renews itself.
+    ``failure``: gives the error why the shards cannot be listed."""
+
+    def __init__(self, watch: Watch, failure: Callable[[], object], *, json: bool) -> None:
+        from rich.console import Console
+
+        self._watch, self._failure, self._json = watch, failure, json
+        self._console = Console(stderr=True)
+        self._live: Any = None
+        self._began = time.monotonic()
+        self._cost_printed = self._failure_printed = self._found = False
+
+    def __enter__(self) -> TerminalExporter:
+        if not self._json and self._console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+        counts, last_hour = self._watch.call_counts, self._watch.last_hour
+        if not counts.polls:
+            return  # the command says why
+        records = plural(last_hour.totals["kinesis_records"], "Kinesis record")
+        calls, seconds = sum(counts.calls.values()), time.monotonic() - self._began
+        self._print(
+            f"read {records} ({last_hour.totals['bytes']:,} bytes) in {plural(counts.polls, 'poll')}, "
+            f"{counts.skipped:,} skipped; {plural(calls, 'call')} in {seconds:.0f} s, "
+            f"{sum(counts.failed.values()):,} failed"
+        )
+        if not self._found:
+            self._print("nothing was found in what was read")
+        if last_hour.writers:
+            kinds = ", ".join(f"{writer} {count:,}" for writer, count in last_hour.writers.most_common())
+            self._print(f"Kinesis records by kind of writer: {kinds}")
+
+    def on_finding(self, finding: WatchFinding) -> None:
+        self._found = True
+        if self._json:
+            write_on(json_line(finding.to_json()))
+            return
+        text = f"{time.strftime('%H:%M:%S')}  {finding.severity:<8} {finding.state:<8} {finding.text}"
+        self._print(text, _STYLES[finding.severity])
+
+    def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
+        if not self._cost_printed and self._watch.shards:
+            self._cost_printed = True
+            self._print(self._watch.cost())
+        if not self._failure_printed and (error := self._failure()) is not None:
+            self._failure_printed = True
+            self._print(f"the shards cannot be listed yet, this is tried again: {error}")
+        if self._live is not None and self._watch.shards:
+            self._live.update(_shard_table(self._watch, now), refresh=True)
+
+    def _print(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        self._console.print(Text(safe_lines(text), style=style), soft_wrap=True)
+
+
+def _shard_table(watch: Watch, now: float) -> Any:
+    from rich.console import Group
+
+    last_hour = watch.last_hour
+    lost = last_hour.lost()
+    title = f"{lost} user records lost in the last hour" if lost.seen else "no loss was seen"
+    if not watch.call_counts.polls:
+        title = "not polled yet"
+    rows = []
+    for shard_id, shard in watch.shards.items():
+        shard_lost, load = last_hour.lost(shard_id), last_hour.load(shard_id)
+        lag = last_hour.lags.get(shard_id, 0.0)
+        read = f"{shard.polls} slots" if shard.window is not None else "whole"
+        if lag >= 2:
+            read += f", {lag:.0f} s behind"
+        rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"
+        losses = str(shard_lost) if shard_lost.seen else "-"
+        row = [shard_id, read, f"{now - shard.polled_at:.0f} s ago", *rates, losses]
+        rows.append((-shard_lost.estimate, shard_id, row))
+    worst = [row for *_, row in sorted(rows)[:_MOST_ROWS]]
+    heads = ("shard", "read", "last poll", "user records/s", "kB/s", "lost, last hour")
+    parts = [line((f"{last_hour.stream}: {title}", "bold red" if lost.seen else "bold green"))]
+    if len(rows) > _MOST_ROWS:
+        parts.append(line(f"the worst of {len(rows)} shards:"))
+    return Group(*parts, table(heads, worst, right=(2, 3, 4, 5)))

@@ -5,7 +5,8 @@
     last_hour.observe(slot, records, now)   # -> findings that are new, have doubled, or are resolved
     last_hour.findings()                    # all that are open
 
-Counts are kept by minute and shard. Its caller (a `Watch`, a Lambda function) reads the records.
+Counts are kept by minute and shard. The caller, a `Watch` or a Lambda function, reads the records.
+Specification: spec/10-watch.md, 10.2.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from .record_checks import WRITERS, FindingGroup, Minute, RecordChecker, RecordF
 
 #: Seconds of one minute, and of the time that is remembered.
 MINUTE, HOUR = 60, 3600
+#: Seconds after which a finding that was not seen again is resolved.
+_QUIET: Final = 600.0
 #: How many findings are kept separately; later ones count for `OTHERS`.
 MAX_FINDINGS: Final = 2_000
 OTHERS: Final = "(other shards)"
@@ -36,7 +39,7 @@ FindingKey = tuple[str | None, FindingGroup]
 
 @dataclass(slots=True)
 class OpenFinding:
-    """An open finding. ``reported``: its number of Kinesis records when it was last reported."""
+    """``kinesis_records``: how many have the finding; ``reported``: how many when it was last reported."""
 
     first_seen: float
     last_seen: float
@@ -51,10 +54,10 @@ class OpenFinding:
 class WatchFinding(Finding):
     """One thing that is wrong with a stream, as far as it is known now.
 
-    ``writer``: a key of `WRITERS`. ``state``: "open" when new, "grown" when it has doubled since it was last
-    reported, "resolved" when it was not seen again for a while. ``first_seen``, ``last_seen``: seconds since
-    1970. ``kinesis_records``: how many Kinesis records have it; ``sequence_number``: of one of them.
-    ``lost``: user records that the KCL drops, in the last hour.
+    ``state``: "open" when new, "grown" when it has doubled since it was last reported, "resolved" when it was
+    not seen for ten minutes. ``first_seen``, ``last_seen``: seconds since 1970. ``writer``: a key of
+    `WRITERS`. ``kinesis_records``: how many have it; ``sequence_number``: of one of them. ``lost``: user
+    records that the KCL drops, in the last hour.
     """
 
     stream: str
@@ -96,26 +99,26 @@ def _iso(seconds: float) -> str:
 
 
 class LastHour:
-    """``quiet``: seconds after which a finding that was not seen again is resolved. ``names``: report hot
-    partition keys by name, not by hash key. ``late``: seconds from arrival to reading above which records are
-    late (None: never)."""
+    """What was read of ``stream`` in the last hour, and the findings that are open.
 
-    def __init__(
-        self, stream: str, *, quiet: float = 600.0, names: bool = False, late: float | None = None
-    ) -> None:
+    ``names``: report hot partition keys by name, not by hash key. ``late``: seconds from arrival to reading
+    above which records are late (None: never).
+    """
+
+    def __init__(self, stream: str, *, names: bool = False, late: float | None = None) -> None:
         self.stream = stream
-        self._quiet, self._late = quiet, late
+        self._late = late
         self._checker = RecordChecker()
         #: The map that records are checked against.
         self.shard_map: ShardMap | None = None
-        #: What was read in the last hour of each shard, by minute since 1970, and what is open. Read only.
+        #: What was read of each shard, by minute since 1970; and the open findings. Read only.
         self.by_shard: dict[str | None, dict[int, Minute]] = {}
         self.open_findings: dict[FindingKey, OpenFinding] = {}
-        #: By minute what was read, counted as a validation counts it.
+        #: What was read, by minute since 1970, counted as a validation counts it.
         self.tallies: dict[int, Tally] = {}
         self._keys = HotKeys(names=names)
         self._scale = 1.0
-        #: Over the whole life: Kinesis records, user records, bytes, reread, lost; Kinesis records by writer.
+        #: Since the start: kinesis_records, user_records, bytes, reread, lost; Kinesis records by writer.
         self.totals: Counter[str] = Counter()
         self.writers: Counter[str] = Counter()
         #: Seconds from arrival to reading, of the last records of each shard.
@@ -166,8 +169,8 @@ class LastHour:
     def lag(
         self, shard_id: str | None, seconds: float, now: float, *, allowed: float, detail: str
     ) -> list[WatchFinding]:
-        """Note that records of a shard are read ``seconds`` after their arrival; more than ``allowed`` is a
-        finding."""
+        """Note the lag of a shard: its records are read ``seconds`` after they arrived. More than ``allowed``
+        is a finding."""
         self.lags[shard_id] = seconds
         return self.report(FindingGroup("lag"), shard_id, now, detail) if seconds > allowed else []
 
@@ -184,7 +187,7 @@ class LastHour:
     def report(
         self, group: FindingGroup, shard_id: str | None, now: float, detail: str | None = None
     ) -> list[WatchFinding]:
-        """Open a finding that is not about records, such as throttling; until `resolve` it is new once."""
+        """Open a finding that is not about records, such as throttling. While it is open, it is not new."""
         key, entry, new = self._open(group, shard_id, now)
         entry.detail = detail
         return [self._finding(key, "open")] if new else []
@@ -210,7 +213,7 @@ class LastHour:
                 self.lags.pop(shard_id, None)
         self.tallies = {number: tally for number, tally in self.tallies.items() if number >= first}
         findings = list(self._uneven(now))
-        quiet = [key for key, entry in self.open_findings.items() if now - entry.last_seen > self._quiet]
+        quiet = [key for key, entry in self.open_findings.items() if now - entry.last_seen > _QUIET]
         return findings + [self._pop_resolved(key) for key in quiet]
 
     def findings(self) -> list[WatchFinding]:
@@ -266,7 +269,7 @@ class LastHour:
         self, faults: Sequence[RecordFault], shard_id: str | None, now: float
     ) -> Iterator[WatchFinding]:
         # WCH-10: "A loss that was seen MUST be reported at once, however small the sampling rate, and its
-        # finding MUST stay open until the loss was not seen for the time set."
+        # finding MUST stay open until the loss was not seen for ten minutes."
         is_new: dict[FindingKey, bool] = {}
         for fault in faults:
             key, entry, new = self._open(fault.group, shard_id, now)
@@ -294,7 +297,7 @@ class LastHour:
 
     def _finding(self, key: FindingKey, state: Literal["open", "grown", "resolved"]) -> WatchFinding:
         (shard_id, group), entry = key, self.open_findings[key]
-        loss = estimate([self._sample(shard_id, group)])
+        lost = estimate([self._sample(shard_id, group)])
         return WatchFinding(
             kind=group.kind,
             stream=self.stream,
@@ -305,7 +308,7 @@ class LastHour:
             first_seen=entry.first_seen,
             last_seen=entry.last_seen,
             kinesis_records=entry.kinesis_records,
-            lost=loss if loss.seen else None,
+            lost=lost if lost.seen else None,
             expected_shard_id=entry.expected_shard_id,
             sequence_number=entry.sequence_number,
             detail=entry.detail,

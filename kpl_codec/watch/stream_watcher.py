@@ -1,29 +1,32 @@
-"""A watch on a stream with boto3: the calls, the clock and the threads. One thread owns all state, others
-make calls.
+"""A watch on a stream with boto3: the calls, the clock and the threads. The thread of `run` owns all state,
+others make calls.
 
-    watcher = StreamWatcher(client, "orders", on_finding=print)
+    watcher = StreamWatcher(client, "orders")
+    watcher.exporters.append(exporter)
     watcher.run(seconds=300)             # or in a thread, until watcher.stop()
 
-The client must try each call once (as `kpl_codec.aws.client.kinesis_client`): its own retries would exceed
-the budget.
+The client must try each call once (as `kpl_codec.aws.client.kinesis_client` does): its own retries would
+exceed the budget.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Final
 
 from ..aws.calls import call_errors, failure_of, send, stream_for
-from ..aws.channels import channel_findings, subscribers_of
+from ..aws.channels import channel_findings, find_subscribers
 from ..findings import Severity, at_least_as_bad
 from ..shards.live_shard_map import LiveShardMap, MapChanged, Request, StreamUnavailable
 from . import LastHour, ShardCall, Watch, WatchFinding
+from .exporters import Exporter
 from .watch import GIVE_UP
-from .watch_metrics import Every, MetricValue, watch_metrics
+from .watch_metrics import Every, watch_metrics
 
+#: Seconds between two reports of the metrics.
+_METRICS_INTERVAL: Final = 2.0
 #: Seconds between two routine refreshes of the shard map; the minimum between two others.
 REFRESH, _REFRESH_AGAIN = 10.0, 2.0
 #: Seconds between two requests for a stream that is gone.
@@ -37,32 +40,21 @@ _WORKERS: Final = 4
 
 
 class StreamWatcher:
-    """Watches ``stream`` (a name or an ARN) until `stop`. ``on_finding`` is called with every finding that is
-    new, has doubled or is resolved; ``on_metrics`` with all metrics every ``metrics_interval`` seconds and at
-    the end; both in the thread of `run`. ``names``, ``quiet``: as for `LastHour`; ``watch_settings``: as for
-    `Watch`. Nothing is kept over a restart.
+    """Watches ``stream`` (a name or an ARN). Its ``exporters`` get every finding that is new, has doubled or
+    is resolved; and all metrics every two seconds and at the end; both in the thread of `run`.
+
+    ``names``: as for `LastHour`; ``watch_settings``: as for `Watch`. Nothing is kept over a restart.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        stream: str,
-        *,
-        on_finding: Callable[[WatchFinding], None] = lambda finding: None,
-        on_metrics: Callable[[list[MetricValue], float], None] = lambda metrics, now: None,
-        metrics_interval: float = 10.0,
-        names: bool = False,
-        quiet: float = 600.0,
-        **watch_settings: Any,
-    ) -> None:
+    def __init__(self, client: Any, stream: str, *, names: bool = False, **watch_settings: Any) -> None:
         self._client = client
         self._stream = stream_for(client, stream)
         self._live = LiveShardMap(
             stream, shard_filter="FROM_TRIM_HORIZON", refresh_interval=REFRESH, chance=random.random
         )
-        self.watch = Watch(LastHour(self._stream.name, names=names, quiet=quiet), **watch_settings)
-        self._on_finding, self._on_metrics = on_finding, on_metrics
-        self._every = Every(metrics_interval)
+        self.watch = Watch(LastHour(self._stream.name, names=names), **watch_settings)
+        self.exporters: list[Exporter] = []
+        self._metrics_due = Every(_METRICS_INTERVAL)
         self._refreshed_at = float("-inf")
         self._stopped = False
         self._offset = time.time() - time.monotonic()
@@ -108,7 +100,7 @@ class StreamWatcher:
                 now = self._now()
                 if now >= self.watch.next_tick:
                     self._report(self.watch.tick(now))
-                if self._every.due(now):
+                if self._metrics_due.due(now):
                     self._report_metrics(now)
         now = self._now()
         self._report(self.watch.tick(now))
@@ -170,15 +162,20 @@ class StreamWatcher:
         if self._channels_reported or not aggregated:
             return
         self._channels_reported = True
-        subscribers = subscribers_of(self._client, self._stream.arn or self._stream.name)
-        for finding in channel_findings(subscribers, aggregated):
-            about: dict[str, Any] = {
-                "kind": finding.kind,
-                "aggregates": finding.aggregates,
-                "detail": finding.detail,
-            }
-            about |= {"stream": self._stream.name, "first_seen": now, "last_seen": now}
-            self._report([WatchFinding(state="open", **about)])
+        subscribers = find_subscribers(self._client, self._stream.arn or self._stream.name)
+        findings = [
+            WatchFinding(
+                kind=finding.kind,
+                stream=self._stream.name,
+                state="open",
+                first_seen=now,
+                last_seen=now,
+                aggregates=finding.aggregates,
+                detail=finding.detail,
+            )
+            for finding in channel_findings(subscribers, aggregated)
+        ]
+        self._report(findings)
 
     def _refresh_if_old(self) -> None:
         clock, gone = time.monotonic(), self._live.permanent_error is not None
@@ -194,10 +191,13 @@ class StreamWatcher:
         return max(0.001, min(*wakes, clock + _LONGEST_PAUSE) - clock)
 
     def _report_metrics(self, now: float) -> None:
-        self._on_metrics(watch_metrics(self.watch, now), now)
+        metrics = watch_metrics(self.watch, now)
+        for exporter in self.exporters:
+            exporter.on_metrics(metrics, now)
 
     def _report(self, findings: list[WatchFinding]) -> None:
         for finding in findings:
             if self.worst_severity is None or at_least_as_bad(finding.severity, self.worst_severity):
                 self.worst_severity = finding.severity
-            self._on_finding(finding)
+            for exporter in self.exporters:
+                exporter.on_finding(finding)

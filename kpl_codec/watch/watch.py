@@ -27,15 +27,12 @@ from ..shards.starting_position import TRIM_HORIZON, at_time, iterator_arguments
 from .record_checks import FindingGroup, SampleSlot
 from .shard_readers import (
     Budget,
-    FullShardReader,
     Limits,
     ReadTime,
-    RecordBatch,
-    SampledShardReader,
     Sampling,
     ShardCall,
     ShardReader,
-    made_within,
+    younger_than,
 )
 from .sliding_window import LastHour, WatchFinding
 
@@ -49,8 +46,12 @@ SHORTEST_SLOT: Final = 0.01
 _TICK: Final = 5.0
 #: GetRecords calls a second that Kinesis allows on a shard.
 _SHARD_CALLS: Final = 5
-#: Seconds by which a new shard's first call is due before those of all others.
+#: Seconds by which the first call for a new shard is due before those for all others.
 _FIRST: Final = 3600.0
+#: Seconds for which a shard that is new after a reshard is read whole.
+_AFTER_RESHARD: Final = 30.0
+#: Seconds of lag above which a shard that is read whole is a finding.
+_ALLOWED_LAG: Final = 60.0
 #: Seconds before now from which shards are read after the clock was set back. (Nothing is counted twice.)
 _OVERLAP: Final = 30.0
 _SHARD_WAIT, _STREAM_WAIT = Backoff(1.0, 60.0), Backoff(2.0, 60.0)
@@ -68,10 +69,12 @@ class CallCounts:
 
 
 class Watch:
-    """``sampling_rate``: part of each shard's time that is read; 1.0 for everything. ``period``: seconds
+    """Decides which call is next, and what the responses mean. One thread may use it at a time.
+
+    ``sampling_rate``: part of each shard's time that is read; 1.0 for everything. ``period``: seconds
     between two polls of a shard, lengthened where the limits are too tight for it. ``since``: seconds before
-    now at which reading begins (with a sampling rate of 1.0). ``after_reshard``: seconds for which a new
-    child is read whole. ``late``: seconds of lag allowed."""
+    now at which reading begins (with a sampling rate of 1.0). Raises ValueError for a slot that is too short.
+    """
 
     def __init__(
         self,
@@ -80,9 +83,7 @@ class Watch:
         sampling_rate: float = 0.05,
         period: float = 20.0,
         limits: Limits | None = None,
-        after_reshard: float = 30.0,
         since: float = 0.0,
-        late: float = 60.0,
     ) -> None:
         if not 0 < sampling_rate <= 1:
             raise ValueError("sampling_rate must be above 0 and at most 1")
@@ -92,19 +93,18 @@ class Watch:
         self.limits = limits or Limits()
         self.call_counts = CallCounts()
         self._shortest_period, self._since = period, since
-        self._late, self._after_reshard = late, after_reshard
         slots = max(1, round(1 / sampling_rate))
         #: The part of each shard's time that is read.
         self.sampling_rate = 1 / slots
         self._sampling = Sampling(round(period * 1000), slots, last_hour.stream)
         #: The shards that are watched now. Read only.
-        self.shards: dict[str, SampledShardReader | FullShardReader] = {}
+        self.shards: dict[str, ShardReader] = {}
         #: Closed shards that were read to their end, and all that the last map had.
         self._ended: set[str] = set()
         self._listed: set[str] = set()
         self._calls, self._bytes = Budget(self.limits.calls), Budget(self.limits.bytes)
         self._not_before = 0.0
-        self._numbers = self._stream_failures = self._restarts = 0
+        self._last_number = self._stream_failures = self._restarts = 0
         #: When `tick` should be called.
         self.next_tick = float("-inf")
         #: True when a response says that the shard map is old: list the shards again, call `set_shard_map`.
@@ -155,32 +155,32 @@ class Watch:
         return findings
 
     def _add(self, shard: Shard, now: float, *, first: bool) -> None:
-        budgets = Budget(self.limits.shard_calls), Budget(self.limits.shard_bytes)
-        reader = ShardReader(
-            shard.shard_id, *budgets, place=at_time(round((now - self._since) * 1000)), due=now
+        reader = self.shards[shard.shard_id] = ShardReader(
+            shard.shard_id,
+            Budget(self.limits.shard_calls),
+            Budget(self.limits.shard_bytes),
+            began=now,
+            position=at_time(round((now - self._since) * 1000)),
+            covered_ms=now * 1000,
+            due=now,
+            polled_at=now,
+            closed=not shard.open,
         )
-        whole = FullShardReader(reader, now * 1000, now, closed=not shard.open, began=now)
-        self.shards[shard.shard_id] = whole
-        if not first or made_within(shard, now, max(self._after_reshard, self.period)):
+        if not first or younger_than(shard, now, max(_AFTER_RESHARD, self.period)):
             # WCH-5: "A shard that is new after a reshard MUST be polled before all others, from its first
-            # record on, and read whole for the time set."
+            # record on, and read whole for 30 seconds."
             reader.begin_at(TRIM_HORIZON, now - _FIRST)
-            whole.until = now + self._after_reshard
+            reader.whole_until = now + _AFTER_RESHARD
         elif self.sampling_rate < 1:
             # The slot of the period before is over: the first poll comes at once.
-            whole.covered = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
-            self._sample(whole, now)
+            reader.covered_ms = (self._sampling.number(now * 1000) - 1) * self._sampling.period_ms
+            self._next_slot(reader, now)
 
-    def _sample(self, whole: FullShardReader, now: float) -> None:
-        self.shards[whole.shard_id] = sampled = whole.sampled()
-        self._next_slot(sampled, now)
+    def _next_slot(self, reader: ShardReader, now: float) -> None:
+        if skipped_ms := reader.next_slot(self._sampling, now):
+            self._count(reader, ReadTime(0, skipped_ms), now)
 
-    def _next_slot(self, shard: SampledShardReader, now: float) -> None:
-        skipped = shard.next_slot(self._sampling, now)
-        if skipped.represented_ms:
-            self._count(shard, skipped, now)
-
-    def _behind(self, now: float) -> list[SampledShardReader | FullShardReader]:
+    def _behind(self, now: float) -> list[ShardReader]:
         return [one for one in self.shards.values() if not one.up_to_date(self._sampling, now)]
 
     def up_to_date(self, now: float) -> bool:
@@ -191,7 +191,7 @@ class Watch:
         """The shards for which a run to their end waits no longer: all calls for them have failed for
         `GIVE_UP` seconds. Empty while another shard is not up to date."""
         behind = self._behind(now)
-        failing = [one.shard_id for one in behind if one.reader.failures and now - one.polled_at > GIVE_UP]
+        failing = [one.shard_id for one in behind if one.failures and now - one.polled_at > GIVE_UP]
         return failing if len(failing) == len(behind) else []
 
     def restart(self, now: float) -> list[WatchFinding]:
@@ -213,7 +213,7 @@ class Watch:
         return min(max(due, self._not_before), self.next_tick)
 
     def _idle(self) -> Iterator[ShardReader]:
-        return (one.reader for one in self.shards.values() if one.reader.under_way is None)
+        return (one for one in self.shards.values() if one.under_way is None)
 
     def next_call(self, now: float) -> ShardCall | None:
         """A call to make now, None if there is none yet (see `timer`)."""
@@ -232,32 +232,29 @@ class Watch:
                 return None
             reader.due = max(reader.calls.free_at(now, 1), reader.bytes.free_at(now))
             if reader.due <= now:
-                return self._begin(self.shards[reader.shard_id], now)
+                return self._begin(reader, now)
 
-    def _begin(self, shard: SampledShardReader | FullShardReader, now: float) -> ShardCall:
-        reader = shard.reader
-        reader.under_way = self._numbers = self._numbers + 1
+    def _begin(self, reader: ShardReader, now: float) -> ShardCall:
+        reader.under_way = self._last_number = self._last_number + 1
         if reader.iterator is None:
             operation = "GetShardIterator"
-            arguments = {"ShardId": reader.shard_id, **iterator_arguments(reader.place)}
+            arguments = {"ShardId": reader.shard_id, **iterator_arguments(reader.position)}
         else:
             operation = "GetRecords"
-            arguments = {"ShardIterator": reader.iterator, "Limit": shard.limit(self.limits)}
-            if isinstance(shard, SampledShardReader):
-                shard.slot_calls += 1
+            arguments = {"ShardIterator": reader.iterator, "Limit": reader.limit(self.limits)}
+            reader.slot_calls += 1
         reader.calls.spend(1, now)
         self._calls.spend(1, now)
         self.call_counts.calls[operation] += 1
-        return ShardCall(operation, reader.shard_id, arguments, self._numbers)
+        return ShardCall(operation, reader.shard_id, arguments, self._last_number)
 
     # -- responses ------------------------------------------------------------------------------
 
     def receive(self, call: ShardCall, response: Mapping[str, Any], now: float) -> list[WatchFinding]:
         """Take the response to ``call``; returns the findings to report."""
-        shard = self.shards.get(call.shard_id)
-        if shard is None or shard.reader.under_way != call.number:
+        reader = self.shards.get(call.shard_id)
+        if reader is None or reader.under_way != call.number:
             return []
-        reader = shard.reader
         # WCH-8: "A response without an iterator or records where they belong MUST be taken for a call that
         # failed, not for the end of the shard."
         begins = call.operation == "GetShardIterator"
@@ -269,66 +266,55 @@ class Watch:
         if begins:
             reader.iterator, reader.due = str(response["ShardIterator"]), now
             return []
-        batch = reader.take(response, int(call.arguments["Limit"]), now)
+        window = reader.window
+        batch = reader.receive(response, int(call.arguments["Limit"]), now)
         reader.bytes.spend(batch.size, now)
         self._bytes.spend(batch.size, now)
-        if isinstance(shard, SampledShardReader):
-            findings = self._read_sampled(shard, batch, now)
-        else:
-            findings = self._read_whole(shard, batch, now)
-        if batch.ended:  # a closed shard
-            del self.shards[shard.shard_id]
-            self._ended.add(shard.shard_id)
-            self.map_is_old = self.map_is_old or not shard.closed
-        return findings
-
-    def _read_sampled(self, shard: SampledShardReader, batch: RecordBatch, now: float) -> list[WatchFinding]:
-        number = shard.window.start + self._restarts
-        slot = SampleSlot(shard.shard_id, number, self._sampling.slots, shard.window.end)
+        slot = SampleSlot(reader.shard_id, self._restarts)
+        if window is not None:
+            number = window.start + self._restarts
+            slot = SampleSlot(reader.shard_id, number, self._sampling.slots, window.end)
         findings = self.last_hour.observe(slot, batch.records, now)
-        time = shard.read(batch, now)
-        if time is not None:
-            findings += self._count(shard, time, now)
-            shard.records_rate = self.last_hour.load(shard.shard_id).kinesis_records
-            if not batch.ended:
-                self._next_slot(shard, now)
+        if batch.time is not None:
+            findings += self._count(reader, batch.time, now)
+        if window is None:
+            findings += self._check_lag(reader, now)
+        if batch.ended:  # a closed shard
+            del self.shards[reader.shard_id]
+            self._ended.add(reader.shard_id)
+            self.map_is_old = self.map_is_old or not reader.closed
+        elif window is not None and batch.time is not None:
+            reader.records_rate = self.last_hour.load(reader.shard_id).kinesis_records
+            self._next_slot(reader, now)
+        elif self.sampling_rate < 1 and now >= reader.whole_until and batch.at_tip:
+            self._next_slot(reader, now)
         return findings
 
-    def _read_whole(self, shard: FullShardReader, batch: RecordBatch, now: float) -> list[WatchFinding]:
-        findings = self.last_hour.observe(SampleSlot(shard.shard_id, self._restarts), batch.records, now)
-        time = shard.read(batch, now)
-        findings += self._count(shard, time, now)
-        # WCH-32: "A shard that is read whole MUST be a finding when its lag is above the limit. For a watch
+    def _check_lag(self, reader: ShardReader, now: float) -> list[WatchFinding]:
+        # WCH-32: "A shard that is read whole MUST be a finding when its lag is above a minute. For a watch
         # that begins in the past, the limit is larger by that time until it reaches the end."
-        allowed = self._late + (0.0 if shard.polls else self._since)
-        detail = f"this watch reads {shard.lag:.0f} s behind the end of the shard; its budget is too small"
-        findings += self.last_hour.lag(shard.shard_id, shard.lag, now, allowed=allowed, detail=detail)
-        sampled = self.sampling_rate < 1 and now >= shard.until
-        if sampled and batch.at_tip and not batch.ended:
-            self._sample(shard, now)
-        return findings
+        allowed = _ALLOWED_LAG + (0.0 if reader.polls else self._since)
+        detail = f"this watch reads {reader.lag:.0f} s behind the end of the shard; its budget is too small"
+        return self.last_hour.lag(reader.shard_id, reader.lag, now, allowed=allowed, detail=detail)
 
-    def _count(
-        self, shard: SampledShardReader | FullShardReader, time: ReadTime, now: float
-    ) -> list[WatchFinding]:
-        self.last_hour.add_time(shard.shard_id, time.read_ms, time.represented_ms, now)
+    def _count(self, reader: ShardReader, time: ReadTime, now: float) -> list[WatchFinding]:
+        self.last_hour.add_time(reader.shard_id, time.read_ms, time.represented_ms, now)
         if time.represented_ms and not time.read_ms:
             self.call_counts.skipped += time.represented_ms // self._sampling.period_ms
             return []
         self.call_counts.polls += 1
-        return self.last_hour.resolve(FindingGroup("not-watched"), shard.shard_id)
+        return self.last_hour.resolve(FindingGroup("not-watched"), reader.shard_id)
 
     def fail(self, call: ShardCall, failure: Failure, now: float) -> list[WatchFinding]:
         """Note that ``call`` failed; returns the findings to report."""
         self.call_counts.failed[failure.code] += 1
-        shard = self.shards.get(call.shard_id)
-        if shard is None or shard.reader.under_way != call.number:
+        reader = self.shards.get(call.shard_id)
+        if reader is None or reader.under_way != call.number:
             return []
-        reader = shard.reader
         reader.under_way = None
         if failure.code == "ExpiredIteratorException":
             # WCH-9: "An iterator that has expired MUST be made again behind the last record read."
-            reader.begin_at(reader.place, now)
+            reader.begin_at(reader.position, now)
             return []
         # WCH-7: "A call that failed MUST be tried again only after a wait that grows with each failure, one
         # for the whole stream where the failure is not of one shard."
@@ -339,15 +325,13 @@ class Watch:
             self._not_before = now + _STREAM_WAIT.seconds(self._stream_failures)
             self._stream_failures += 1
             self.map_is_old = True
-        if (
-            isinstance(shard, SampledShardReader)
-            and shard.window.period_end + self._sampling.period_ms < now * 1000
-        ):
-            self._next_slot(shard, now)
+        window = reader.window
+        if window is not None and window.period_end + self._sampling.period_ms < now * 1000:
+            self._next_slot(reader, now)
         reader.due = max(reader.due, now + _SHARD_WAIT.seconds(reader.failures))
         reader.failures += 1
         if kind == "throttled":
-            return self.last_hour.report(FindingGroup("throttled"), shard.shard_id, now, failure.code)
+            return self.last_hour.report(FindingGroup("throttled"), reader.shard_id, now, failure.code)
         return []
 
     def tick(self, now: float) -> list[WatchFinding]:
@@ -356,11 +340,11 @@ class Watch:
         self.next_tick = now + _TICK
         findings = self.last_hour.tick(now)
         # WCH-22: "A shard that was not polled for three periods, and a minute at least, MUST be a finding."
-        blind = max(_BLIND_SECONDS, _BLIND_PERIODS * self.period)
-        for shard in self.shards.values():
-            if now - shard.polled_at > blind:
-                codes = self.call_counts.failed.most_common(1) if shard.reader.failures else []
+        longest = max(_BLIND_SECONDS, _BLIND_PERIODS * self.period)
+        for reader in self.shards.values():
+            if now - reader.polled_at > longest:
+                codes = self.call_counts.failed.most_common(1) if reader.failures else []
                 why = f"most calls fail with {codes[0][0]}" if codes else "the budget is too small"
-                detail = f"for {now - shard.polled_at:.0f} s; {why}"
-                findings += self.last_hour.report(FindingGroup("not-watched"), shard.shard_id, now, detail)
+                detail = f"for {now - reader.polled_at:.0f} s; {why}"
+                findings += self.last_hour.report(FindingGroup("not-watched"), reader.shard_id, now, detail)
         return findings

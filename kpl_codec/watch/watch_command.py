@@ -6,7 +6,7 @@ import argparse
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,17 @@ from ..cli.options import above_zero, add, add_aws, add_shared
 from ..findings import at_least_as_bad
 from ..rendering.labels import plural
 from ..rendering.terminal import drop_output, note, write
-from . import Limits, WatchFinding
-from .exporters import FORMS, EmfLines, Exporter, OpenTelemetryExporter, Webhook, alarms
-from .terminal_exporter import TerminalExporter
+from . import Limits
+from .exporters import (
+    FORMS,
+    EmfLines,
+    Exporter,
+    OpenTelemetryExporter,
+    TerminalExporter,
+    Webhook,
+    alarms,
+)
 from .watch import SHORTEST_SLOT
-from .watch_metrics import MetricValue
 
 if TYPE_CHECKING:
     from .stream_watcher import StreamWatcher
@@ -102,9 +108,8 @@ def run(args: argparse.Namespace) -> int:
         slot = f"--sampling-rate of --period is below {SHORTEST_SLOT} s"
         raise UsageError(reason=f"{slot}: give a higher rate or a longer period")
     with ExitStack() as stack:
-        exporters: list[Exporter] = []
-        watcher = _watcher(args, exporters)
-        exporters += [stack.enter_context(exporter) for exporter in _exporters(args, watcher)]
+        watcher = _watcher(args)
+        watcher.exporters += [stack.enter_context(exporter) for exporter in _exporters(args, watcher)]
         with _signals(watcher.stop) as signals:
             try:
                 watcher.run(args.seconds, once=args.once)
@@ -125,31 +130,19 @@ def run(args: argparse.Namespace) -> int:
     return FAILURE
 
 
-def _watcher(args: argparse.Namespace, exporters: list[Exporter]) -> StreamWatcher:
-    """The watcher that the arguments ask for; it reports to ``exporters``. Raises StreamUnavailable."""
+def _watcher(args: argparse.Namespace) -> StreamWatcher:
+    """The watcher that the arguments ask for. Raises StreamUnavailable."""
     from .stream_watcher import StreamWatcher
 
-    def on_finding(finding: WatchFinding) -> None:
-        for exporter in exporters:
-            exporter.on_finding(finding)
-
-    def on_metrics(metrics: Sequence[MetricValue], now: float) -> None:
-        for exporter in exporters:
-            exporter.on_metrics(metrics, now)
-
     begin = args.since.timestamp() if isinstance(args.since, datetime) else 0.0
-    seconds_ago = 0.0 if args.since in (None, "LATEST") else max(0.0, time.time() - begin)
     return StreamWatcher(
         client_of(args),
         args.stream,
         sampling_rate=1.0 if args.all else args.sampling_rate,
         period=args.period,
-        since=seconds_ago,
+        since=0.0 if args.since in (None, "LATEST") else max(0.0, time.time() - begin),
         limits=Limits(calls=args.max_calls, bytes=args.max_bytes),
         names=args.names,
-        on_finding=on_finding,
-        on_metrics=on_metrics,
-        metrics_interval=2.0,
     )
 
 
@@ -159,7 +152,7 @@ def _exporters(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Exp
         from .status_page import PageServer
 
         yield PageServer(watcher.watch, *args.page)
-    yield TerminalExporter(watcher, json=args.json)
+    yield TerminalExporter(watcher.watch, lambda: watcher.unavailable, json=args.json)
     if args.webhook:
         yield Webhook(args.webhook)
     if args.otel:
@@ -170,22 +163,21 @@ def _exporters(args: argparse.Namespace, watcher: StreamWatcher) -> Iterator[Exp
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """SIGTERM and Ctrl-C end the watch in order; a second one at once. The signals that came."""
+    """SIGTERM and Ctrl-C end the watch in order, a second one at once. Yields the list of those that came."""
     came: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield came
-        return
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    numbers = [signal.SIGTERM, signal.SIGINT] if in_main_thread else []
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
 
     def end(number: int, frame: object) -> None:
         came.append(number)
         signal.signal(number, before[number])
         stop()
 
-    before: dict[int, Any] = {}
-    for number in (signal.SIGTERM, signal.SIGINT):
-        before[number] = signal.signal(number, end)
+    for number in before:
+        signal.signal(number, end)
     try:
         yield came
     finally:
-        for signal_number, handler in before.items():
-            signal.signal(signal_number, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

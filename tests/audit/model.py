@@ -16,7 +16,7 @@ from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger_reader import Hole, LedgerReader
 from kpl_codec.audit.user_record_index import NAMED, HandledCounts, HandledRows, Name, Run, UserRecordIndex
 from kpl_codec.ledger.ledger import Sink, Writer, packed
-from kpl_codec.ledger.ledger_rows import NO_DIGEST, Ranges, Row, RowKind
+from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
 Place = tuple[str, str]
 
@@ -58,12 +58,11 @@ class Stored(NamedTuple):
 class Files(dict[str, list[bytes]]):
     """The members that a writer has written, by file."""
 
-    def sink(self, part_bytes: int, part_seconds: float = 1e9) -> Sink:
-        return Sink(self.write, part_bytes=part_bytes, part_seconds=part_seconds)
+    def sink(self, part_bytes: int) -> Sink:
+        return Sink(self.write, part_bytes=part_bytes)
 
-    def write(self, file: str, lines: Sequence[str]) -> int:
+    def write(self, file: str, lines: Sequence[str]) -> None:
         self.setdefault(file, []).append(packed(lines))
-        return len(self[file][-1])
 
 
 @dataclass
@@ -310,27 +309,17 @@ def audited(world: World, *, until: int | None = None) -> Judged:
 def add(tally: HandledCounts, names: list[Name]) -> None:
     if not names:
         return
-    places = list(dict.fromkeys(name[:2] for name in names))
-    which = {place: at for at, place in enumerate(places)}
-    tally.add(
-        HandledRows(
-            [shard for shard, _ in places],
-            [number.encode() for _, number in places],
-            np.array([which[name[:2]] for name in names], np.int64),
-            np.array([name[2] for name in names], np.int64),
-        )
-    )
+    index = {place: at for at, place in enumerate(dict.fromkeys(name[:2] for name in names))}
+    record = np.array([index[name[:2]] for name in names], np.int64)
+    subs = np.array([name[2] for name in names], np.int64)
+    places = [shard for shard, _ in index], [number.encode() for _, number in index]
+    tally.add(HandledRows(*places, record, subs, subs))
 
 
 def spelled(runs: Iterable[Run]) -> set[Name]:
     return {
         (one.shard_id, one.sequence_number, sub) for one in runs for sub in range(one.first, one.last + 1)
     }
-
-
-def within(name: Name, ranges: Ranges) -> bool:
-    low, high = ranges.get(name[0], ("1", "0"))
-    return int(low) <= int(name[1]) <= int(high)
 
 
 class Plain(NamedTuple):
@@ -372,9 +361,7 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
                 due = row.at < until
             if not due:
                 early.add(name)
-            elif row.digest in attempts or any(
-                hole.ranges is None or within(name, hole.ranges) for hole in judged.handled_holes
-            ):
+            elif row.digest in attempts or judged.handled_holes:
                 unknown.add(name)
             else:
                 missing.add(name)

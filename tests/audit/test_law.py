@@ -16,13 +16,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.audit import Ledger, Row
-from kpl_codec.audit.audit_run import Audited, AuditError, audit
+from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.audit.ledger_reader import _members
 from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
@@ -161,7 +162,7 @@ class World:
 
     def unpack(self, file: Path) -> None:
         """Lines as they are; some cut at the end, as a copy that was broken off."""
-        text = b"".join(text for text, _ in _members(file.read_bytes()))
+        text = b"".join(_members(file.read_bytes()))
         end = self.chance.choice([len(text), self.chance.randint(0, len(text))])
         if end and text[:end].endswith(b"\n") and end < len(text):
             end -= 1  # (what is cut just between two members nobody could see)
@@ -223,7 +224,7 @@ def boundaries(data: bytes) -> set[int]:
     return found
 
 
-def said(audited: Audited, wanted: Callable[[Any], bool]) -> set[Name]:
+def said(audited: AuditResult, wanted: Callable[[Any], bool]) -> set[Name]:
     return {
         (one.shard_id or "", one.sequence_number or "", (one.sub_sequence_number or 0) + sub)
         for one in audited.findings
@@ -232,7 +233,7 @@ def said(audited: Audited, wanted: Callable[[Any], bool]) -> set[Name]:
     }
 
 
-def check(world: World, audited: Audited) -> None:
+def check(world: World, audited: AuditResult) -> None:
     missing = said(audited, lambda one: kind_of(one.kind).severity == "critical")
     unknown = said(audited, lambda one: one.kind == "audit-unknown")
     handled = set(world.handled)
@@ -337,6 +338,20 @@ def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, 
     audited.write(str(tmp_path / "out"))
     assert any("strange" in one.file for one in audited.unreadable)
     assert not any(name[1] == "8" for name in said(audited, lambda one: one.kind == "audit-missing"))
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_table_without_rows_is_a_note(form: str, rows: int, tmp_path: Path) -> None:
+    with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
+        producer.note([Row("delivered", SHARDS[0], "7", 1, 1)])
+    columns = {"shardId": [SHARDS[0]], "sequenceNumber": ["7"], "subSequenceNumber": ["0"]}
+    table = pa.table(columns).slice(0, rows)
+    write = pq.write_table if form == "parquet" else pa.csv.write_csv
+    write(table, tmp_path / f"handled.{form}")
+    result = audit([str(tmp_path / "produced")], [str(tmp_path / f"handled.{form}")])
+    assert result.notes == [f"there are no rows in handled.{form}"] * (1 - rows)
+    assert result.facts["complete"] == bool(rows)
 
 
 @pytest.mark.requirement("AUD-28")

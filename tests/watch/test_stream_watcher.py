@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from kpl_codec.testing.faults import cut_response, error, throttle
 from kpl_codec.watch import Limits, WatchFinding
+from kpl_codec.watch.exporters import Exporter
 from kpl_codec.watch.stream_watcher import StreamWatcher
+from kpl_codec.watch.watch_metrics import MetricValue
 
 from ..aws.test_shard_map import split
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(200)]
 
 
-class Running:
-    """A watcher in a thread, and what it told."""
+class Running(Exporter):
+    """A watcher in a thread, its findings, and when it reported metrics."""
 
     def __init__(self, client: Any, stream: str, **settings: Any) -> None:
         self.findings: list[WatchFinding] = []
-        self.watcher = StreamWatcher(client, stream, on_finding=self.findings.append, **settings)
+        self.on_finding = self.findings.append  # type: ignore[method-assign]
+        self.metric_times: list[float] = []
+        self.watcher = StreamWatcher(client, stream, **settings)
+        self.watcher.exporters.append(self)
         self._thread = threading.Thread(target=self.watcher.run, daemon=True)
 
     def __enter__(self) -> Running:
@@ -34,6 +39,9 @@ class Running:
         self.watcher.stop()
         self._thread.join(20)
         assert not self._thread.is_alive()
+
+    def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
+        self.metric_times.append(now)
 
     def wait(self, what: Callable[[], Any], seconds: float = 40.0) -> Any:
         end = time.monotonic() + seconds
@@ -130,7 +138,7 @@ def test_a_stream_deleted_and_created_again(kinesis_local, client, stream):
 @pytest.mark.requirement("WCH-1", "WCH-5")
 def test_a_sampled_watch_reads_slots_by_time_and_children_whole(kinesis_local, client, stream):
     """Share 1/2 and period 4 s, so that a real clock need not run for long."""
-    settings = {"sampling_rate": 0.5, "period": 4.0, "limits": Limits(5, 50, 1e7, 1e7), "after_reshard": 5.0}
+    settings = {"sampling_rate": 0.5, "period": 4.0, "limits": Limits(5, 50, 1e7, 1e7)}
     stop = threading.Event()
     count = [0]
 
@@ -162,12 +170,10 @@ def test_a_sampled_watch_reads_slots_by_time_and_children_whole(kinesis_local, c
 def test_a_clock_that_is_set_back_is_followed(client, stream, monkeypatch):
     real, ahead = time.time, [3600.0]
     monkeypatch.setattr("kpl_codec.watch.stream_watcher.time.time", lambda: real() + ahead[0])
-    metrics: list[float] = []
-    settings = {"on_metrics": lambda values, now: metrics.append(now), "metrics_interval": 0.5}
-    with Running(client, stream, sampling_rate=1.0, **settings) as running:
+    with Running(client, stream, sampling_rate=1.0) as running:
         running.wait(lambda: running.watcher.watch.call_counts.calls["GetShardIterator"])
         ahead[0] = 0.0
         # It is followed backwards, metrics go on, and what is put now is read.
-        running.wait(lambda: metrics[-1] < real() + 60)
+        running.wait(lambda: running.metric_times[-1] < real() + 60)
         naive(client, stream, 3)
         running.wait(lambda: "naive-aggregator" in running.kinds())

@@ -14,7 +14,6 @@ import kpl_codec as kpl
 from kpl_codec.format.hash_keys import partition_key_hash
 from kpl_codec.format.records import record_from_response
 from kpl_codec.watch import LastHour, Limits, SampleSlot, ShardCall, Watch
-from kpl_codec.watch.shard_readers import SampledShardReader
 from tests.examples import examples
 
 from .model import START, ModelStream, key_on, open_map, run, seconds_to_find
@@ -244,7 +243,7 @@ def test_what_a_split_catches_is_told_at_once_and_to_the_record():
     assert finding.lost[:4] == (20, 20, 20, 20)
     run(watch, stream, START + 107, START + 160)
     assert set(watch.shards) == {"shardId-000000000001", "shardId-000000000002", "shardId-000000000003"}
-    assert all(isinstance(shard, SampledShardReader) for shard in watch.shards.values())
+    assert all(shard.window is not None for shard in watch.shards.values())
     assert watch.last_hour.lost()[:4] == (20, 20, 20, 20)
 
 

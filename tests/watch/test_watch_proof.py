@@ -112,7 +112,7 @@ def test_five_percent_names_shard_writer_and_number_within_a_minute(kinesis_loca
     writers = Writers(kinesis_local, stream_name)
     with writers.running():
         began = time.time()
-        with Running(client, stream_name, quiet=60.0) as running:
+        with Running(client, stream_name) as running:
             naive = running.wait(
                 lambda: [f for f in running.findings if f.kind == "naive-aggregator"], seconds=60
             )
