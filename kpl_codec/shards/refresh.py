@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from ..aws_errors import what_to_check
+from ..aws_errors import failure_text
 from ..errors import KplError, ShardMapError
 from .shard import Distribution, Shard, listed_shards
 from .stream_name import Stream, stream_of_pages
@@ -49,7 +49,6 @@ class StreamUnavailable(KplError):
     operation: str
     reason: str
     permanent: bool = False
-    text = "{operation} failed for stream {stream}: {code}: {reason}"
     concerns = "Whoever needs the shard map now. A map read before stays in use."
     todo = (
         "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
@@ -59,8 +58,7 @@ class StreamUnavailable(KplError):
 
     def describe(self) -> str:
         """What failed, and what to check."""
-        check = what_to_check(self.code)
-        return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
+        return f"{self.operation} failed for stream {self.stream}: {failure_text(self.code, self.reason)}"
 
 
 class RefreshFailed(NamedTuple):
