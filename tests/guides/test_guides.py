@@ -148,7 +148,15 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
     (
-        *("ci.md", "fuzz-your-consumer.md", "kcl.md", "several-streams.md", "spark.md", "watch.md"),
+        *(
+            "check-captures.md",
+            "ci.md",
+            "fuzz-your-consumer.md",
+            "kcl.md",
+            "several-streams.md",
+            "spark.md",
+            "watch.md",
+        ),
         "kpl_codec.spark.md",
     ),
     (pytest.mark.slow, pytest.mark.timeout(900)),
