@@ -242,8 +242,8 @@ def queue_record(record: _RawRecord) -> KinesisRecord:
     """One of ``QueueRecords`` of a ReceiveQueueRecords or ReceiveDeadLetterQueueRecords answer."""
     # QUE-1: "A record from a queue MUST be identified by its RecordId; it has no shard and no sequence
     # number, and none MUST be made up."
-    found = boto3_record(record, "RecordId")
-    return found.replace(sequence_number=None, record_id=found.sequence_number)
+    by_id = boto3_record(record, "RecordId")
+    return by_id.replace(sequence_number=None, record_id=by_id.sequence_number)
 
 
 def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> KinesisRecord:

@@ -10,7 +10,7 @@ from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import client_of
 from ..cli.options import add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of
-from ..rendering.terminal import line, note, show, show_json, table
+from ..rendering.terminal import line, note, show, show_json, table, width, wrap
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -120,7 +120,7 @@ def audit_lines(result: AuditResult) -> list[RenderableType]:
     unreadable = [one for one in result.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
     if examples or unreadable:
         lines.append(line(""))
-    for one in examples:
-        lines.append(line(f"  {one.shard_id} {one.sequence_number}/{one.sub_sequence_number}: {one.detail}"))
-    lines += [line(f"  {one.file}: {one.detail}") for one in unreadable]
+    for one in (*examples, *unreadable):
+        place = one.file or f"{one.shard_id} {one.sequence_number}/{one.sub_sequence_number}"
+        lines += wrap(line(f"{place}: {one.detail}"), width(), 2)
     return lines

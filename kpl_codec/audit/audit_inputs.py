@@ -167,7 +167,7 @@ def _parts(
                 headers = reader.headers
                 yield from reader.add_lines(file.name, _lines(file, progress))
                 if reader.headers == headers and kind == "log":
-                    reader.report(file.name, "no table, and no line of it is a ledger's: passed over")
+                    reader.report(file.name, "it is neither a ledger nor a table, so it was not read")
                 elif reader.headers == headers:
                     kind = "table"
             if kind == "table":

@@ -80,7 +80,7 @@ class AuditError(KplError, ValueError):
             return f"ledgers of several streams: {', '.join(self.streams)}"
         if self.code == "too-many":
             return f"ledgers of {self.user_records:,} user records; an audit takes {_MOST:,}, so audit parts"
-        return f"there is no ledger and no row in what was produced{self.reason}"
+        return f"the files of --produced hold no ledger, and no table with a row{self.reason}"
 
 
 def findings_of(

@@ -64,10 +64,10 @@ class Pace:
     def delay(self, operation: Operation) -> float:
         return max(0.0, self._free_at.get(operation, 0.0) - self._clock())
 
-    def begin_in(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         self._free_at = dict.fromkeys(get_args(Operation), self._clock() + seconds)
 
-    def spent(self, operation: Operation, size: int = 0) -> None:
+    def record_call(self, operation: Operation, size: int = 0) -> None:
         busy = self.interval
         if self._bytes_per_second:
             busy = max(busy, size / self._bytes_per_second)
@@ -152,7 +152,7 @@ class ShardCursor:
                     return await self._fetch_once(limit)
             raise
         records = response["Records"]
-        self._pace.spent("get_records", sum(len(record["Data"]) for record in records))
+        self._pace.record_call("get_records", sum(len(record["Data"]) for record in records))
         if records:
             self._place = after_record(records[-1]["SequenceNumber"])
         self.iterator = response.get("NextShardIterator")
@@ -189,7 +189,7 @@ class ShardCursor:
                 self._client, operation, arguments, partial(missing_member, needs=needs)
             )
         finally:
-            self._pace.spent(operation)
+            self._pace.record_call(operation)
 
 
 class LatestPosition:
@@ -208,7 +208,7 @@ class LatestPosition:
             if page.at_tip(1):
                 return
 
-    def beyond(self) -> str | None:
+    def first_later_record(self) -> str | None:
         """The first record that arrived later, None if there is none: it reads again at each call."""
         self._look()
         return self._beyond

@@ -1,8 +1,8 @@
 """Reads the records with given sequence numbers. These come from a channel's dead-letter objects, a log, a
 failed Lambda invocation, or Lambda's notice of one, which names the first and the last record of a batch.
 
-    places = sequence_numbers(Path("errors.json").read_bytes())
-    for record in read_only(client, "orders", places): ...       # KinesisRecord, GoneRecord or NotRead
+    places = find_sequence_numbers(Path("errors.json").read_bytes())
+    for record in fetch_records(client, "orders", places): ...       # or GoneRecord, UnreadableEntry
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .calls import run_sync
 from .cursor import Pace, ShardCursor
 from .stream_reading import PATIENCE, POLL_INTERVAL, records_at
 
-__all__ = ["GoneRecord", "NotRead", "RecordLocation", "read_only", "sequence_numbers"]
+__all__ = ["GoneRecord", "RecordLocation", "UnreadableEntry", "fetch_records", "find_sequence_numbers"]
 
 #: What the service says of a sequence number, or a shard, that it no longer has.
 _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
@@ -44,18 +44,18 @@ class GoneRecord(Value):
     """A record that the stream does not give any more: its retention is over, or it is of another stream.
     Of a place with ``last``: some of its records."""
 
-    place: RecordLocation
+    location: RecordLocation
     reason: str
 
 
-class NotRead(NamedTuple):
+class UnreadableEntry(NamedTuple):
     """A part of the source, at ``line`` from 1, that may name records and cannot be read."""
 
     line: int
     reason: str
 
 
-def sequence_numbers(data: bytes) -> list[RecordLocation | NotRead]:
+def find_sequence_numbers(data: bytes) -> list[RecordLocation | UnreadableEntry]:
     """Every sequence number in ``data``, once, in the order in which they are there: texts or whole numbers,
     one a line or in a list; or members of JSON objects at any depth that are called sequenceNumber in any
     case, with or without underscores, beside a shardId or below one, or startSequenceNumber and
@@ -63,10 +63,10 @@ def sequence_numbers(data: bytes) -> list[RecordLocation | NotRead]:
 
     JSON in a member's text is read, too (``body``, ``payload``).
     """
-    locations: dict[RecordLocation | NotRead, None] = {}
+    locations: dict[RecordLocation | UnreadableEntry, None] = {}
     for document in json_documents([data]):
         if isinstance(document, Defect):
-            locations[NotRead(document.line, f"not JSON: {document.reason}")] = None
+            locations[UnreadableEntry(document.line, f"not JSON: {document.reason}")] = None
             continue
         value = document.value
         for item in value if isinstance(value, list) else [value]:
@@ -78,7 +78,7 @@ def sequence_numbers(data: bytes) -> list[RecordLocation | NotRead]:
     return list(locations)
 
 
-def _places(value: Any, shard_id: str | None, line: int) -> Iterator[RecordLocation | NotRead]:
+def _places(value: Any, shard_id: str | None, line: int) -> Iterator[RecordLocation | UnreadableEntry]:
     if isinstance(value, list):
         for item in value:
             yield from _places(item, shard_id, line)
@@ -95,7 +95,9 @@ def _places(value: Any, shard_id: str | None, line: int) -> Iterator[RecordLocat
         shard_id = own or shard_id
         first, last = named.get("startsequencenumber"), named.get("endsequencenumber")
         if "ddbstreambatchinfo" in named:
-            yield NotRead(line, "a notice of DynamoDB Streams: these are no records of a Kinesis stream")
+            yield UnreadableEntry(
+                line, "a notice of DynamoDB Streams: these are no records of a Kinesis stream"
+            )
             return
         if first is not None and last is not None:
             yield _range(shard_id, first, last, named.get("batchsize"), line)
@@ -109,31 +111,34 @@ def _places(value: Any, shard_id: str | None, line: int) -> Iterator[RecordLocat
                 yield from _places(item, shard_id, line)
 
 
-def _place(shard_id: str | None, number: Any, line: int) -> RecordLocation | NotRead:
+def _place(shard_id: str | None, number: Any, line: int) -> RecordLocation | UnreadableEntry:
     text = number.strip() if isinstance(number, str) else str(number) if type(number) is int else ""
     try:
         parse_sequence_number(text)
     except SequenceNumberError:
         rounded = " (a number whose last digits are lost)" if isinstance(number, float) else ""
-        return NotRead(line, f"{str(number)[:60]} is no sequence number{rounded}")
+        return UnreadableEntry(line, f"{str(number)[:60]} is no sequence number{rounded}")
     hint = sequence_hint(text) if shard_id is None else None
     return RecordLocation(hint.shard_id if hint is not None else shard_id, text)
 
 
-def _range(shard_id: str | None, first: Any, last: Any, size: Any, line: int) -> RecordLocation | NotRead:
+def _range(
+    shard_id: str | None, first: Any, last: Any, size: Any, line: int
+) -> RecordLocation | UnreadableEntry:
     """All records from ``first`` to ``last``."""
     begin, end = _place(shard_id, first, line), _place(shard_id, last, line)
-    if isinstance(begin, NotRead) or isinstance(end, NotRead):
-        return begin if isinstance(begin, NotRead) else end
+    if isinstance(begin, UnreadableEntry) or isinstance(end, UnreadableEntry):
+        return begin if isinstance(begin, UnreadableEntry) else end
     if int(begin.sequence_number) > int(end.sequence_number):
-        return NotRead(line, "endSequenceNumber is below startSequenceNumber")
+        return UnreadableEntry(line, "endSequenceNumber is below startSequenceNumber")
     return begin._replace(last=end.sequence_number, size=size if type(size) is int else None)
 
 
-def read_only(
-    client: Any, stream: str, places: Iterable[RecordLocation | NotRead], *, read_on: int = 1
-) -> Iterator[KinesisRecord | GoneRecord | NotRead]:
-    """The record at each place, once, or why there is none; a `NotRead` as it is. Raises StreamUnavailable.
+def fetch_records(
+    client: Any, stream: str, places: Iterable[RecordLocation | UnreadableEntry], *, read_on: int = 1
+) -> Iterator[KinesisRecord | GoneRecord | UnreadableEntry]:
+    """The record at each place, once, or why there is none; an `UnreadableEntry` as it is. Raises
+    StreamUnavailable.
 
     ``read_on``: records asked for at a time, where places in order are near each other. Two calls for each
     that is not among those just read.
@@ -143,7 +148,7 @@ def read_only(
     for place in places:
         # CHN-3: "Of records that were asked for by sequence number each MUST be given, or named as gone; what
         # cannot be read of the list MUST be named with its line."
-        if isinstance(place, NotRead):
+        if isinstance(place, UnreadableEntry):
             yield place
             continue
         number, reason = place.sequence_number, "the stream does not hold it any more"

@@ -34,7 +34,7 @@ PATIENCE = 60.0
 _MOST_CURSORS = 100
 
 
-def place_of(start: Start) -> StartingPosition:
+def position_of(start: Start) -> StartingPosition:
     """Raises ValueError for a text that is no place."""
     if isinstance(start, datetime):
         return at_time(round(start.timestamp() * 1000))
@@ -71,7 +71,7 @@ async def async_read_stream(
     Raises StreamUnavailable, ValueError for another ``start``, and UnknownShard for one of ``shard_ids`` that
     the stream does not list.
     """
-    place = place_of(start)
+    place = position_of(start)
     shard_ids_before: set[str] = set()
     cursors: dict[str, ShardCursor] = {}  # of each shard that is to be read
     while True:

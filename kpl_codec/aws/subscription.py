@@ -261,12 +261,12 @@ class StreamConsumers:
 
         return run_sync(self._with_retries(attempt, stream_arn))
 
-    def active(self, stream: str, consumer: str) -> str:
+    def require_active(self, stream: str, consumer: str) -> str:
         """The ARN of ``consumer``, once it is active: an ARN, or a name, registered if it is not there.
         ``stream``: name or ARN."""
         if not consumer.startswith("arn:"):
             if not stream.startswith("arn:"):
-                stream = str(self.summary(stream)["StreamARN"])
+                stream = str(self.describe_stream(stream)["StreamARN"])
             return self.register(stream, consumer)
         self.check(consumer)
         return consumer
@@ -290,7 +290,7 @@ class StreamConsumers:
     def deregister(self, consumer_arn: str) -> None:
         run_sync(self._call("deregister_stream_consumer", ConsumerARN=consumer_arn))
 
-    def summary(self, stream: str) -> dict[str, Any]:
+    def describe_stream(self, stream: str) -> dict[str, Any]:
         """What DescribeStreamSummary says of a stream."""
         response: Any = run_sync(self._call("describe_stream_summary", **stream_of(stream).argument))
         return dict(response["StreamDescriptionSummary"])

@@ -78,16 +78,16 @@ def user_records(
 def _judging(event: Any, shard_map: ShardMap) -> ShardMap | None:
     """``shard_map``, if the records of ``event`` are of its stream, or do not say; None if they are of
     another one. Raises SeveralStreams for an event of several: Lambda makes none."""
-    from ..shards.stream_name import Streams  # few give a map: the import of a function stays short
+    from ..shards.stream_name import StreamMatcher  # few give a map: the import of a function stays short
 
     records = event.get("Records") if isinstance(event, Mapping) else event
     mappings = (
         [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
     )
     names = dict.fromkeys(filter(None, map(stream_arn_of, mappings)))
-    Streams(None).others(names)
+    StreamMatcher(None).mismatches(names)
     # LMB-21: "A shard map that says which stream it is of MUST NOT judge the records of an event of another."
-    return None if Streams(shard_map.stream).others(names) else shard_map
+    return None if StreamMatcher(shard_map.stream).mismatches(names) else shard_map
 
 
 _OTHER_EVENTS = {

@@ -12,7 +12,7 @@ from ..rendering.terminal import line, show, show_json, table, width, write
 from ..shards.lineage import Lineage
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import described
+from ..shards.stream_name import stream_members
 from .inputs import client_of, hash_key_of, hashed_keys, load_shard_map
 from .options import add, add_action, add_shards, add_shared
 
@@ -74,15 +74,15 @@ def _list(args: argparse.Namespace) -> int:
 def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
     if not args.stream:
         return {}
-    from ..aws.channels import subscribers_of
+    from ..aws.channels import find_subscribers
 
     # CHN-2: "Where a stream is listed, its channels and queues MUST be listed, too."
-    subscribers = subscribers_of(client_of(args), args.stream)
+    subscribers = find_subscribers(client_of(args), args.stream)
     channels = [
         {"name": channel.name, "destination": channel.destination, "recordFormat": channel.record_format}
         for channel in subscribers.channels
     ]
-    count = len(channels) + subscribers.unnamed
+    count = len(channels) + subscribers.unreadable_count
     facts = {"channelCount": count, "channels": channels, "queueCount": subscribers.queue_count}
     return {name: value for name, value in facts.items() if value}
 
@@ -148,7 +148,7 @@ def _history(args: argparse.Namespace) -> int:
 
 
 def _stream(shard_map: ShardMap) -> dict[str, Any]:
-    stream = {} if shard_map.stream is None else described(shard_map.stream)
+    stream = {} if shard_map.stream is None else stream_members(shard_map.stream)
     return {name[:1].lower() + name[1:]: value for name, value in stream.items()}
 
 

@@ -21,7 +21,7 @@ from ..deaggregation.payload import version_ids
 from ..deaggregation.policy_rules import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Streams
+from ..shards.stream_name import StreamMatcher
 from .columns import folding, matched, output_schema, result_with, with_shard_column
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _deaggregate(
         df = df.select(*[f"`{name}`" for name in df.columns if name in used])
     find_map = shared(df.sparkSession, shard_map)
     # A worker process remembers the streams of the records that it has read.
-    streams = shared(df.sparkSession, Streams(None if shard_map is None else shard_map.stream))
+    streams = shared(df.sparkSession, StreamMatcher(None if shard_map is None else shard_map.stream))
     work = _task(
         policy,
         find_map,
@@ -211,7 +211,7 @@ def _task(
     find_map: Callable[[], ShardMap | None],
     max_decompressed_size: int | None = None,
     find_shards: bool = False,
-    streams: Callable[[], Streams | None] = lambda: None,
+    streams: Callable[[], StreamMatcher | None] = lambda: None,
     **options: Any,
 ) -> _Task:
     """``options``: of `Deaggregator`."""

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ..format.hash_keys import partition_key_hash
-from ..shards.skew import skewed
+from ..shards.skew import overloaded_shards
 
 #: Partition keys that are counted, and for how many seconds.
 _KEYS, _COUNTED_FOR = 256, 3600
@@ -119,5 +119,5 @@ def skewed_shards(loads: Mapping[str, Load]) -> Iterator[tuple[str, str]]:
     if min((load.polls for load in loads.values()), default=0) < _ENOUGH_POLLS:
         return
     rates = {shard_id: load.bytes for shard_id, load in loads.items()}
-    for shard_id, times in skewed(rates, sum(load.seen for load in loads.values())):
+    for shard_id, times in overloaded_shards(rates, sum(load.seen for load in loads.values())):
         yield shard_id, f"{times:.1f} times the mean of the open shards, {rates[shard_id] / 1000:,.0f} kB/s"

@@ -17,7 +17,7 @@ from ..findings.counters import Tally
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
 from ..format.records import KinesisRecord
-from ..shards.placement import ACROSS_SHARDS, Cause, Causes, hinted_time
+from ..shards.placement import ACROSS_SHARDS, Cause, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
 
 
@@ -55,7 +55,7 @@ ENCODED: Final = "capture-encoded-frame"
 REMEMBERED = 20_000
 #: Writers that their sign makes at least likely. The KPL is known by its outer key.
 _BY_SIGN = {
-    sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.said})"
+    sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.description})"
     for sign in SIGNS
     if sign.certainty != "unknown" and sign.name != "outer-a"
 }
@@ -216,7 +216,7 @@ class RecordChecker:
         hash_keys = [placement.hash_key for placement in placements if placement.hash_key is not None]
         if self.shard_map.distribution == "AUTO":
             return "distribution-auto", None
-        at = hinted_time(record.sequence_number) or record.approximate_arrival_timestamp
+        at = time_of_hint(record.sequence_number) or record.approximate_arrival_timestamp
         cause = self._causes.of(record.shard_id, min(hash_keys), max(hash_keys), at)
         if cause.name == ACROSS_SHARDS:
             return "naive-aggregator", cause

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
-from kpl_codec.aws.channels import Channel, Subscribers, channel_findings, subscribers_of
+from kpl_codec.aws.channels import Channel, Subscribers, channel_findings, find_subscribers
 from kpl_codec.aws.fetch_by_sequence_number import (
     GoneRecord,
-    NotRead,
     RecordLocation,
-    read_only,
-    sequence_numbers,
+    UnreadableEntry,
+    fetch_records,
+    find_sequence_numbers,
 )
 from kpl_codec.cli.main import main
 from kpl_codec.findings import KINDS
@@ -95,12 +95,12 @@ def test_what_hangs_on_a_stream(
     with_channels: With, faulty: Any, proxy: FaultProxy, client: Any, stream: str, capsys: Any,
     newest_boto3: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    assert subscribers_of(client, stream) == Subscribers([])
+    assert find_subscribers(client, stream) == Subscribers([])
     with_channels(lake="GSR_JSON", raw="BYTE_ARRAY")
-    found = subscribers_of(faulty, stream)
+    found = find_subscribers(faulty, stream)
     assert found.channels == [Channel("lake", "S3_TABLES", "GSR_JSON"), Channel("raw", "S3", "BYTE_ARRAY")]
-    assert (found.queue_count, found.unnamed) == (0, 0)  # this botocore does not know the count
-    assert subscribers_of(client_of(newest_boto3, proxy.endpoint_url), stream).queue_count == 2
+    assert (found.queue_count, found.unreadable_count) == (0, 0)  # this botocore does not know the count
+    assert find_subscribers(client_of(newest_boto3, proxy.endpoint_url), stream).queue_count == 2
     monkeypatch.setattr("botocore.session.create_loader", lambda *_: loader_of(newest_boto3))
     there = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
     assert main(["shards", "list", "--json", *there]) == 0
@@ -116,8 +116,8 @@ def test_what_hangs_on_a_stream(
     assert "queues that read this stream: 2" in text
     proxy.clear()
     with_channels(lake="GSR_JSON", denied=True)
-    found = subscribers_of(faulty, stream)
-    assert (found.channels, found.unnamed) == ([], 1)
+    found = find_subscribers(faulty, stream)
+    assert (found.channels, found.unreadable_count) == ([], 1)
     assert found.why.startswith("AccessDeniedException")
 
 
@@ -163,8 +163,8 @@ def test_just_the_records_that_a_dead_letter_object_names(
     gone = {**first, "sequenceNumber": str(int(second["sequenceNumber"]) + 1)}
     letters = tmp_path / "errors.json"
     letters.write_text("\n".join(map(json.dumps, [third, {"failures": [{"record": first}, gone]}])))
-    places = sequence_numbers(letters.read_bytes())
-    items = list(read_only(client, stream, places))
+    places = find_sequence_numbers(letters.read_bytes())
+    items = list(fetch_records(client, stream, places))
     assert [type(item) for item in items] == [kpl.KinesisRecord, kpl.KinesisRecord, GoneRecord]
     assert items[0].sequence_number == third["sequenceNumber"]
     there = ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]
@@ -181,7 +181,7 @@ def test_just_the_records_that_a_dead_letter_object_names(
     empty.write_text("{}")
     assert main(["cat", *there, "--only", str(empty)]) == 2
     assert "no sequence number" in capsys.readouterr().err
-    assert list(read_only(client, stream, [RecordLocation(None, "5")])) == [
+    assert list(fetch_records(client, stream, [RecordLocation(None, "5")])) == [
         GoneRecord(RecordLocation(None, "5"), "nothing says its shard")
     ]
 
@@ -203,16 +203,16 @@ def test_every_sequence_number_is_found_wherever_it_is(rows: list[Any], as_list:
         documents.append({"body": json.dumps(value)} if as_text else value)
     text = json.dumps(documents) if as_list else "\n".join(map(json.dumps, documents))
     expected = dict.fromkeys(RecordLocation("shardId-000000000001", number) for number, *_ in rows)
-    assert sequence_numbers(text.encode()) == list(expected)
+    assert find_sequence_numbers(text.encode()) == list(expected)
     plain = "\n".join(number for number, *_ in rows).encode()
-    assert [place.sequence_number for place in sequence_numbers(plain)] == [
+    assert [place.sequence_number for place in find_sequence_numbers(plain)] == [
         place.sequence_number for place in expected
     ]
 
 
 def test_a_lambda_event_names_its_shard() -> None:
     event = {"Records": [{"eventID": "shardId-000000000007:12", "kinesis": {"sequenceNumber": "12"}}]}
-    assert sequence_numbers(json.dumps(event).encode()) == [RecordLocation("shardId-000000000007", "12")]
+    assert find_sequence_numbers(json.dumps(event).encode()) == [RecordLocation("shardId-000000000007", "12")]
 
 
 def notice(*records: dict[str, Any]) -> dict[str, Any]:
@@ -259,8 +259,8 @@ def test_every_form_of_a_list_gives_every_record_once(form: str, client: Any, st
         for _ in range(3)
     ]
     asked = [{"shardId": one["ShardId"], "sequenceNumber": one["SequenceNumber"]} for one in made]
-    places = sequence_numbers(LISTS[form](asked).encode())
-    items = list(read_only(client, stream, places))
+    places = find_sequence_numbers(LISTS[form](asked).encode())
+    items = list(fetch_records(client, stream, places))
     assert sorted(item.sequence_number for item in items if isinstance(item, kpl.KinesisRecord)) == [
         one["sequenceNumber"] for one in asked
     ]
@@ -281,10 +281,10 @@ def test_what_a_notice_names_and_the_stream_does_not_hold_is_told(client: Any, s
         (RecordLocation(shard_id, first, str(int(last) + 1)), 2),
         (RecordLocation(shard_id, str(int(last) + 1), str(int(last) + 2)), 0),
     ):
-        *records, gone = read_only(client, stream, [place])
+        *records, gone = fetch_records(client, stream, [place])
         assert len(records) == held
         assert isinstance(gone, GoneRecord)
-        assert gone.place == place
+        assert gone.location == place
 
 
 @pytest.mark.requirement("CHN-3")
@@ -309,11 +309,11 @@ def test_what_cannot_be_read_of_a_list_is_named_with_its_line(
 ) -> None:
     good = json.dumps(put(client, stream)[0])
     text = f"{good}\n{bad}\n{good}\n"
-    one, not_read, *rest = sequence_numbers(text.encode())
+    one, not_read, *rest = find_sequence_numbers(text.encode())
     assert isinstance(one, RecordLocation)
-    assert isinstance(not_read, NotRead)
+    assert isinstance(not_read, UnreadableEntry)
     assert not_read.line == 2
-    assert all(isinstance(item, NotRead) for item in rest)
+    assert all(isinstance(item, UnreadableEntry) for item in rest)
     file = tmp_path / "asked.json"
     file.write_text(text)
     there = ["--stream", stream, "--endpoint-url", kinesis_local.endpoint_url, "--region", "us-east-1"]

@@ -193,7 +193,7 @@ def test_patience_bounds_the_wait_for_a_consumer() -> None:
     begun = stream.now
     consumers = StreamConsumers(stream, patience=60.0, sleep=stream.sleep, clock=stream.clock)
     with pytest.raises(StreamUnavailable, match="EndpointConnectionError"):
-        consumers.active(ARN, "reader")
+        consumers.require_active(ARN, "reader")
     assert 50 < stream.now - begun <= 60
 
 

@@ -143,6 +143,10 @@ WRONG = [
     "cat $'not\\xffutf8'",
     "cat --stream orders --endpoint-url nonsense --region x",
     "cat --stream orders --profile nobody",
+    "conformance -- ./nosuch",
+    "conformance -- ./capture.json",
+    "conformance -- false",
+    "conformance --kind nothing",
     "cat capture.json --since tomorrow",
     "findings capture.json",
     "generate --output capture.json",
@@ -187,19 +191,58 @@ def test_every_command_has_a_line_here() -> None:
     assert missing == set(), "each needs a line of JSON, or one of WRONG that it refuses"
 
 
-@pytest.mark.parametrize("line", WRONG)
-def test_what_cannot_be_done_is_said_in_one_line(
-    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(folder)
+def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command that cannot do what ``line`` asks prints on standard error."""
     try:
         status = main(words(line))
     except SystemExit as error:  # of argparse
         status = error.code
     assert status == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert re.fullmatch(r"kpl-codec: [^\n]{1,290}\n", shown.err), shown.err  # three lines of 100 columns
+    output = capsys.readouterr()
+    assert output.out == ""
+    return output.err
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_an_error_is_one_line_in_a_pipe_and_at_most_three_of_100_columns_on_a_terminal(
+    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    text = refusal(line, capsys)
+    assert re.fullmatch(r"kpl-codec: [^\n]+\n", text)
+    assert not re.search(r"[A-Z]\w+Error\b", text), "a class of Python or botocore"
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = refusal(line, capsys).splitlines()
+    assert len(lines) <= 3
+    assert max(map(len, lines)) <= 100
+    assert " ".join(map(str.strip, lines)) == text.strip()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "audit --produced NO --handled NO",
+        "cat NO",
+        "cat --stream orders --only NO",
+        "findings NO",
+        "inspect NO",
+        "keys allocate --existing NO",
+        "keys hash --keys-from NO",
+        "keys hot NO",
+        "repair NO",
+        "shards list --shards NO",
+        "validate NO --shards shards.json --output new2",
+        "validate capture.json --shards NO --output new2",
+    ],
+)
+def test_each_command_has_the_same_text_for_a_missing_file(
+    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert refusal(line.replace("NO", "nosuch"), capsys).startswith(
+        "kpl-codec: cannot read nosuch: no such file or folder"
+    )
 
 
 @pytest.mark.parametrize("line", ["cat A --limit 4 B", "cat --limit 4 A B", "cat A B --limit 4"])
@@ -257,7 +300,7 @@ def test_an_error_of_the_command_line_names_the_command(
         ("cat", "give either PATH (- for standard input), or --stream NAME, or --queue NAME"),
         ("validate --output c", "give either PATH (- for standard input), or --stream NAME"),
         ("cat --dead-letters", "--dead-letters goes with --queue, and --restore with --dead-letters"),
-        ("cat --stream orders --only nowhere.json", "cannot read nowhere.json: No such file or directory"),
+        ("cat --stream orders --only nowhere.json", "cannot read nowhere.json: no such file or folder"),
         (
             "shards predict x --explicit --shards SHARDS",
             "invalid hash key: 'x' is not a canonical decimal number [KEY-3]",

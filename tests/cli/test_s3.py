@@ -243,7 +243,7 @@ def test_a_store_that_cannot_be_reached_is_told(
         assert "check the network, the region, and AWS_ENDPOINT_URL_S3" in said.err, (kind, said.err)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
     assert main(words) == 2
-    assert "; give --profile" in capsys.readouterr().err
+    assert "no credentials: give --profile" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -117,8 +117,7 @@ def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.M
     monkeypatch.setenv("AWS_DATA_PATH", str(newest_boto3 / "botocore" / "data"))  # for programs
     kinesis_local.create_stream(STREAM, shards=2)
     service = QueueService(queue_model.model_of(newest_boto3), RealClock(speed=10))
-    dead_letters = {"TargetType": "BUILT_IN", "MaxReceiveCount": 2}
-    arn = service.create("orders-queue", DeadLetterConfiguration=dead_letters)
+    arn = service.create("orders-queue", most_receives=2)
 
     def put(_about: str, users: list[tuple[str, bytes]]) -> None:
         service.put("a", kpl.encode([kpl.UserRecord(*user) for user in users]))
@@ -149,7 +148,15 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 #: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
     (
-        *("ci.md", "fuzz-your-consumer.md", "kcl.md", "several-streams.md", "spark.md", "watch.md"),
+        *(
+            "check-captures.md",
+            "ci.md",
+            "fuzz-your-consumer.md",
+            "kcl.md",
+            "several-streams.md",
+            "spark.md",
+            "watch.md",
+        ),
         "kpl_codec.spark.md",
     ),
     (pytest.mark.slow, pytest.mark.timeout(900)),

@@ -84,10 +84,10 @@ def test_from_invalid_over_updating_to_ready():
         {"NextToken": "token-1", "MaxResults": 1000},
     ]
     assert isinstance(event, MapChanged)
-    assert live.known.shards.open_ids == {s.shard_id for s in stream.shards}
+    assert live.stream_state.shards.open_ids == {s.shard_id for s in stream.shards}
     assert not event.recreated
     assert live.state == "READY"
-    assert live.known.listed_at == 1.0  # what happened before the refresh began is in it
+    assert live.stream_state.listed_at == 1.0  # what happened before the refresh began is in it
     assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
     assert live.timer() is None
     with pytest.raises(HashKeyError):
@@ -359,7 +359,7 @@ def test_a_parent_listed_as_open_with_its_children():
     stream.split(0)
     live.refresh(1.0)
     event = answer(live, 1.0, [parent, *stream.open_shards()], stream.summary())
-    assert live.known.shards.open_ids == {s.shard_id for s in stream.open_shards()}
+    assert live.stream_state.shards.open_ids == {s.shard_id for s in stream.open_shards()}
     assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
     # a grandchild too; and the same again, then without the parent, then with its end
     child = stream.shard_for(0)
@@ -387,7 +387,7 @@ def test_an_older_listing_than_the_last_is_no_new_life():
         live.refresh(live.timer() or 50.0)
         assert refused(live, 50.0, old, summary) == "contradiction"
         answer(live, live.timer(), stream.open_shards(), stream.summary())
-    assert live.known.generation == 0
+    assert live.stream_state.generation == 0
 
 
 @pytest.mark.requirement("MAP-16")
@@ -429,8 +429,8 @@ def test_a_new_life_under_the_old_name(told, before, after):
     event = answer(live, 2.0, new.open_shards(), new.summary() if told else None)
     assert isinstance(event, MapChanged)
     assert event.recreated
-    assert live.known.shards.open_ids == {s.shard_id for s in new.shards}
-    assert live.known.generation == 1
+    assert live.stream_state.shards.open_ids == {s.shard_id for s in new.shards}
+    assert live.stream_state.generation == 1
     assert [live.predict(k) for k in KEYS] == [new.shard_for(k).shard_id for k in KEYS]
     assert set(live.lineage) == {s.shard_id for s in new.shards}
 
@@ -447,7 +447,7 @@ def test_children_that_become_visible_late_are_no_new_life():
     live.refresh(2.0)
     event = answer(live, 2.0, stream.open_shards())
     assert not event.recreated
-    assert live.known.shards.open_ids == {s.shard_id for s in stream.open_shards()}
+    assert live.stream_state.shards.open_ids == {s.shard_id for s in stream.open_shards()}
 
 
 def test_shards_with_names_of_another_kind():
@@ -456,7 +456,7 @@ def test_shards_with_names_of_another_kind():
     answer(live, 0, [Shard("b", ALL_HASH_KEYS)])
     live.refresh(1)
     event = answer(live, 1, [Shard("a", HashKeyRange(0, 9)), Shard("c", HashKeyRange(10, MAX_HASH_KEY))])
-    assert (live.known.shards.open_ids, event.recreated) == ({"a", "c"}, False)
+    assert (live.stream_state.shards.open_ids, event.recreated) == ({"a", "c"}, False)
 
 
 @pytest.mark.requirement("MAP-18")
@@ -476,7 +476,7 @@ def test_the_shard_of_a_record_is_never_one_of_another_life():
     live.stream_gone(21.0)
     assert of(mine, 0, 20.0) == of("123", 0, 20.0) == "unknown"
     answer(live, 21.0, new.open_shards(), new.summary())
-    assert live.known.generation == 1
+    assert live.stream_state.generation == 1
     assert of(others, 0, 20.0) == of("123", 1, 22.0) == new.shards[0].hash_key_range
     assert of(mine, 0, 20.0) == of("123", 0, 20.0) == "gone"
     # A server whose numbers only look like hints: listed again, it is still the same stream.
@@ -505,7 +505,7 @@ def test_one_split_does_not_stop_the_predictions_of_other_shards():
     assert live.state == "UPDATING"
     answer(live, 12.0, stream.open_shards(), stream.summary())
     assert live.state == "READY"
-    assert live.known.listed_at == 12.0  # listed again, since the second report
+    assert live.stream_state.listed_at == 12.0  # listed again, since the second report
     assert [live.predict(key) for key in keys] == [stream.shard_for(key).shard_id for key in keys]
     assert live.invalidate(13.0, None, 13.0)
     assert {live.predict(key) for key in keys} == {None}

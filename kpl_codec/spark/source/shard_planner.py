@@ -70,7 +70,7 @@ class ReadLimits:
 def _beyond(tip: LatestPosition | None) -> str | None:
     """The first record beyond the tip, None if there is none: none comes to a shard that is gone."""
     try:
-        return tip.beyond() if tip is not None else None
+        return tip.first_later_record() if tip is not None else None
     except StreamUnavailable as error:
         if GONE.get(error.code) != "shard-gone":
             raise
