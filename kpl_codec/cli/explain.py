@@ -25,7 +25,8 @@ _MODULES = (
     "serving", "shards.refresh", "shards.sequence_numbers", "shards.stream_name", "testing.local_kinesis",
 )  # fmt: skip
 _OF_EXTRAS = (
-    "producer.lock", "queues.queue_calls", "aws.s3", "aws.glue_schema_registry", "aws.subscription",
+    "producer.delivery_future", "queues.queue_calls", "aws.s3", "aws.glue_schema_registry",
+    "aws.subscription",
     "captures.files", "arrow.object_columns", "audit.audit_run", "validate.validate_job", "validate.local",
     "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
     "spark.source.write",

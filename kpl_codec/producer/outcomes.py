@@ -16,6 +16,7 @@ from ..aws_errors import rule_of
 from ..errors import KplError
 from ..format.records import Tag
 from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
+from ..shards.live_shard_map import Failure
 from ..values import Value
 
 Outcome = Literal[
@@ -55,6 +56,28 @@ def outcome_of(code: str, reason: str = "", *, answered: bool = True) -> Outcome
     """The outcome for an error code of AWS or of the client, with its text. ``answered`` False: no answer
     came."""
     return rule_of(code, reason).producer if answered else "no-answer"
+
+
+def failure_of_call(error: BaseException, operation: str) -> tuple[Failure, bool]:
+    """The failure of a call of boto3 or aiobotocore, and whether it is an answer or came before sending: then
+    nothing is stored. A 5xx is an answer; the table above says whether its records may be stored."""
+    from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
+
+    from ..aws.calls import failure_of
+
+    if not isinstance(error, (ClientError, BotoCoreError, OSError)):
+        return Failure(type(error).__name__), False
+    failure = failure_of(error, operation)
+    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
+    # nothing was sent, or that it was refused."
+    answered = isinstance(error, ClientError) or rule_of(failure.code).producer in ("not-sent", "invalid")
+    if isinstance(error, EndpointConnectionError):
+        # aiobotocore raises it where an existing connection broke, too.
+        causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
+        answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
+    elif isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Failure("SSLCertVerificationError", failure.reason), True  # no request before the handshake
+    return failure, answered
 
 
 class Entry(NamedTuple):

@@ -1,4 +1,4 @@
-"""Queues of Kinesis with aggregated records: a consumer, what is in a queue, dead letters; and channels.
+"""Kinesis queues with aggregated records: a consumer, and what is in a queue and in its dead letters.
 
     queue = find_queue(client, "orders-queue")
     counts = process_queue_records(client, queue, handle)      # until SIGTERM
@@ -22,10 +22,7 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .threaded_consumer import QueueOptions as QueueOptions
     from .threaded_consumer import process_queue_records as process_queue_records
 
-_CALLS = (
-    "QueueUnavailable", "QueuesUnsupported", "find_queue", "browse_queue",
-    "restore_dead_letters",
-)  # fmt: skip
+_CALLS = ("QueueUnavailable", "QueuesUnsupported", "browse_queue", "find_queue", "restore_dead_letters")
 _CONSUMER = ("QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records")
 _HOMES = {**dict.fromkeys(_CALLS, "queue_calls"), **dict.fromkeys(_CONSUMER, "threaded_consumer")}
 

@@ -40,7 +40,7 @@ from .validate_job import read_shard_map
 
 if TYPE_CHECKING:
     from ..producer.delivery_future import DeliveryFuture
-    from ..producer.threaded_producer import Producer
+    from ..producer.threads import Producer
 
 #: Deliveries between two writes of the log; equally many more may be under way.
 LOG_EVERY = 1000
@@ -159,7 +159,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
     """
     from ..aws.client import kinesis_client
     from ..aws.list_shards import fetch_lineage
-    from ..producer.threaded_producer import Producer
+    from ..producer.threads import Producer
 
     folder = Location(output)
     check_results(folder, with_plan=True)

@@ -113,7 +113,7 @@ def test_texts_from_outside_cannot_move_the_cursor(text: str, width: int) -> Non
         ("kpl_codec.validate.validate", "pyarrow", "spark"),
         ("kpl_codec.testing.strategies", "hypothesis", "testing"),
         ("kpl_codec.aws", "botocore", "aws"),
-        ("kpl_codec.producer.threaded_producer", "botocore", "aws"),
+        ("kpl_codec.producer.threads", "botocore", "aws"),
         ("kpl_codec.aws.client", "boto3", "aws"),
         ("kpl_codec.spark.verify", "pyarrow", "spark"),
         ("kpl_codec.spark.functions", "pyarrow", "spark"),

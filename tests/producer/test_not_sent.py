@@ -16,9 +16,7 @@ import pytest
 
 from kpl_codec.aws_errors import _TABLE
 from kpl_codec.producer import AsyncProducer, DeliveryError, Producer, ProducerConfig
-from kpl_codec.producer.driver import what_failed
-from kpl_codec.producer.outcomes import ACTIONS, MAY_BE_STORED, outcome_of
-from kpl_codec.producer.record_builder import PutRecordsRequest
+from kpl_codec.producer.outcomes import ACTIONS, MAY_BE_STORED, failure_of_call, outcome_of
 
 from .model import ModelStream
 
@@ -157,12 +155,12 @@ NOT_STORED = [
     answered("InternalFailure", operation="CreateToken"),
     answered("ValidationException", operation="SomeCallOfTomorrow"),
 ]
-CALL = PutRecordsRequest(1, [])
+CALL = "PutRecords"
 
 
 @pytest.mark.parametrize("error", [*NOT_SENT, *NOT_STORED], ids=repr)
 def test_what_stored_nothing_is_tried_anew_and_says_so(error: Exception) -> None:
-    failure, known = what_failed(error, CALL)
+    failure, known = failure_of_call(error, CALL)
     outcome = outcome_of(*failure, answered=known)
     assert outcome not in MAY_BE_STORED
     assert ACTIONS[outcome] == "back-off"
@@ -172,10 +170,11 @@ def test_what_may_be_stored_says_so() -> None:
     for rule, codes in _TABLE:
         for code in codes.split():
             if rule.producer == "no-answer" and hasattr(botocore.exceptions, code):
-                assert outcome_of(code, answered=what_failed(botocores_error(code), CALL)[1]) == "no-answer"
+                known = failure_of_call(botocores_error(code), CALL)[1]
+                assert outcome_of(code, answered=known) == "no-answer"
     for unknown in (type("NewError", (botocore.exceptions.BotoCoreError,), {})(), OSError(), ValueError()):
-        assert not what_failed(unknown, CALL)[1]
-    assert outcome_of(*what_failed(answered("NewCode"), CALL)[0]) in MAY_BE_STORED
+        assert not failure_of_call(unknown, CALL)[1]
+    assert outcome_of(*failure_of_call(answered("NewCode"), CALL)[0]) in MAY_BE_STORED
 
 
 @pytest.mark.parametrize("error", NOT_STORED[::3], ids=repr)

@@ -21,9 +21,9 @@ from kpl_codec.producer import (
     ProducerConfig,
     RecordTooLarge,
     async_producer,
-    producer_logging,
+    delivery,
 )
-from kpl_codec.producer.producer_base import SIZE_AGE
+from kpl_codec.producer.driver import SIZE_AGE
 from kpl_codec.shards.stream_name import StreamNameError
 
 from .model_client import AsyncModelClient, ModelClient
@@ -336,7 +336,7 @@ def test_a_call_that_its_event_loop_has_left_behind_ends_without_a_word() -> Non
     loop = asyncio.new_event_loop()
     loop.run_until_complete(main())
     loop.close()
-    (call,) = producer._calls
+    (call,) = producer._tasks
     call.get_coro().close()  # type: ignore[union-attr]
     call._log_destroy_pending = False  # type: ignore[attr-defined]
     assert producer._mailbox.broken is None
@@ -383,7 +383,7 @@ def test_another_event_loop_can_ask_for_no_shard_map() -> None:
 def test_ctrl_c_at_the_start_of_the_log_thread_stops_no_later_log_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    background, made = producer_logging._Background(), []
+    background, made = delivery._LogThread(), []
 
     class Interrupted:
         def __init__(self, **_: Any) -> None: ...

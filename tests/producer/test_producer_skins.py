@@ -175,7 +175,7 @@ def test_a_broken_producer_counts_the_attempts_that_are_left_out() -> None:
     pending = driver.core.prepare("k", b"x", None, ())
     pending.number, pending.history, pending.token = 1, history, DeliveryFuture()
     driver.unresolved.add(pending)
-    driver._fall_apart(ValueError())
+    driver._break(ValueError())
     error = pending.token.exception()
     assert isinstance(error, DeliveryError)
     assert len(error.attempts) + error.attempts_left_out == 31

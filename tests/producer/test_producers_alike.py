@@ -27,8 +27,8 @@ from kpl_codec.producer import (
     Put,
     WouldDeadlock,
     async_producer,
+    delivery,
     driver,
-    producer_logging,
 )
 
 from .model_client import ModelClient
@@ -274,7 +274,7 @@ def test_what_it_raises_is_told_without_data(skin: str, caplog: pytest.LogCaptur
 def test_one_that_hangs_holds_up_no_other_user_record_and_is_told(
     skin: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (driver, producer_logging):
+    for module in (driver, delivery):
         monkeypatch.setattr(module, "SLOW", 0.1)
     go, begun = threading.Event(), threading.Event()
 
@@ -368,7 +368,7 @@ def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_called(
         producer.refusing = True
         for _ in range(5):
             await producer.put("k", b"x")
-        while not producer.producer._driver.hook.held:
+        while not producer.producer._driver.callback.held:
             await asyncio.sleep(0.01)
         return producer.given
 

@@ -32,9 +32,9 @@ from kpl_codec.producer import (
     ProducerFull,
     RecordTooLarge,
     WouldDeadlock,
-    producer_base,
+    delivery_future,
+    driver,
 )
-from kpl_codec.producer import lock as one_lock
 from kpl_codec.producer.delivery_future import end_all
 from tests.examples import examples, share
 
@@ -51,10 +51,7 @@ SKIN = (
     "/kpl_codec/aws/",
     *(
         f"/kpl_codec/producer/{name}.py"
-        for name in (
-            *("async_producer", "delivery_future", "driver", "lock", "producer_base", "producer_logging"),
-            *("threaded_producer", "threads"),
-        )
+        for name in (*("async_producer", "delivery", "delivery_future", "driver", "pending", "threads"),)
     ),
 )
 
@@ -238,7 +235,7 @@ def test_in_a_log_call_nothing_waits_for_long(name: str, lock: str) -> None:
 def test_a_call_that_needs_the_log_of_who_waits_for_it_ends_the_wait(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one_lock, "LOG_WAIT", 0.2)
+    monkeypatch.setattr(delivery_future, "LOG_WAIT", 0.2)
     log = logging.NullHandler()
     log.lock = threading.RLock()
 
@@ -260,7 +257,7 @@ def test_a_call_that_needs_the_log_of_who_waits_for_it_ends_the_wait(
 def test_in_a_log_call_a_put_that_is_too_large_does_not_wait_for_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(producer_base, "_SIZE_WAIT", 1e6)
+    monkeypatch.setattr(driver, "SIZE_WAIT", 1e6)
     log = logging.NullHandler()
     log.lock = threading.RLock()
 

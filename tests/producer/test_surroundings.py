@@ -17,8 +17,12 @@ from kpl_codec.producer import (
     Producer,
     ProducerClosed,
     ProducerConfig,
+    ProducerCore,
 )
+from kpl_codec.producer.record_builder import PutRecordsRequest
+from kpl_codec.shards.live_shard_map import LiveShardMap
 
+from .model import ModelStream
 from .model_client import AsyncModelClient, ModelClient
 
 pytestmark = pytest.mark.timeout(120)
@@ -231,24 +235,32 @@ def test_a_task_that_never_returns_is_cancelled() -> None:
 
 
 @pytest.mark.requirement("PRD-72")
-def test_when_a_call_is_lost() -> None:
-    from kpl_codec.producer.driver import CallUnderWay
-    from kpl_codec.producer.record_builder import PutRecordsRequest
-    from kpl_codec.shards.live_shard_map import Request
-
-    class Core:
-        config = ProducerConfig(connect_timeout_ms=2000, request_timeout_ms=8000)
-
-        def __init__(self, first: float, last: float) -> None:
-            self.expiry_of = lambda request: (first, last)
-
-    put, shards = PutRecordsRequest(1, []), Request("ListShards", {}, 0)
-    for first, last, at in [
+@pytest.mark.parametrize(
+    ("first", "last", "at"),
+    [
         (5.0, 5.0, 8.0),  # both end before the timeouts: 3 seconds later
         (5.0, 90.0, 10.0),  # one ends before the timeouts: then
         (20.0, 90.0, 20.0),  # the first ends after the timeouts
         (900.0, 10**15, 70.0),  # hardly any time to live: a minute after the timeouts
-    ]:
-        core: Any = Core(first, last)
-        assert CallUnderWay(put, core, 0.0).lost_at == at
-        assert CallUnderWay(shards, core, 0.0).lost_at == 70.0
+    ],
+)
+def test_when_a_call_is_given_up(first: float, last: float, at: float) -> None:
+    ttl = 1000.0
+    config = ProducerConfig(connect_timeout_ms=2000, request_timeout_ms=8000, record_ttl_ms=int(ttl * 1000))
+    live = LiveShardMap("s")
+    live.refresh(0.0)
+    core = ProducerCore(config, live, lambda n: 0)
+    for number, expires_at in enumerate((first, last)):
+        core.accept(core.prepare("k", b"%d" % number), 0.0, expires_at - ttl)
+    core.flush()
+    stream, calls = ModelStream.of(2), core.requests(0.0)
+    while not isinstance(call := calls.pop(), PutRecordsRequest):
+        core.receive(call, stream.answer(call), 0.0)
+        calls += core.requests(0.0)
+    assert core.is_under_way(call)
+    core.requests(at - 0.001)
+    assert core.is_under_way(call)
+    core.requests(at)
+    assert not core.is_under_way(call)
+    core.receive(call, {"Records": [{"ShardId": "x", "SequenceNumber": "1"}]}, at)  # comes too late
+    assert core.outstanding or {pending.result.outcome for pending in core.results()} == {"expired"}

@@ -95,6 +95,7 @@ def test_columns_of_their_own_output(name: str) -> None:
     assert rows_of(ARROW[name](again)) == rows_of(made)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-113", "SPK-2")
 @pytest.mark.parametrize("name", SPARK)
 def test_frames_of_their_own_output(name: str, spark: Any) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import hcl2
 import pytest
 import yaml
-from cfnlint.api import lint_all
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
@@ -198,6 +197,8 @@ def test_metrics_go_on_when_the_clock_is_set_back(watch_and_findings, capsys):
 
 def complaints(template: str) -> list[str]:
     """What cfn-lint says of a template, without notes (I...)."""
+    from cfnlint.api import lint_all  # it takes a second to import
+
     return [str(match) for match in lint_all(template) if not match.rule.id.startswith("I")]
 
 

@@ -22,23 +22,15 @@ from .browser import Browser, Page
 from .conftest import EXAMPLES, written
 from .examples import HOSTILE, report_of
 
-pytestmark = pytest.mark.timeout(400)  # the first may have to install the browser
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # the first may have to install the browser
 
 VISIBLE_ROWS = """[...document.querySelectorAll("article.kind")].filter(a => !a.hidden).flatMap(
     a => [...a.querySelectorAll("tbody tr")].filter(r => !r.hidden)
         .map(r => [a.dataset.kind, r.dataset.shard]))"""
 
-BIG = [(360, "many"), (360, "large"), (1280, "large")]
 
-
-@pytest.mark.parametrize(
-    ("width", "name"),
-    [
-        pytest.param(width, name, marks=pytest.mark.slow) if (width, name) in BIG else (width, name)
-        for width in (1280, 360)
-        for name in EXAMPLES
-    ],
-)
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("width", [1280, 360])
 def test_every_page_renders_asks_for_nothing_and_never_overflows(
     name: str, width: int, browser: Browser, pages: dict[str, str], reports: dict[str, Report]
 ) -> None:
