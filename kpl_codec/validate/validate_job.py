@@ -26,6 +26,7 @@ from ..captures import Location, plan
 from ..errors import KplError
 from ..findings import Finding
 from ..findings.counters import Tally
+from ..rendering.labels import refusal
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream
 from .duplicates import find_duplicates
@@ -112,7 +113,7 @@ def prepare_output(output: Location) -> None:
     try:
         make_folders(work_folder(output))
     except OSError as error:
-        raise OutputError(code="not-writable", path=output.path, reason=str(error)) from None
+        raise OutputError(code="not-writable", path=output.path, reason=refusal(error)) from None
 
 
 class Engine(Protocol):

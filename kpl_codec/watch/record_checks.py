@@ -55,7 +55,7 @@ ENCODED: Final = "capture-encoded-frame"
 REMEMBERED = 20_000
 #: Writers that their sign makes at least likely. The KPL is known by its outer key.
 _BY_SIGN = {
-    sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.said})"
+    sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.description})"
     for sign in SIGNS
     if sign.certainty != "unknown" and sign.name != "outer-a"
 }

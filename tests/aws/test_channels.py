@@ -134,6 +134,7 @@ def test_what_each_format_does_to_aggregates(record_format: str | None, kind: st
     assert "follows from AWS's documentation" in KINDS[kind].meaning
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("CHN-1")
 def test_validate_and_watch_tell_it(
     with_channels: With, proxy: FaultProxy, client: Any, stream: str, tmp_path: Path, capsys: Any

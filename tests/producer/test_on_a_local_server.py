@@ -96,7 +96,13 @@ def reshard(kinesis: LocalKinesis, stream: str, times: int, stop: threading.Even
 @pytest.mark.requirement("PRD-27", "PRD-28", "PRD-29", "PRD-32")
 @pytest.mark.parametrize(
     "settings",
-    [{}, pytest.param({"reshard_proof": True}, marks=pytest.mark.slow), {"ordering": "partition-key"}],
+    [
+        {},
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ({"reshard_proof": True}, {"ordering": "partition-key"})
+        ),
+    ],
     ids=str,
 )
 def test_splits_under_load_lose_nothing_and_double_nothing(

@@ -202,7 +202,7 @@ def test_input_that_cannot_be_used_is_told_at_once(run: Run, tmp_path: Path) -> 
     assert run("--shards", str(tmp_path)) == 2
     assert f"cannot read {tmp_path}" in run.err
     assert run("--output", str(run.shards / "below")) == 2
-    assert "Not a directory" in run.err
+    assert "is a file, not a folder" in run.err
     run.output.mkdir()
     (run.output / "mine.txt").write_text("keep me")
     assert run() == 2

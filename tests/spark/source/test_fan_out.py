@@ -54,6 +54,7 @@ def stream_arn(stream: Stream) -> str:
     return str(summary["StreamARN"])
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-50", "SPK-54", "EFO-3", "EFO-9", "EFO-10")
 def test_a_query_changes_its_consumer_type_through_faults_splits_and_merges(
     proxied: tuple[Stream, FanOutProxy],
