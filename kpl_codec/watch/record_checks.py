@@ -224,7 +224,7 @@ class RecordChecker:
 
 
 def _count_in_tally(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tally) -> None:
-    # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
+    # WCH-39: "The page MUST count the records that were read exactly as `validate` counts them."
     aggregated = bool(rows) and rows[0].aggregated
     sort = "aggregated" if aggregated else "broken" if any(row.defects for row in rows) else "plain"
     tally.records.update(["kinesis", sort])
