@@ -35,7 +35,6 @@ from kpl_codec import ALL_HASH_KEYS, HashKeyRange
 from kpl_codec.audit import Ledger, Row
 from kpl_codec.producer import Producer, ProducerConfig
 
-
 ROOT = Path(__file__).parents[2]
 EACH, SHARDS, GROUP = 500, 8, 2000
 NO_SERVER = {
