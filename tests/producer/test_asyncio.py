@@ -22,7 +22,7 @@ from kpl_codec.producer import (
 )
 
 from .model_client import AsyncModelClient, ModelClient
-from .skins import FAST, Caller, call
+from .skins import FAST, Caller, call, refuse
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -294,3 +294,19 @@ def test_an_awaited_future_leaves_no_garbage(ends: str, monkeypatch: pytest.Monk
     asyncio.run(main())
     gc.collect()
     assert [future() for future in seen] == [None]
+
+
+@pytest.mark.requirement("PRD-9")
+def test_a_cancelled_close_still_gives_every_future_its_result() -> None:
+    def throttled(operation: str, answer: Any) -> Any:
+        return refuse(operation, answer, "ProvisionedThroughputExceededException")
+
+    async def main() -> None:
+        client = AsyncModelClient(ModelClient(spoil=throttled))
+        producer = await AsyncProducer("s", client=client).__aenter__()
+        futures = [await producer.put("k", b"x") for _ in range(5)]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(producer.close(), 0.1)
+        assert all(isinstance(future.exception(), DeliveryError) for future in futures)
+
+    asyncio.run(main())

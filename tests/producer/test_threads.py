@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -207,6 +208,10 @@ def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
     child = os.fork()
     if child == 0:
         codes = Counter(getattr(future.exception(5), "code", None) for future in futures)
+        for producer in producers:  # its client is the parent's
+            with suppress(ProducerClosed):
+                producer.put("k", b"y")
+                os._exit(1)
         idle = all(producer.outstanding == 0 and producer.close() for producer in producers)
         os._exit(0 if codes == {"forked": 2} and idle and not running() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
