@@ -324,7 +324,7 @@ def test_a_flush_and_a_retry_do_not_wait() -> None:
     bench.core.flush()
     (call,) = bench.puts()
     bench.core.receive(call, {"Records": [{"ErrorCode": "InternalFailure"}]}, bench.now)
-    bench.core._placer.urgent_below = 0
+    bench.core._router.urgent_below = 0
     assert [record for _ in range(10) for record in sent(bench, 0.03)] == [[b"2"]]
 
 

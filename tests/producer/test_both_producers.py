@@ -38,7 +38,7 @@ KEYS = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access
 BROKEN_ANSWERS = [AttributeError, UnicodeDecodeError("utf-8", b"secret", 0, 1, "x")]
 
 #: What a caller does. "refuse" and "take": what the service answers from now on. "break": a bug in the core.
-OF_THE_CALLER = ("enter", "put", "put", "wait_ready", "refresh_shard_map", "flush", "close", "exit")
+OF_THE_CALLER = ("enter", "put", "put", "wait_ready", "flush", "close", "exit")
 STEPS = st.sampled_from([*OF_THE_CALLER, "refuse", "take", "break"])
 
 

@@ -202,7 +202,7 @@ def test_every_kind_of_fault_at_once_loses_nothing(
         error("InternalFailure", status=503),
     ):
         proxy.on("PutRecords", fault, times=1)  # each once, whatever the chances
-        proxy.on("PutRecords", fault, rate=0.12)
+        proxy.on("PutRecords", fault, rate=0.05)
     proxy.on("PutRecords", fail_records(lambda i, entry: i % 3 == 0, "InternalFailure"), rate=0.2)
     proxy.on("ListShards", error("InternalFailure", status=500), rate=0.3)
     config = ProducerConfig(record_max_buffered_time_ms=10, aggregation_max_size=300, **PATIENT)

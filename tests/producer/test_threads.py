@@ -306,10 +306,9 @@ def test_a_map_that_was_refused_is_logged_and_requested_again(caplog: pytest.Log
         measured[name] += int(value)
 
     with Producer("s", client=client, config=FAST, observe=observe) as producer:
-        assert not producer.wait_ready(0.3)  # the next look is after a second,
+        assert not producer.wait_ready(0.3)  # the next request is after a second
         assert measured["ShardMapErrors"] == 1
         assert [record.levelname for record in caplog.records if code in record.getMessage()] == ["WARNING"]
-        producer.refresh_shard_map()  # or now
         assert producer.wait_ready(5)
         futures = [producer.put("k", b"%d" % n) for n in range(50)]
     assert max(future.result(0).sub_sequence_number for future in futures) > 0  # aggregated again
