@@ -92,8 +92,8 @@ class HotKeys:
         """Shards with hot keys, and a sentence on these keys. ``loads``: of every open shard."""
         if not loads:
             return
-        # WCH-36: "The load of a key MUST be its part of its shard, times the shard's rate: that more of one
-        # shard was read makes no key hot."
+        # WCH-36: "The load of a key MUST be its part of its shard, times the shard's rate: a key MUST NOT be
+        # hot only because more of its shard was read."
         rates: Mapping[str | None, float] = {one: load.user_records for one, load in loads.items()}
         polls: Mapping[str | None, int] = {one: load.polls for one, load in loads.items()}
         if not any(polls.values()):  # in a consumer, which is given all records of the shards it reads

@@ -55,7 +55,7 @@ ENCODED: Final = "capture-encoded-frame"
 REMEMBERED = 20_000
 #: Writers that their sign makes at least likely. The KPL is known by its outer key.
 _BY_SIGN = {
-    sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.said})"
+    sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.description})"
     for sign in SIGNS
     if sign.certainty != "unknown" and sign.name != "outer-a"
 }
@@ -224,7 +224,7 @@ class RecordChecker:
 
 
 def _count_in_tally(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tally) -> None:
-    # WCH-39: "The page MUST count what was read as a validation of the same records counts it."
+    # WCH-39: "The page MUST count the records that were read exactly as `validate` counts them."
     aggregated = bool(rows) and rows[0].aggregated
     sort = "aggregated" if aggregated else "broken" if any(row.defects for row in rows) else "plain"
     tally.records.update(["kinesis", sort])

@@ -51,7 +51,7 @@ def held_by(core: ProducerCore) -> tuple[int, int]:
     the shard map and of the settings left out."""
     seen: dict[int, object] = {id(core.live): core.live, id(core.config): core.config}
     records = entries = 0
-    left: list[Any] = [vars(core)]
+    left: list[Any] = [core]  # (from Python 3.13 on, what `vars` gives has no referents)
     while left:
         thing = left.pop()
         if id(thing) in seen or isinstance(thing, (type, ModuleType, FunctionType, MethodType)):
