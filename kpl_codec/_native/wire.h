@@ -40,35 +40,11 @@ typedef struct {
 } kpl_row;
 
 typedef struct {
-    kpl_row *at;
-    size_t count, room;
-} kpl_rows;
-
-typedef struct {
-    kpl_text *at;
-    size_t count, room;
-} kpl_texts;
-
-typedef struct {
     const uint8_t *key;
     const uint8_t *value; /* NULL: none */
     uint32_t key_size, value_size;
     uint32_t row;
 } kpl_tag;
-
-typedef struct {
-    kpl_tag *at;
-    size_t count, room;
-} kpl_tags;
-
-/* What has been read so far, from one message or many. Starts as zeros. An entry of `ehks` that is no explicit hash
-   key is empty, and no row has it; `unusable` counts these. Tags are in the order of their rows. */
-typedef struct {
-    kpl_rows rows;
-    kpl_texts pks, ehks;
-    kpl_tags tags;
-    size_t unusable;
-} kpl_content;
 
 /* `at` with twice the room. NULL if there is no memory; then `at` is unchanged. */
 static inline void *kpl_grow(void *at, size_t *room, size_t item) {
@@ -78,36 +54,38 @@ static inline void *kpl_grow(void *at, size_t *room, size_t item) {
     return moved;
 }
 
-static inline bool kpl_add_row(kpl_rows *rows, const kpl_row *row) {
-    if (rows->count == rows->room) {
-        void *moved = kpl_grow(rows->at, &rows->room, sizeof *rows->at);
-        if (moved == NULL) return false;
-        rows->at = (kpl_row *)moved;
+/* A table of items that grows, and the function that adds a copy of one; false if there is no memory. */
+#define KPL_TABLE(table, kind, add)                                      \
+    typedef struct {                                                     \
+        kind *at;                                                        \
+        size_t count, room;                                              \
+    } table;                                                             \
+    static inline bool add(table *t, const kind *item) {                 \
+        if (t->count == t->room) {                                       \
+            void *moved = kpl_grow(t->at, &t->room, sizeof *t->at);      \
+            if (moved == NULL) return false;                             \
+            t->at = (kind *)moved;                                       \
+        }                                                                \
+        t->at[t->count++] = *item;                                       \
+        return true;                                                     \
     }
-    rows->at[rows->count++] = *row;
-    return true;
-}
+KPL_TABLE(kpl_rows, kpl_row, kpl_add_row)
+KPL_TABLE(kpl_texts, kpl_text, kpl_push_text)
+KPL_TABLE(kpl_tags, kpl_tag, kpl_add_tag)
 
 static inline bool kpl_add_text(kpl_texts *texts, const uint8_t *at, size_t size, size_t frame) {
-    if (texts->count == texts->room) {
-        void *moved = kpl_grow(texts->at, &texts->room, sizeof *texts->at);
-        if (moved == NULL) return false;
-        texts->at = (kpl_text *)moved;
-    }
-    kpl_text *text = &texts->at[texts->count++];
-    text->at = at, text->size = (uint32_t)size, text->frame = (uint32_t)frame;
-    return true;
+    const kpl_text text = {at, (uint32_t)size, (uint32_t)frame};
+    return kpl_push_text(texts, &text);
 }
 
-static inline bool kpl_add_tag(kpl_tags *tags, const kpl_tag *tag) {
-    if (tags->count == tags->room) {
-        void *moved = kpl_grow(tags->at, &tags->room, sizeof *tags->at);
-        if (moved == NULL) return false;
-        tags->at = (kpl_tag *)moved;
-    }
-    tags->at[tags->count++] = *tag;
-    return true;
-}
+/* What has been read so far, from one message or many. Starts as zeros. An entry of `ehks` that is no explicit hash
+   key is empty, and no row has it; `unusable` counts these. Tags are in the order of their rows. */
+typedef struct {
+    kpl_rows rows;
+    kpl_texts pks, ehks;
+    kpl_tags tags;
+    size_t unusable;
+} kpl_content;
 
 static inline void kpl_empty_content(kpl_content *c) {
     c->rows.count = c->pks.count = c->ehks.count = c->tags.count = c->unusable = 0;

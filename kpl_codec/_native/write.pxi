@@ -1,5 +1,11 @@
 # The data column of an Arrow batch -> columns of user records, without an object per user record.
 
+cdef enum Value:  # of a row
+    PARTITION_KEY = 0
+    EXPLICIT_HASH_KEY = 1
+    DATA = 2
+    HASH_KEY = 3
+
 
 cdef class FrameColumns(Frames):
     """The Kinesis records of one batch, and the columns of their user records.
@@ -134,29 +140,6 @@ cdef class FrameColumns(Frames):
                 (<int64_t *>out.at)[i - start] = <int64_t>i - <int64_t>self.first_user_record(self.m.rows.at[i].frame)
         return None, out.buffer
 
-    def user_data(self, size_t start, size_t stop):
-        """(None, offsets int32, bytes) of the rows' data."""
-        cdef Buffer offsets, out
-        cdef size_t i
-        cdef uint64_t total = 0
-        cdef int32_t *ends
-        cdef Row *row
-        self.check(start, stop)
-        with nogil:
-            for i in range(start, stop):
-                total += self.m.rows.at[i].size
-        offsets, out = self.output(4 * (stop - start + 1)), self.output(total)
-        ends = <int32_t *>offsets.at
-        with nogil:
-            total = 0
-            ends[0] = 0
-            for i in range(start, stop):
-                row = &self.m.rows.at[i]
-                copy(out.at + total, row.data, row.size)
-                total += row.size
-                ends[i - start + 1] = <int32_t>total
-        return None, offsets.buffer, out.buffer
-
     @property
     def schema_version_ids(self):
         """16 bytes for each number of a schema version; the same ones may have several."""
@@ -169,24 +152,43 @@ cdef class FrameColumns(Frames):
             raise ValueError("frames were not taken off")
         return PyBytes_FromStringAndSize(<const char *>self.schemas, sizeof(int32_t) * self.m.rows.count)
 
-    def texts(self, bint explicit, size_t start, size_t stop):
-        """(validity or None, offsets int32, bytes) of the rows' partition keys; ``explicit``: the same of their
-        explicit hash keys, None if no row has one."""
-        cdef Text *table = self.m.ehks.at if explicit else self.m.pks.at
+    cdef inline bint find_value(self, Value what, const Row *row, const Text *texts, const uint8_t **at,
+                                size_t *size) noexcept nogil:
+        """Whether a row has such a value, and its bytes. ``texts``: the table of keys that it is from."""
+        cdef size_t index
+        if what == DATA:
+            at[0], size[0] = row.data, row.size
+            return True
+        if what == HASH_KEY:
+            at[0], size[0] = self.hashes + 16 * self.deciding(row), 16
+            return True
+        index = row.pk if what == PARTITION_KEY else row.ehk
+        if index == NONE:
+            at[0], size[0] = NULL, 0
+            return False
+        at[0], size[0] = texts[index].at, texts[index].size
+        return True
+
+    def values(self, Value what, size_t start, size_t stop):
+        """(validity or None, offsets int32, bytes) of the rows' partition keys (0), explicit hash keys (1; None if no
+        row has one), data (2) or effective hash keys of 16 bytes (3)."""
+        cdef const Text *texts = self.m.pks.at if what == PARTITION_KEY else self.m.ehks.at
         cdef Buffer offsets, out, valid = None
-        cdef size_t i, nulls = 0
+        cdef size_t i, size = 0, nulls = 0
         cdef uint64_t total = 0
-        cdef uint32_t index
+        cdef const uint8_t *value = NULL
+        cdef const Row *rows
         cdef int32_t *ends
+        cdef bint there
         self.check(start, stop)
+        if what == HASH_KEY:
+            self.check_rows(start, stop)
+        rows = self.m.rows.at + start
         with nogil:
-            for i in range(start, stop):
-                index = self.m.rows.at[i].ehk if explicit else self.m.rows.at[i].pk
-                if index == NONE:
-                    nulls += 1
-                else:
-                    total += table[index].size
-        if explicit and nulls == stop - start:
+            for i in range(stop - start):
+                nulls += not self.find_value(what, &rows[i], texts, &value, &size)
+                total += size
+        if what == EXPLICIT_HASH_KEY and nulls == stop - start:
             return None
         if nulls:
             valid = self.output((stop - start + 7) // 8)
@@ -197,12 +199,11 @@ cdef class FrameColumns(Frames):
             total = 0
             ends[0] = 0
             for i in range(stop - start):
-                index = self.m.rows.at[start + i].ehk if explicit else self.m.rows.at[start + i].pk
-                if index != NONE:
-                    copy(out.at + total, table[index].at, table[index].size)
-                    total += table[index].size
-                    if nulls:
-                        valid.at[i >> 3] |= 1 << (i & 7)
+                there = self.find_value(what, &rows[i], texts, &value, &size)
+                copy(out.at + total, value, size)
+                total += size
+                if nulls and there:
+                    valid.at[i >> 3] |= 1 << (i & 7)
                 ends[i + 1] = <int32_t>total
         return None if valid is None else valid.buffer, offsets.buffer, out.buffer
 
@@ -317,18 +318,3 @@ cdef class FrameColumns(Frames):
             for i in range(start, stop):
                 at[i - start] = self.deciding(&self.m.rows.at[i])
         return out.buffer
-
-    def hash_keys(self, size_t start, size_t stop):
-        """(None, offsets int32, bytes): each row's effective hash key, 16 bytes."""
-        cdef Buffer offsets, out
-        cdef int32_t *ends
-        cdef size_t i
-        self.check_rows(start, stop)
-        offsets, out = self.output(4 * (stop - start + 1)), self.output(16 * (stop - start))
-        ends = <int32_t *>offsets.at
-        with nogil:
-            ends[0] = 0
-            for i in range(stop - start):
-                memcpy(out.at + 16 * i, self.hashes + 16 * self.deciding(&self.m.rows.at[start + i]), 16)
-                ends[i + 1] = ends[i] + 16
-        return None, offsets.buffer, out.buffer
