@@ -48,9 +48,9 @@ typedef struct {
 
 /* `at` with twice the room. NULL if there is no memory; then `at` is unchanged. */
 static inline void *kpl_grow(void *at, size_t *room, size_t item) {
-    size_t wanted = *room ? *room * 2 : 256;
-    void *moved = wanted < KPL_NONE ? realloc(at, wanted * item) : NULL;
-    if (moved != NULL) *room = wanted;
+    size_t larger = *room ? *room * 2 : 256;
+    void *moved = larger < KPL_NONE ? realloc(at, larger * item) : NULL;
+    if (moved != NULL) *room = larger;
     return moved;
 }
 
@@ -98,13 +98,13 @@ static inline void kpl_free_content(kpl_content *c) {
     free(c->tags.at);
 }
 
-/* Contents that nobody uses, for the next reader: the kernel hands out new memory page by page and fills each with
-   zeros. A place is emptied and filled in one step, so threads share them without a lock. */
+/* Spare contents for the next reader: new memory costs time, because the kernel fills each page with zeros. Atomic
+   exchanges take and leave a spare, so threads share them without a lock. */
 #ifndef KPL_NO_SPARES /* fuzz/sanitize.py has none, to see what is used after it was freed */
 enum { KPL_SPARES = 4, KPL_LARGEST_SPARE = 1 << 23 /* bytes */ };
 static kpl_content *kpl_spares[KPL_SPARES];
 
-/* Sets `c` to an empty content, with a spare one's room if there is one. */
+/* Sets `c` to an empty content, with the room of a spare if there is one. */
 static inline void kpl_take_content(kpl_content *c) {
     for (int i = 0; i < KPL_SPARES; i++) {
         kpl_content *spare = __atomic_exchange_n(&kpl_spares[i], NULL, __ATOMIC_ACQ_REL);
@@ -116,7 +116,7 @@ static inline void kpl_take_content(kpl_content *c) {
     }
 }
 
-/* To whom takes one next, or free. */
+/* Makes `c` a spare, or frees it. */
 static inline void kpl_leave_content(kpl_content *c) {
     size_t size = c->rows.room * sizeof(kpl_row) + (c->pks.room + c->ehks.room) * sizeof(kpl_text);
     size += c->tags.room * sizeof(kpl_tag);

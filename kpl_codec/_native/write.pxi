@@ -10,15 +10,14 @@ cdef enum Value:  # of a row
 cdef class FrameColumns(Frames):
     """The Kinesis records of one batch, and the columns of their user records.
 
-    ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length (the last two for
-    plain records). ``allocate(size)`` makes every output buffer.
-    ``hash_keys``: the hash keys of all keys are computed, and plain records with unusual explicit hash keys
-    are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data must not be opened: these are
-    uncertain. ``unframe``: rows have no frame of the Schema Registry (schema_registry.py), unless with zlib.
-    ``warned``: an aggregate with an entry that is no explicit hash key, and that no user record has, has status 4,
-    and one more row in front: the Kinesis record itself, whose sub-sequence number is -1.
+    ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length; the keys are those of plain
+    records. ``allocate(size)`` makes every output buffer. ``hash_keys``: computes the hash keys of all keys; plain
+    records with unusual explicit hash keys are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data
+    must not be opened: these are uncertain. ``unframe``: takes off frames of the Schema Registry without zlib.
+    ``warned``: an aggregate with an unused entry that is no explicit hash key has status 4 and one more row in front:
+    the Kinesis record itself, with sub-sequence number -1.
 
-    Rows do not change once a column, or `cut`, was asked for: `drop` then raises ValueError.
+    `drop` raises ValueError after a column, or `cut`, was asked for.
     """
 
     cdef Column column
@@ -100,27 +99,27 @@ cdef class FrameColumns(Frames):
 
     def drop(self, const uint8_t[::1] records not None):
         """Removes the rows of the records whose byte in ``records`` is not 0."""
-        cdef size_t record, i, kept = 0, first, tag = 0, tags = 0
+        cdef size_t record, i, to = 0, first, tag = 0, tags = 0
         if <size_t>records.shape[0] != self.count:
             raise IndexError("records")
         if self.fixed:
             raise ValueError("rows are in use")
         for record in range(self.count):
-            first = kept
+            first = to
             if not records[record]:
                 for i in range(self.starts[record], self.starts[record + 1]):
-                    self.m.rows.at[kept] = self.m.rows.at[i]
+                    self.m.rows.at[to] = self.m.rows.at[i]
                     if self.unframing:
-                        self.schemas[kept] = self.schemas[i]
+                        self.schemas[to] = self.schemas[i]
                     while tag < self.m.tags.count and self.m.tags.at[tag].row <= i:
                         if self.m.tags.at[tag].row == i:
                             self.m.tags.at[tags] = self.m.tags.at[tag]
-                            self.m.tags.at[tags].row = <uint32_t>kept
+                            self.m.tags.at[tags].row = <uint32_t>to
                             tags += 1
                         tag += 1
-                    kept += 1
+                    to += 1
             self.starts[record] = first
-        self.starts[self.count] = self.m.rows.count = kept
+        self.starts[self.count] = self.m.rows.count = to
         self.m.tags.count = tags
 
     cdef int check(self, size_t start, size_t stop) except -1:
@@ -210,7 +209,7 @@ cdef class FrameColumns(Frames):
     def tags(self, size_t start, size_t stop):
         """(validity or None, offsets int32 of each row's list, offsets int32 and bytes of the keys, validity or None,
         offsets int32 and bytes of the values): the rows' tags, null where there are none. None if no row has one."""
-        cdef Buffer valid, lists, keys, key_bytes, values, value_bytes, given = None
+        cdef Buffer valid, lists, keys, key_bytes, values, value_bytes, value_valid = None
         cdef size_t first = self.first_tag(start), last = self.first_tag(stop), i, row, nulls = 0
         cdef uint64_t key_size = 0, value_size = 0
         cdef int32_t *ends
@@ -228,7 +227,7 @@ cdef class FrameColumns(Frames):
         keys, key_bytes = self.output(4 * (last - first + 1)), self.output(key_size)
         values, value_bytes = self.output(4 * (last - first + 1)), self.output(value_size)
         if nulls:
-            given = self.output((last - first + 7) // 8)
+            value_valid = self.output((last - first + 7) // 8)
         with nogil:
             memset(valid.at, 0, (stop - start + 7) // 8)
             ends = <int32_t *>lists.at
@@ -240,7 +239,7 @@ cdef class FrameColumns(Frames):
                     i += 1
             ends[stop - start] = <int32_t>(last - first)
             if nulls:
-                memset(given.at, 0, (last - first + 7) // 8)
+                memset(value_valid.at, 0, (last - first + 7) // 8)
             key_size = value_size = 0
             (<int32_t *>keys.at)[0] = (<int32_t *>values.at)[0] = 0
             for i in range(last - first):
@@ -251,10 +250,10 @@ cdef class FrameColumns(Frames):
                 value_size += tag.value_size
                 (<int32_t *>keys.at)[i + 1], (<int32_t *>values.at)[i + 1] = <int32_t>key_size, <int32_t>value_size
                 if nulls and tag.value != NULL:
-                    given.at[i >> 3] |= 1 << (i & 7)
+                    value_valid.at[i >> 3] |= 1 << (i & 7)
         return (
             valid.buffer, lists.buffer, keys.buffer, key_bytes.buffer,
-            None if given is None else given.buffer, values.buffer, value_bytes.buffer,
+            None if value_valid is None else value_valid.buffer, values.buffer, value_bytes.buffer,
         )
 
     cdef size_t first_tag(self, size_t row) noexcept:
