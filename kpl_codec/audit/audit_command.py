@@ -32,11 +32,11 @@ others are "too early". Give --until where a consumer handles several batches of
 at a time.
 
 With --stream, the audit fetches missing records while retention lasts, and reports why
-they are missing. With --output, too, kpl-codec repair DIR plans to put them again; after
-the repair, audit with --repaired DIR.
+they are missing. With --output, too, kpl-codec repair DIR plans to put them again;
+after the repair, audit with --repaired DIR.
 
-Exit status: 0 everything was handled, 1 something was not or is unknown (see --fail-on),
-2 the audit failed.
+Exit status: 0 everything was handled, 1 something was not or is unknown (see
+--fail-on), 2 the audit failed.
 """
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..aws_errors import failure_text
-from ..errors import HashKeyError, KplError, ShardMapError
-from ..format.hash_keys import parse_hash_key, partition_key_hash
+from ..errors import KplError, ShardMapError
+from ..format.hash_keys import partition_key_hash
 from ..format.records import KinesisRecord
 from ..limits import MAX_PARTITION_KEY_LENGTH
 from ..rendering.labels import refusal
@@ -125,23 +124,16 @@ def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMa
 
 def hashed_keys(args: argparse.Namespace) -> list[tuple[str, int]]:
     """The keys of ``args``, at least one, each with its hash key. Raises UsageError."""
-    to_hash_key = partial(hash_key_of, explicit=args.explicit)
-    pairs = [(key, to_hash_key(key)) for key in args.keys]
+    pairs = [(key, _hash_of(key)) for key in args.keys]
     if args.keys_from:
-        pairs += each_line(args.keys_from, to_hash_key)
+        pairs += each_line(args.keys_from, _hash_of)
     if not pairs:
         empty = f"{args.keys_from} has no line with a key" if args.keys_from else "no keys"
         raise UsageError(reason=f"{empty}; give KEY, or --keys-from FILE with one key a line")
     return pairs
 
 
-def hash_key_of(key: str, *, explicit: bool) -> int:
-    """The hash key of a partition key, or of the text of an explicit one. Raises UsageError, HashKeyError."""
-    if explicit:
-        try:
-            return parse_hash_key(key)
-        except HashKeyError as error:
-            raise HashKeyError(reason=f"{key!r} is {error.reason}") from None
+def _hash_of(key: str) -> int:
     if not 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH:
         raise UsageError(
             reason=f"a partition key has 1 to {MAX_PARTITION_KEY_LENGTH} characters, not {len(key)}"

@@ -38,7 +38,7 @@ COMMANDS = {
     "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
     "explain": "Look up a code, a requirement or a symptom: what it means and what to do.",
     "shards": "List a stream's shards, predict where keys go, show the shards' history.",
-    "keys": "Hash partition keys, count them per shard, make balanced hash keys.",
+    "keys": "Hash partition keys, find hot ones, make evenly spread explicit hash keys.",
     "generate": "Make a capture of any size, with its shard map, the same every time.",
     "conformance": "Run the test vectors of the specification against any implementation.",
 }

@@ -1,4 +1,4 @@
-"""What a producer is given: settings (`ProducerConfig`) and other options (`ProducerOptions`), with its
+"""What a producer takes: settings (`ProducerConfig`) and other options (`ProducerOptions`), with its
 client's configuration.
 
 Settings have the KPL's names, defaults and ranges: sizes in bytes, times in milliseconds, as their names say.
@@ -76,7 +76,7 @@ class ProducerConfig:
       ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
       shard in parallel and keep each key in order).
     * ``ignore_keys``, ``adaptive_partitioning``: KIP-794.
-    * ``compression``: of each user record's data; only readers that are told to decompress undo it, KPL and
+    * ``compression``: of each user record's data; only readers that are set to decompress undo it, KPL and
       KCL consumers get it compressed.
     """
 
@@ -156,7 +156,7 @@ class ProducerConfig:
     @property
     def buffering_seconds(self) -> float:
         """How long a user record may wait for others, in seconds."""
-        # PRD-37: "A user record MUST NOT wait for company longer than half its time to live, whatever
+        # PRD-37: "A user record MUST NOT wait for others longer than half its time to live, whatever
         # record_max_buffered_time_ms is."
         return min(self.record_max_buffered_time_ms, self.record_ttl_ms / 2) / 1000
 
@@ -183,8 +183,8 @@ class ProducerConfig:
 
     @property
     def expiry_step(self) -> float:
-        """Seconds between two looks for expired user records. So most Kinesis records are found with all of
-        their user records expired, and few are written anew."""
+        """Seconds between two searches for expired user records. By then most Kinesis records have all of
+        their user records expired, and few must be built anew without those."""
         return min(3.0, self.ttl_seconds / 100)
 
     @property
@@ -247,7 +247,7 @@ class ProducerOptions(TypedDict, total=False):
     clock: Callable[[], float]
 
 
-#: Arguments of `boto3.client` that are often given to the producer itself, and their names there.
+#: Arguments of `boto3.client` that callers often give to the producer itself, with boto3's names.
 _CLIENT_ARGUMENTS: Final = {
     name: name
     for name in (
@@ -255,7 +255,7 @@ _CLIENT_ARGUMENTS: Final = {
         "aws_access_key_id", "aws_secret_access_key", "aws_session_token",
     )
 } | {"region": "region_name", "endpoint": "endpoint_url"}  # fmt: skip
-#: Options, whether a value is of the right type, and what is given.
+#: By option: whether a value is of the right type, and how an error shows one that is.
 _OPTION_TYPES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "config": (lambda value: isinstance(value, ProducerConfig), "ProducerConfig(...)"),
     "ledger": (lambda value: hasattr(value, "writer"), "Ledger(...)"),
@@ -332,6 +332,6 @@ def new_async_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Any
 
 
 def makes_retries(client: Any) -> bool:
-    """Whether a client that was given repeats calls by itself."""
+    """Whether a client of the caller's repeats calls by itself."""
     config = getattr(getattr(client, "meta", None), "config", None)
     return config is not None and (config.retries or {}).get("total_max_attempts") != 1

@@ -26,7 +26,7 @@ from ..captures import Location, plan
 from ..errors import KplError
 from ..findings import Finding
 from ..findings.counters import Tally
-from ..shards.shard import Distribution
+from ..rendering.labels import refusal
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream
 from .duplicates import find_duplicates
@@ -86,9 +86,9 @@ class Validation:
         return f"<Validation in {self.output.path}: {'clean' if self.clean else 'findings'}>"
 
 
-def read_shard_map(path: str, distribution: Distribution = "USER_PARTITION_KEY") -> ShardMap:
+def read_shard_map(path: str) -> ShardMap:
     """The shard map in a file as ``aws kinesis list-shards`` prints it. Raises InputError, ShardMapError."""
-    return ShardMap.from_json(Location(path).read(), distribution, source=path)
+    return ShardMap.from_json(Location(path).read(), source=path)
 
 
 def check_output(output: Location) -> None:
@@ -113,7 +113,7 @@ def prepare_output(output: Location) -> None:
     try:
         make_folders(work_folder(output))
     except OSError as error:
-        raise OutputError(code="not-writable", path=output.path, reason=str(error)) from None
+        raise OutputError(code="not-writable", path=output.path, reason=refusal(error)) from None
 
 
 class Engine(Protocol):

@@ -58,7 +58,7 @@ def check(world: World, judged: Judged) -> None:
     # By the truth: nothing that was handled is called missing; nothing is complete that is not.
     assert not any(world.handled[name] for name in missing)
     assert all(world.handled[name] > 1 for name in duplicates)
-    lost = {name for name in world.told.values() if not world.handled[name]}
+    lost = {name for name in world.delivered.values() if not world.handled[name]}
     if audit.complete:
         assert lost <= {old for old, _ in world.copies}
     known = {(row.shard_id, row.sequence_number) for row in judged.rows if row.kind == "delivered"}

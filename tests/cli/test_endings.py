@@ -126,7 +126,7 @@ def run_without_extras(*words: str, **environment: str) -> subprocess.CompletedP
 @pytest.mark.parametrize(
     "line",
     ["--help", "--version", "watch --help", f"inspect {FRAME}", "explain gap", "explain glue", "keys hash a",
-     "keys split 3", "keys skew --shard-count 2 a"],
+     "keys allocate 3"],
 )  # fmt: skip
 def test_the_base_install_has_what_somebody_on_call_needs(line: str) -> None:
     done = run_without_extras(*line.split())

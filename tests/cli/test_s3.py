@@ -69,7 +69,6 @@ COMMANDS = [
     ("keys allocate 2 --shards AT/shards.json", 0),
     ("keys hash --keys-from AT/keys.txt", 0),
     ("keys hot AT/out/", 0),
-    ("keys skew --shards AT/shards.json --keys-from AT/keys.txt", 0),
     ("repair AT/out/", 0),
     ("shards history --shards AT/shards.json", 0),
     ("shards list --shards AT/shards.json", 0),

@@ -35,7 +35,6 @@ COMMANDS = [
     "cat --limit 1",
     "cat --follow --since 1h --limit 1",
     f"inspect --shard-id {SHARD} --sequence-number NUMBER",
-    "keys skew a",
     "keys allocate",
     "shards list",
     "shards history",

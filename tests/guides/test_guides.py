@@ -18,6 +18,7 @@ import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
+from ..kcl.leases import create_leases
 from ..moto_server import moto_server
 from ..queues import queue_model
 from ..queues.queue_service import QueueServer, QueueService, RealClock
@@ -145,20 +146,12 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-#: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
+#: Run by CI only: what starts Spark or builds a wheel, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
-    (
-        *(
-            "check-captures.md",
-            "ci.md",
-            "fuzz-your-consumer.md",
-            "kcl.md",
-            "several-streams.md",
-            "spark.md",
-            "watch.md",
-        ),
-        "kpl_codec.spark.md",
-    ),
+    [
+        *("check-captures.md", "ci.md", "fuzz-your-consumer.md", "kcl.md", "lambda.md", "local-kinesis.md"),
+        *("s3-and-accounts.md", "several-streams.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    ],
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )
 
@@ -173,6 +166,11 @@ def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureReques
         request.getfixturevalue("captures")
     if path.name == "kcl.md":
         pytest.importorskip("kcl_rs")
+        shards = [
+            kpl.Shard(f"shardId-{number:012d}", keys)
+            for number, keys in enumerate(kpl.ALL_HASH_KEYS.split(2))
+        ]
+        create_leases(boto3.client("dynamodb"), "payments-consumer", shards)  # else it begins after 30 s
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
     folder = tmp_path / "work"

@@ -135,7 +135,7 @@ class ProducerMachine(RuleBasedStateMachine):
         """PRD-24: whatever stands in the way, and the timer comes early enough."""
         core = self.core
         waiting = list(core._order.held()) if core._order is not None else []
-        waiting += [pending for place in core._placer.places() for pending in place]
+        waiting += [pending for place in core._router.places() for pending in place]
         waiting += [pending for outgoing in core._queue.kinesis_records() for pending in outgoing.records]
         if waiting:
             latest = min(p.expires_at for p in waiting) + min(3, self.config.ttl_seconds / 100) + 1e-6

@@ -115,42 +115,6 @@ def test_reports_and_their_guards():
     assert live.invalidate(13.0, None, 13.0)  # landed somewhere without a prediction to be wrong
 
 
-@pytest.mark.requirement("MAP-15")
-def test_reports_that_change_nothing_do_not_keep_the_map_refreshing():
-    live, stream = ready(describe=False)
-    now, pauses = 10.0, []
-    for _ in range(10):
-        assert live.invalidate(now, None, now)
-        answer(live, now, stream.open_shards())
-        assert live.state == "READY"
-        begun = now
-        while not live.invalidate(now, None, now):
-            now += 0.25
-        pauses.append(now - begun)
-        answer(live, now, stream.open_shards())
-        now += 100  # (the second report in a row was barren too)
-    assert pauses[0] == 1.0
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == 30.0
-    # a map that changes makes it listen again
-    stream.split(0)
-    assert live.invalidate(now, None, now)
-    answer(live, now, stream.open_shards())
-    stream.split(0)
-    assert live.invalidate(now + 0.1, None, now + 0.1)
-
-
-@pytest.mark.requirement("MAP-20")
-def test_a_closed_shard_is_known_for_a_minute_also_where_the_service_has_forgotten_it():
-    live, stream = ready(shard_filter="FROM_TRIM_HORIZON")
-    stream.split(0)
-    gone = stream.shards[0]
-    for moment, known in ((100.0, True), (160.0, True), (160.1, False)):
-        live.refresh(moment)
-        answer(live, moment, stream.open_shards(), stream.summary())
-        assert (live.shard(gone.shard_id) is not None) == (gone.shard_id in live.lineage) == known
-
-
 # -- failures -------------------------------------------------------------------------------------
 
 
@@ -234,20 +198,6 @@ def test_only_a_stream_that_is_gone_ends_trust_in_a_map():
     assert live.refresh(7.0)
     answer(live, 7.0, stream.open_shards())
     assert live.predict(0) is not None
-
-
-@pytest.mark.requirement("MAP-19")
-def test_a_listing_that_never_ends_is_refused():
-    live = LiveShardMap("s", describe=False)
-    live.refresh(0.0)
-    calls = 0
-    while (request := live.next_request(0.0)) is not None:
-        calls += 1
-        event = live.receive(request, {"Shards": [], "NextToken": str(calls)}, 0.0)
-    assert isinstance(event, RefreshFailed)
-    assert event.error.code == "malformed"
-    assert calls <= 1200
-    assert live.timer() == 1.0
 
 
 @pytest.mark.requirement("MAP-14")
@@ -341,15 +291,6 @@ def test_unsound_listings_are_refused_and_the_old_ranges_kept():
         answer(live, now, whole, stream.summary())
         assert live.state == "READY"
         now += 100
-    live.refresh(now)
-    live.receive(live.next_request(now), stream.summary(), now)
-    event = live.receive(live.next_request(now), {}, now)  # cut short
-    assert event.error.code == "malformed"
-    request = live.next_request(event.retry_at)
-    live.receive(request, stream.summary(), now)
-    page = {**pages(whole, 9)[0], "NextToken": "same"}
-    assert live.receive(live.next_request(now), page, now) is None
-    assert live.receive(live.next_request(now), page, now).error.code == "malformed"
 
 
 @pytest.mark.requirement("MAP-12")

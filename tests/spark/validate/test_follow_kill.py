@@ -45,6 +45,7 @@ def batches(out: Path) -> int:
     return max((int(path.stem) + 1 for path in out.glob("totals/*.json")), default=0)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-23", "SPK-17")
 def test_kill_9_of_driver_jvm_and_workers(spark: Any, stream: Stream, tmp_path: Path) -> None:
     out = tmp_path / "followed"

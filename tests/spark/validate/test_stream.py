@@ -14,6 +14,7 @@ __all__ = ["stream"]
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-23", "SPK-17")
 def test_following_goes_on_where_it_stopped(spark: Any, stream: Stream, tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "followed"
