@@ -256,9 +256,8 @@ def test_is_aggregated_in_sql(spark: Any) -> None:
         with configured(spark, **settings):
             rows = df.select("data", is_aggregated("data")).collect()
         assert len(rows) == len(values)
-        assert all(
-            answer == (data and kpl.is_aggregated(bytes(data))) for data, answer in rows if data != b""
-        )
+        for data, answer in rows:
+            assert answer == (None if data is None else kpl.is_aggregated(bytes(data)))
     with pytest.raises(AnalysisException, match=r"(?i)binary"):
         spark.sql("select 'text' as data").select(is_aggregated("data"))
 
