@@ -182,21 +182,23 @@ def objects(
 @pytest.mark.requirement("SPK-3", "DAG-1", "DAG-3", "DAG-4", "DAG-5", "DAG-6", "DAG-7", "KCL-4", "PLC-5")
 @pytest.mark.requirement("GSR-1", "GSR-2", "GSR-3", "GSR-4", "GSR-7")
 @pytest.mark.parametrize("compiled", [True, False])
-@settings(max_examples=examples(300))
+@pytest.mark.parametrize("framed", [True, False])
+@settings(max_examples=examples(200))
 @given(
-    records=st.lists(kinesis_records, max_size=8) | st.lists(framed_records, max_size=6),
+    data=st.data(),
     policy=st.sampled_from(POLICIES),
     shard_map=st.sampled_from(MAPS),
     limit=st.integers(1, 2000),
     large=st.booleans(),
     skip=st.integers(0, 3),
     dictionaries=st.sampled_from([None, False, True]),
-    unframe=st.sampled_from([False, True, frozenset(), {"00000000-0000-4000-8000-000000000001", VERSION}]),
+    unframe=st.sampled_from([True, True, frozenset(), {"00000000-0000-4000-8000-000000000001", VERSION}]),
     max_size=st.sampled_from([None, None, 3000]),
 )
 def test_columns_equal_objects(
+    framed: bool,
     compiled: bool,
-    records: list[kpl.KinesisRecord],
+    data: st.DataObject,
     policy: Any,
     shard_map: Any,
     limit: int,
@@ -206,8 +208,10 @@ def test_columns_equal_objects(
     unframe: Any,
     max_size: int | None,
 ) -> None:
+    records = data.draw(st.lists(framed_records if framed else kinesis_records, max_size=8))
     batch = batch_of(records, large=large)
     batch, records = batch.slice(min(skip, len(records))), records[skip:]
+    unframe = framed and unframe
     options: dict[str, Any] = {"unframe": unframe, "max_decompressed_size": max_size}
     rows: list[dict] = []
     error = None
