@@ -93,7 +93,7 @@ def check_quick_decoders(data: bytes, found: Rows | kpl.DecodeError) -> None:
         else:
             assert not isinstance(found, list), name
     try:
-        walked = wire.Message(data, 4, len(data) - 16)
+        walked = wire.Message(data)
         defect = walked.first_defect()
     except kpl.MalformedMessage as error:
         defect = error

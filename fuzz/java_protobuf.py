@@ -89,9 +89,8 @@ def placed() -> Iterator[bytes]:
 def library(message: bytes) -> str:
     """What `kpl_codec.deaggregation.kcl` reads, as JavaProtobuf.java writes it."""
     data = frame(message)
-    end = len(data) - 16
     try:
-        tables = wire.Message(data, 4, end, strict=False)
+        tables = wire.Message(data, strict=False)
         records = list(tables.records())
     except MalformedMessage:
         return "ERR"
@@ -101,8 +100,7 @@ def library(message: bytes) -> str:
     out += [f"e{key.encode().hex()}" for key in tables.explicit_hash_keys if key is not None]
     for record in records:
         pk, ehk = record.partition_key_index or 0, record.explicit_hash_key_index
-        start, stop = record.data or (0, 0)
-        out.append(_record(pk, ehk, data[start:stop]))
+        out.append(_record(pk, ehk, record.data or b""))
     return " ".join(out)
 
 

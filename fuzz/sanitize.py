@@ -92,7 +92,7 @@ def fuzz(seconds: float, seed: int) -> None:
             if parts is None:
                 continue
             read += 1
-            walked = wire.Message(frame, 4, len(frame) - 16)
+            walked = wire.Message(frame)
             assert walked.first_defect() is None, body.hex()
             expected = codec.aggregated_record(walked)
             assert AggregatedRecord(*parts).columns() == expected.columns(), body.hex()

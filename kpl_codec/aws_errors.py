@@ -172,6 +172,24 @@ def what_to_check(code: str) -> str | None:
     return _CHECK.get(code, _CHECK.get(error_kind(code)))
 
 
+#: What stands for the texts of two of botocore's exceptions.
+_PLAIN: Final = {"NoCredentialsError": "no credentials", "NoRegionError": "no region"}
+
+
+def failure_text(code: str, reason: str) -> str:
+    """What failed and what to check, as a sentence without its full stop. It names AWS's codes, and of
+    botocore's exceptions only what they say, not their classes."""
+    check = what_to_check(code)
+    if code in _PLAIN:
+        return f"{_PLAIN[code]}: {check}"
+    never_answered = "." not in code and rule_of(code).producer in ("not-sent", "no-answer")
+    of_botocore = never_answered or code == "ParamValidationError"
+    what = reason.rstrip(".") or code
+    if reason and not of_botocore:
+        what = f"{code}: {what}"
+    return f"{what}; {check}" if check else what
+
+
 _PERMANENT: Final = ("invalid", "refused", "unconfigured")
 
 

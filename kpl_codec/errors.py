@@ -1,10 +1,8 @@
-"""Every error of the library, split by who is at fault: DecodeError the bytes, EncodeError the caller's user
-record, HashKeyError a text or a number, ShardMapError a listing of shards, CaptureError a captured event.
+"""The errors of the core, by what is wrong: DecodeError the bytes, EncodeError the caller's user record,
+HashKeyError a text or a number, ShardMapError a listing of shards, CaptureError a captured event.
 
-An error class declares its fields with types. Its constructor takes them by keyword and refuses all others.
-The text of the error is built from the fields. None of them shows record data or keys; a DeliveryError has
-the user record that was put. All of them pickle (Spark sends them between processes). If a function that is
-documented to raise one of these raises anything else, that is a bug.
+An error class declares its fields with types, and its constructor takes them by keyword. The text of an error
+is made of its fields; it never shows record data or keys. Errors pickle: Spark sends them between processes.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class KplError(Exception):
-    """Base of all errors here. ``code`` is a stable short name, ``requirement`` an id of ``spec/``.
+    """Base of all errors here. ``code``: a stable short name; ``requirement``: an id of ``spec/``.
 
     The annotated attributes of a subclass are its fields: keyword arguments of its constructor, required
     where the class gives no default. ``fields`` holds those that were given.
@@ -31,13 +29,15 @@ class KplError(Exception):
     requirement: str | None = None
     #: The requirement of a code, where it differs from the requirement of the class.
     requirements: ClassVar[Mapping[str, str]] = {}
+    #: What happened, with the names of fields in braces; and the same by code, where a class has several.
     text: ClassVar[str] = "{code}"
-    #: The fields that say where, and how a text tells each.
+    texts: ClassVar[Mapping[str, str]] = {}
+    #: The fields that say where it happened, each with its words.
     places: ClassVar[Mapping[str, str]] = {}
     #: For people who meet the error: whom it concerns, and what to do.
     concerns: ClassVar[str] = "The caller of this library. Nothing on the stream has changed."
     todo: ClassVar[str]
-    #: Codes that the class takes from a table and does not declare.
+    #: Codes of a class whose ``code`` is any str; by default those of its ``texts``.
     codes: ClassVar[tuple[str, ...]] = ()
     _names: ClassVar[frozenset[str]] = frozenset()
     _required: ClassVar[frozenset[str]] = frozenset()
@@ -47,6 +47,8 @@ class KplError(Exception):
         own = {name for name, kind in cls.__annotations__.items() if "ClassVar" not in str(kind)}
         cls._names |= own
         cls._required = frozenset(name for name in cls._names if not hasattr(cls, name))
+        if "texts" in vars(cls) and "codes" not in vars(cls):
+            cls.codes = (*cls.texts,)
 
     def __init__(self, **fields: Any) -> None:
         """Raises TypeError for a field that the class does not have, and for one that is missing."""
@@ -62,15 +64,12 @@ class KplError(Exception):
     @property
     def fields(self) -> dict[str, Any]:
         """The fields that were given, with their values: a new dict."""
-        names, of_code = self._names, self.requirements.get(self.code)
-        fields = {name: value for name, value in vars(self).items() if name in names}
-        if of_code is not None and fields.get("requirement") == of_code:
-            del fields["requirement"]
-        return fields
+        return {name: value for name, value in vars(self).items() if name in self._names}
 
     def describe(self) -> str:
         """The text without the place."""
-        return self.text.format_map({name: getattr(self, name, None) for name in ("code", *self._names)})
+        values = {name: getattr(self, name, None) for name in ("code", *self._names)}
+        return self.texts.get(self.code, self.text).format_map(values)
 
     def at(self, **fields: Any) -> Self:
         """The same error with these fields, too. Raises TypeError as the constructor does."""
@@ -99,8 +98,8 @@ class KplError(Exception):
 class DecodeError(KplError, ValueError):
     """The bytes are not a sound aggregated record.
 
-    ``offset``: where, in bytes from the start of the Kinesis record's data, or None.
-    ``record_index``: which user record (counting from 0), or None for the frame as a whole.
+    ``offset``: where, in bytes from the start of the Kinesis record's data.
+    ``record_index``: of the user record, from 0; None if the frame as a whole is wrong.
     ``sequence_number``, ``shard_id``: of the Kinesis record, where `deaggregate` knows them.
     """
 
@@ -123,7 +122,7 @@ class DecodeError(KplError, ValueError):
 class NotAggregated(DecodeError):
     """No frame: the magic is missing, or the data is too short for a message and a digest.
 
-    ``disguise``: if the data is an aggregated record that was turned into text, how (``base64``, ...).
+    ``disguise``: how it was encoded ("base64", ...), if the data is an aggregated record in another form.
     """
 
     code = "not-aggregated"
@@ -149,7 +148,7 @@ class NotAggregated(DecodeError):
 
 class ChecksumMismatch(DecodeError):
     """``expected`` (hex): the digest at the end of the frame. ``actual`` (hex): the MD5 of the message.
-    ``sound``: so many bytes at the beginning are a sound aggregated record, behind which more was put."""
+    ``sound``: bytes of the sound aggregated record with which the data begins; more was put behind it."""
 
     code = "checksum-mismatch"
     requirement = "FRM-3"
@@ -184,21 +183,16 @@ class MalformedMessage(DecodeError):
     requirement = "MSG-1"
     requirements: ClassVar = {"varint-too-long": "MSG-2", "varint-overflow": "MSG-3", "too-deep": "MSG-4"}
     text = "malformed message ({code})"
-    #: What is wrong, by code.
-    _WHAT: ClassVar[Mapping[str, str]] = {
-        "truncated": "a field goes on behind the end of what holds it",
-        "varint-too-long": "a number has more than 10 bytes",
-        "varint-overflow": "a number is above 2^64 - 1",
-        "field-number": "a field number is not from 1 to 2^29 - 1",
-        "wire-type": "a field has wire type 6 or 7, which protobuf does not define",
-        "stray-end-group": "a group ends that did not begin",
-        "unterminated-group": "a group does not end",
-        "too-deep": "groups are nested more than 100 deep",
+    texts: ClassVar = {
+        "truncated": f"{text}: a field goes on behind the end of what holds it",
+        "varint-too-long": f"{text}: a number has more than 10 bytes",
+        "varint-overflow": f"{text}: a number is above 2^64 - 1",
+        "field-number": f"{text}: a field number is not from 1 to 2^29 - 1",
+        "wire-type": f"{text}: a field has wire type 6 or 7, which protobuf does not define",
+        "stray-end-group": f"{text}: a group ends that did not begin",
+        "unterminated-group": f"{text}: a group does not end",
+        "too-deep": f"{text}: groups are nested more than 100 deep",
     }
-
-    def describe(self) -> str:
-        """The text without the place."""
-        return f"{super().describe()}: {self._WHAT.get(self.code, 'it is not protobuf')}"
 
 
 class WrongWireType(DecodeError):
@@ -276,11 +270,8 @@ class NoUserRecords(DecodeError):
 
 
 class EncodeError(KplError, ValueError):
-    """A user record that must not be written. ``field`` names the part, ``code`` the reason:
-
-    partition-key-type, partition-key-empty, partition-key-too-long, partition-key-utf-8,
-    explicit-hash-key, data-type, tag, no-user-records, null. ``record_index`` says which. ``got``: the type
-    or the number of characters that was given, where that is what is wrong.
+    """A user record that must not be written. ``field``: the part that is wrong, ``code``: how.
+    ``record_index``: which user record, from 0. ``got``: the type, or the number of characters, of that part.
     """
 
     code: str
@@ -289,8 +280,7 @@ class EncodeError(KplError, ValueError):
     record_index: int | None = None
     got: str | None = None
     text = "the {field} of a user record cannot be written ({code})"
-    #: What is wrong, by code.
-    _WHAT: ClassVar[Mapping[str, str]] = {
+    texts: ClassVar = {
         "partition-key-type": "the partition key must be str",
         "partition-key-empty": "the partition key is empty: it must have 1 to 256 characters",
         "partition-key-too-long": "the partition key must have at most 256 characters",
@@ -303,19 +293,11 @@ class EncodeError(KplError, ValueError):
         "null": "{field} must not be null",
     }
     todo = "Fix the user record that the error names: a key of 1 to 256 characters, data as bytes."
-    codes = (
-        "partition-key-type", "partition-key-empty", "partition-key-too-long", "partition-key-utf-8",
-        "explicit-hash-key", "data-type", "tag", "no-user-records", "null",
-    )  # fmt: skip
-
     places: ClassVar = {"record_index": "user record {}"}
 
     def describe(self) -> str:
         """The text without the place."""
-        if type(self).text is not EncodeError.text or self.code not in self._WHAT:
-            return super().describe()
-        what = self._WHAT[self.code].format(field=self.field)
-        return what if self.got is None else f"{what}, got {self.got}"
+        return super().describe() + ("" if self.got is None else f", got {self.got}")
 
 
 class AggregateFull(EncodeError):
@@ -336,19 +318,14 @@ class HashKeyError(KplError, ValueError):
     requirement = "KEY-3"
     reason: str
     text = "invalid hash key: {reason}"
+    texts: ClassVar = dict.fromkeys(("outside", "overlap", "exhausted"), "{reason}")
     todo = "Give a decimal number from 0 to 2^128 - 1."
-    codes = ("outside", "overlap", "exhausted")
-
-    def describe(self) -> str:
-        """The text without the place; of the other codes it is the reason alone."""
-        return super().describe() if self.code == "hash-key" else self.reason
 
 
 class ShardMapError(KplError, ValueError):
-    """A shard listing that cannot be used. ``code``:
-
-    empty, incomplete, malformed, duplicate, gap, overlap, cycle; contradiction (it contradicts an earlier
-    listing of the stream). ``shard_ids``: the shards it is about. ``source``: where the listing is from.
+    """A listing of shards that cannot be used. ``code`` says why: contradiction, where it contradicts an
+    earlier listing of the stream. ``shard_ids``: the shards that are wrong. ``source``: where the listing is
+    from.
     """
 
     code: str
@@ -369,7 +346,7 @@ class ShardMapError(KplError, ValueError):
     codes = ("empty", "incomplete", "malformed", "duplicate", "gap", "overlap", "cycle", "contradiction")
 
     def describe(self) -> str:
-        """The text, after the name of the source if that is known."""
+        """The source of the listing, if that is known, and the text."""
         return (f"{self.source}: " if self.source else "") + super().describe()
 
 
@@ -386,11 +363,10 @@ class UnknownShard(ShardMapError, KeyError):
 
 
 class CaptureError(KplError, ValueError):
-    """A captured event or answer cannot be read. ``code`` says what is wrong, ``field`` where.
+    """A captured event or response that cannot be read. ``code`` says what is wrong, ``field`` where.
 
-    ``position``: number of the record in its source, from 0. ``sequence_number``, ``record_id``: those of the
-    record, where they could be read. ``offset``: of the JSON document, in bytes. ``hint``: what to do, where
-    that is known.
+    ``position``: number of the record in its source, from 0. ``sequence_number``, ``record_id``: of the
+    record, where they could be read. ``offset``: of the JSON document, in bytes. ``hint``: what to do.
     """
 
     code: str
@@ -401,8 +377,7 @@ class CaptureError(KplError, ValueError):
     sequence_number: str | None = None
     record_id: str | None = None
     hint: str | None = None
-    #: What is wrong with ``field``, by code.
-    _WHAT: ClassVar[Mapping[str, str]] = {
+    texts: ClassVar = {
         "base64": "is not base64",
         "missing-field": "is missing",
         "wrong-type": "has a type that it cannot have",
@@ -420,5 +395,5 @@ class CaptureError(KplError, ValueError):
     def describe(self) -> str:
         """The text without the number of the record."""
         at = f" (byte {self.offset})" if self.offset is not None else ""
-        what = self._WHAT.get(self.code, self.code)
-        return f"{self.field or 'the input'}{at} {what}" + (f": {self.hint}" if self.hint else "")
+        hint = f": {self.hint}" if self.hint else ""
+        return f"{self.field or 'the input'}{at} {super().describe()}{hint}"

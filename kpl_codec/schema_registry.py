@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Union
 
 from .errors import DecodeError, EncodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
@@ -48,13 +48,11 @@ class SchemaFrameError(DecodeError):
         "cut short, AWS's deserializer never returns."
     )
     todo = "Find its writer by the schema version; raise `max_decompressed_size` if payloads may be so large."
-
-    def describe(self) -> str:
-        """The text without the place."""
-        what = "its zlib stream is damaged, cut short, or followed by other bytes"
-        if self.code == "schema-frame-too-large":
-            what = f"its payload has more than {self.max_size} bytes"
-        return f"Schema Registry frame of schema version {self.schema_version_id}: {what}"
+    text = "Schema Registry frame of schema version {schema_version_id}"
+    texts: ClassVar = {
+        "schema-frame-damaged": f"{text}: its zlib stream is damaged, cut short, or followed by other bytes",
+        "schema-frame-too-large": f"{text}: its payload has more than {{max_size}} bytes",
+    }
 
 
 class PayloadError(KplError, ValueError):

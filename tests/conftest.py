@@ -69,8 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for name in TOGETHER.keys() & set(getattr(item, "fixturenames", ())):
             assert together(item.nodeid) == name, f"{item.nodeid} uses {name}: add it to TOGETHER"
-    order = [*TOGETHER, None]
-    items.sort(key=lambda item: order.index(together(item.nodeid)))
+    # Then the slow tests, so that none of them begins when the others are done.
+    order = [*TOGETHER, "slow", None]
+    items.sort(
+        key=lambda item: order.index(
+            together(item.nodeid) or ("slow" if item.get_closest_marker("slow") else None)
+        )
+    )
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist, in a user's environment, nobody asks

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from kpl_codec.aws_errors import _RULES, _TABLE, error_kind, is_permanent, rule_of, what_to_check
+from kpl_codec.aws_errors import (
+    _RULES,
+    _TABLE,
+    error_kind,
+    failure_text,
+    is_permanent,
+    rule_of,
+    what_to_check,
+)
 
 
 def test_each_code_has_one_rule() -> None:
@@ -84,3 +92,15 @@ def test_what_to_check_is_of_the_setting_that_is_wrong() -> None:
         assert "--region" in str(what_to_check(name)), name
     assert "AWS_CONFIG_FILE" in str(what_to_check("ConfigParseError"))
     assert "--profile" in str(what_to_check("NoCredentialsError"))
+
+
+def test_a_text_names_codes_of_aws_and_no_class_of_botocore() -> None:
+    for name in _RULES:
+        if name.endswith("Error") and name not in ("InternalServerError", "EventStreamError"):
+            assert name not in failure_text(name, "it was refused.")
+    for name in ("AccessDeniedException", "InternalServerError", "429", "NeverHeardOf"):
+        assert failure_text(name, "it was refused.").startswith(f"{name}: it was refused")
+    assert failure_text("NoRegionError", "x") == "no region: give --region, or set AWS_DEFAULT_REGION"
+    assert failure_text("AssumeRole.AccessDenied", "no.").startswith(
+        "AssumeRole.AccessDenied: no; give --pro"
+    )

@@ -53,8 +53,9 @@ def test_an_error_says_pickles_and_refuses_other_fields(cls: type[errors.KplErro
     assert repr(error).startswith(cls.__name__)
     for name, value in fields.items():
         assert getattr(error, name) == value
-    named = {name for _, name, _, _ in Formatter().parse(cls.text) if name}
-    assert named <= cls._names | {"code"}, "the text names what is no field"
+    for text in (cls.text, *cls.texts.values()):
+        named = {name for _, name, _, _ in Formatter().parse(text) if name}
+        assert named <= cls._names | {"code"}, "the text names what is no field"
     with pytest.raises(TypeError, match="nonsense"):
         cls(**fields, nonsense=1)
     for name in fields:

@@ -52,7 +52,7 @@ def walked(body: bytes) -> AggregatedRecord | None:
     """What the byte walker, the authority, makes of a message; None: it finds a defect."""
     data = MAGIC + body + bytes(16)
     try:
-        walked = wire.Message(data, 4, len(data) - 16)
+        walked = wire.Message(data)
     except kpl.MalformedMessage:
         return None
     if walked.first_defect() is not None:

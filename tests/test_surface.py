@@ -28,7 +28,7 @@ PUBLIC = (
 #: Functions that take more by position: a put takes what a record is made of.
 POSITIONAL = {"Producer.put", "AsyncProducer.put"}
 #: What a public object holds for the library's own use. (Users read `Validation.summary`.)
-OWN_USE = {"Report", "Location", "LedgerLike"}
+OWN_USE = {"Report", "Location"}
 
 
 def names_of(package: str) -> dict[str, Any]:

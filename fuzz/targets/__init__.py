@@ -12,7 +12,6 @@ from . import (
     pages,
     programs,
     repairs,
-    spark_source,
     watch,
 )
 from .target import Target
@@ -22,7 +21,6 @@ TARGETS: dict[str, Target] = {
     **events.TARGETS,
     **listings.TARGETS,
     **captures.TARGETS,
-    **spark_source.TARGETS,
     **answers.TARGETS,
     **commands.TARGETS,
     **pages.TARGETS,

@@ -163,6 +163,8 @@ GROWN = {
     "Parquet of lists": written(data=[b"x"] * 20),
     "Parquet that breaks off": written(keep=0.5),
     "Parquet with damaged pages": page_damaged,
+    "magics": repeated(b"\xf3\x89\x9a\xc2"),
+    "frames within frames, all broken": repeated(b"\xf3\x89\x9a\xc2\n\x04"),
     "packed": lambda size: gzip.compress(repeated(b'{"a":1}\n')(size)),
 }
 TARGETS = {"captures": Target(captures, seeds, GROWN, work=work)}

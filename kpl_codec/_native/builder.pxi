@@ -33,10 +33,10 @@ cdef struct Part:
 
 
 cdef class AggregatedRecordBuilder:
-    """Collects user records up to ``max_size`` bytes (None: no limit); `size` is exact at every step.
+    """Collects user records up to ``max_size`` bytes of an aggregated record (None: no limit).
 
-    State: the user records so far. ``add`` either takes a user record whole or raises and changes
-    nothing, so that no user record can get lost between two aggregates; so, too, where threads share it.
+    ``add`` takes a user record whole, or raises and changes nothing: no user record gets lost between two
+    aggregates. Threads may share a builder.
     """
 
     cdef object given_max_size
@@ -76,23 +76,21 @@ cdef class AggregatedRecordBuilder:
 
     @property
     def size(self):
-        """Bytes that `build` gives now; 0 while empty."""
+        """Bytes of the aggregated record that `build` would give now; 0 while there are no user records."""
         return self.written if self.records else 0
 
     def size_with(self, record not None):
-        """Bytes that `build` would give with ``record`` added, whether or not they fit.
-
-        Raises EncodeError if it must not be written.
-        """
+        """The `size` with ``record`` added, whether or not it fits. Raises EncodeError if ``record`` must not
+        be written."""
         return self.put(record, False)
 
     def add(self, record not None):
-        """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
-        fit; in both cases nothing has changed."""
+        """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not fit; the
+        builder is then as it was."""
         self.put(record, True)
 
     def clear(self):
-        """Empties the builder. Returns its user records."""
+        """Empty the builder. Returns its user records."""
         cdef list none = []
         cdef dict tails = {}, pks = {}, ehks = {}
         # Making these may run other code, and that may add; from here on nothing does.
@@ -102,7 +100,7 @@ cdef class AggregatedRecordBuilder:
         return records
 
     def build(self):
-        """The aggregated record of the added user records. Raises EncodeError if there are none."""
+        """The aggregated record of the user records. Raises EncodeError if there are none."""
         return signed([self.unsigned()])[0]
 
     cdef size_t put(self, object record, bint write) except 0:

@@ -74,17 +74,18 @@ def read_record(record: Any, path: str, shard_id: str | None = None) -> KinesisR
     # and a code; it MUST NOT hide the records before and after it."
     shape = shape_of(record)
     if isinstance(record, KinesisRecord):
-        found = record
+        kinesis_record = record
     elif shape is None:
         return _error(CaptureError(code="unknown-shape", field="", hint=hint_of(record)), path, record)
     else:
         try:
-            found = READERS[shape](record)
+            kinesis_record = READERS[shape](record)
         except CaptureError as error:
             return _error(error, path, record)
     # CAP-7: "A shard id given beside the source MUST be used only where the source has none."
-    given = found.shard_id or found.shard_id is shard_id
-    return found if given else found.replace(shard_id=shard_id)
+    if shard_id is None or kinesis_record.shard_id:
+        return kinesis_record
+    return kinesis_record.replace(shard_id=shard_id)
 
 
 def _error(error: CaptureError, path: str, record: Any) -> CaptureError:
@@ -113,12 +114,12 @@ def _walk(source: Any, path: str, shard_id: str | None) -> Iterator[KinesisRecor
 
 def _record(record: Any, path: str, shard_id: str | None) -> tuple[KinesisRecord | CaptureError, ...]:
     """One record, and behind it what is wrong with its time."""
-    found = read_record(record, path, shard_id)
-    if found is not record and getattr(found, "approximate_arrival_timestamp", record) is None:
+    item = read_record(record, path, shard_id)
+    if item is not record and getattr(item, "approximate_arrival_timestamp", record) is None:
         error = time_error(record)
         if error is not None:
-            return found, _error(error, path, record)
-    return (found,)
+            return item, _error(error, path, record)
+    return (item,)
 
 
 def _mapping(
@@ -130,8 +131,8 @@ def _mapping(
         if key in source:
             yield from _walk(source[key], dot + key, shard_id)
             return
-    held = [key for key in ("Records", "records", "QueueRecords") if key in source]
-    for key in held:
+    keys = [key for key in ("Records", "records", "QueueRecords") if key in source]
+    for key in keys:
         records = source[key]
         # The body that Firehose posts to an HTTP endpoint: its records have data and nothing else.
         posted = {"recordId": source["requestId"]} if key == "records" and "requestId" in source else None
@@ -145,7 +146,7 @@ def _mapping(
             else:
                 whole = {**posted, **record} if posted and isinstance(record, Mapping) else record
                 yield from _record(whole, f"{dot}{key}[{index}]", shard_id)
-    if held or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
+    if keys or (source.get("action") in _NO_RECORDS and source.keys() <= _OF_MESSAGES):
         return
     # A failed Lambda invocation: in S3 the whole event as text, of an asynchronous one as it was.
     inner = next((key for key, kind in _EVENT_WITHIN.items() if isinstance(source.get(key), kind)), None)
@@ -164,17 +165,17 @@ def _json(source: str, path: str, shard_id: str | None) -> Iterator[KinesisRecor
 
     json_follows = source.lstrip("\ufeff\x1e \t\r\n,")[:1] in ("{", "[", "")
     hint = None if json_follows else _TEXT_IS_JSON
-    for count, found in enumerate(json_documents(source, max_size=len(source) + 1)):
+    for count, item in enumerate(json_documents(source, max_size=len(source) + 1)):
         place = f"{path}<{count}>" if count else path
-        if isinstance(found, Defect):
-            requirement = "CAP-10" if found.code == "duplicate-member" else "CAP-1"
+        if isinstance(item, Defect):
+            requirement = "CAP-10" if item.code == "duplicate-member" else "CAP-1"
             yield CaptureError(
-                code=found.code, field=place, offset=found.offset, requirement=requirement, hint=hint
+                code=item.code, field=place, offset=item.offset, requirement=requirement, hint=hint
             )
-        elif isinstance(found.value, (dict, list)):
-            yield from _walk(found.value, place, shard_id)
+        elif isinstance(item.value, (dict, list)):
+            yield from _walk(item.value, place, shard_id)
         else:
-            yield CaptureError(code="unknown-shape", field=place, offset=found.offset, hint=hint)
+            yield CaptureError(code="unknown-shape", field=place, offset=item.offset, hint=hint)
 
 
 def captured(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRecord | CaptureError]:

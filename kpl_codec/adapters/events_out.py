@@ -21,7 +21,7 @@ _ARRIVAL = "approximate_arrival_timestamp"
 def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str, Any]:
     """The event of Lambda's event source mapping for ``records``."""
     rows = []
-    for at, record in _placed(records, "Records"):
+    for at, record in _with_places(records, "Records"):
         _refuse(record, at, "explicit_hash_key", "sub_sequence_number", "record_id")
         kinesis = _without_none(
             kinesisSchemaVersion="1.0",
@@ -50,7 +50,7 @@ def to_firehose(
     """The Firehose transformation event; records without a sequence number are direct puts. Their record ids
     are their indices."""
     rows = []
-    for index, (at, record) in enumerate(_placed(records, "records")):
+    for index, (at, record) in enumerate(_with_places(records, "records")):
         _refuse(record, at, "explicit_hash_key", "record_id")
         arrival = _arrival(record, MILLISECONDS, at)
         row = _without_none(
@@ -81,7 +81,7 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
     prints it. Raises CaptureError."""
     rows = []
     shard_ids = set()
-    for at, record in _placed(records, "Records"):
+    for at, record in _with_places(records, "Records"):
         _refuse(record, at, "explicit_hash_key", "sub_sequence_number", "record_id")
         shard_ids.add(record.shard_id)
         if len(shard_ids) > 1:
@@ -97,7 +97,7 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
     return {"Records": rows, "MillisBehindLatest": 0}
 
 
-def _placed(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[str, KinesisRecord]]:
+def _with_places(records: Iterable[KinesisRecord], key: str) -> Iterable[tuple[str, KinesisRecord]]:
     return ((f"{key}[{index}].", record) for index, record in enumerate(records))
 
 
@@ -118,12 +118,12 @@ def _arrival(record: KinesisRecord, unit: int, at: str) -> float | int | None:
     when = read_timestamp(record.approximate_arrival_timestamp, unit, at + _ARRIVAL)
     if when is None:
         return None
-    written = as_number(when, unit)
+    number = as_number(when, unit)
     # CAP-8: "What a shape has no place for MUST be refused on the way back, never left out."
     # CAP-9: "Reading back what was written MUST give the same records."
-    if read_timestamp(written, unit, at + _ARRIVAL) != when:
+    if read_timestamp(number, unit, at + _ARRIVAL) != when:
         raise CaptureError(code="not-representable", field=at + _ARRIVAL, requirement="CAP-8")
-    return written
+    return number
 
 
 def as_number(when: datetime, unit: int) -> float | int:

@@ -1,15 +1,15 @@
 """Reads a stream of JSON documents: one a line, over several lines, several on a line, or RS-separated.
 
-    for found in json_documents(iter(lambda: file.read(1 << 20), b"")):
-        if isinstance(found, Defect): ...  # found.code, found.offset, found.line, found.reason
-        else: ...                          # found.value, found.offset, found.line
+    for item in json_documents(iter(lambda: file.read(1 << 20), b"")):
+        if isinstance(item, Defect): ...  # item.code, item.offset, item.line, item.reason
+        else: ...                         # item.value, item.offset, item.line
 
 White space, commas, byte order marks and the record separator 0x1E (RFC 7464) may stand between documents.
 After a document that cannot be read, a Defect, reading goes on at the next *start*: a ``{`` or ``[`` at the
-beginning of a line or after 0x1E. If a broken document contains several starts, each complete value at one of
-them becomes a document. A document of more than ``max_size`` characters is a defect, but of a list each item
-becomes a document. Time is linear for every input. Memory is a few times the largest document, or
-``max_size``.
+beginning of a line or after 0x1E, or the next ``}{``. If a broken document contains several starts, each
+complete value at one of them becomes a document. A document of more than ``max_size`` characters is a defect,
+but of a list each item becomes a document. Time is linear for every input. Memory is a few times the largest
+document, or ``max_size``.
 Specification: spec/06-lambda.md, CAP-10 to CAP-12.
 """
 
@@ -33,6 +33,8 @@ _NEAR_END = 16
 _WHITE_SPACE = re.compile("[ \t\r\n]*")
 _BETWEEN = re.compile("[ \t\r\n,\ufeff\x1e]*")
 _START = re.compile(r"(?<=[\n\x1e])[{\[]")
+#: Where reading goes on behind what is broken: also in its line, where one object follows another.
+_RESTART = re.compile(r"(?<=[\n\x1e])[{\[]|(?<=\})\{")
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]]', re.DOTALL)
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")  # what the error handler surrogateescape makes of them
 _BEFORE_LONG_NUMBER = re.compile(".*?(?=[0-9]{4300})", re.DOTALL)
@@ -107,16 +109,16 @@ class _Reading:
                 if self.ended:
                     break
                 continue
-            found = self._document()
-            if isinstance(found, _Break):
-                if found.code == "too-large" and self.text[self.pos] == "[":
+            result = self._document()
+            if isinstance(result, _Break):
+                if result.code == "too-large" and self.text[self.pos] == "[":
                     yield from self._items()
                 else:
-                    yield from self._broken(found)
+                    yield from self._skip_broken(result)
                     self._to_start()
                 expected = 1
             else:
-                document, end = found
+                document, end = result
                 yield document
                 expected = max(end - self.pos, 1)
                 self._advance(end)
@@ -140,11 +142,11 @@ class _Reading:
         self.text = "".join(parts)
 
     def _windows(self, source: str | Iterable[bytes]) -> Iterator[str]:
-        for text in [source] if isinstance(source, str) else self._decoded(source):
+        for text in [source] if isinstance(source, str) else self._decode_blocks(source):
             for at in range(0, len(text), _WINDOW):
                 yield text[at : at + _WINDOW]
 
-    def _decoded(self, blocks: Iterable[bytes]) -> Iterator[str]:
+    def _decode_blocks(self, blocks: Iterable[bytes]) -> Iterator[str]:
         utf_8 = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         try:
             yield from map(utf_8.decode, blocks)
@@ -166,7 +168,7 @@ class _Reading:
         return len(part.encode("utf-8", "surrogatepass")) - 2 * len(_NOT_UTF_8.findall(part))
 
     def _to_start(self) -> None:
-        """Move to the first start at or after ``pos``, or to the end. Keeps at most one window of the text,
+        """Move to the first restart at or after ``pos``, or to the end. Keeps at most one window of the text,
         and puts the rest back."""
         if len(self.text) > 2 * _WINDOW:
             self.text, self.pos = self.text[max(self.pos - 1, 0) :], min(self.pos, 1)
@@ -174,18 +176,18 @@ class _Reading:
             later = range(_WINDOW, len(self.text), _WINDOW)
             self._later += [self.text[at : at + _WINDOW] for at in reversed(later)]
             self.text, self.ended = self.text[:_WINDOW], False
-        while (found := _START.search(self.text, self.pos)) is None and not self.ended:
+        while (start := _RESTART.search(self.text, self.pos)) is None and not self.ended:
             self._advance(len(self.text))
             self._fill(1)
-        self._advance(len(self.text) if found is None else found.start())
+        self._advance(len(self.text) if start is None else start.start())
 
     # -- documents --------------------------------------------------------------------------------
 
     def _members(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        members = dict(pairs)
+        if len(members) != len(pairs):
             self._repeats = True
-        return found
+        return members
 
     def _decode(self) -> tuple[Any, int]:
         """The JSON value at ``pos`` and where it ends. Raises ValueError, RecursionError."""
@@ -201,7 +203,7 @@ class _Reading:
                 value, end = self._decode()
                 # A number may continue: if the text so far ends in 1e+, only 1 is read.
                 if ended or end < len(self.text) - 2 or isinstance(value, (dict, list)):
-                    return self._judged(value, end), end
+                    return self._check_value(value, end), end
             except json.JSONDecodeError as error:
                 reason = error.msg
                 if not reason.startswith("Unterminated string"):
@@ -217,7 +219,7 @@ class _Reading:
                 return _Break("too-large", f"more than {self._max_size} characters", len(self.text))
             self._fill(min(2 * have, self._max_size))
 
-    def _judged(self, value: Any, end: int) -> Document | Defect:
+    def _check_value(self, value: Any, end: int) -> Document | Defect:
         """The Document for the decoded ``value`` from ``pos`` to ``end``, or its Defect."""
         bad = None if self.text.isascii() else _NOT_UTF_8.search(self.text, self.pos, end)
         if bad is not None:
@@ -243,14 +245,14 @@ class _Reading:
         offset, line = self.offset, self.line
         while True:
             self._skip(1)  # [ or a comma
-            found = self._document()
-            if isinstance(found, _Break):
-                defect, *inside = self._broken(found)
+            result = self._document()
+            if isinstance(result, _Break):
+                defect, *inside = self._skip_broken(result)
                 yield defect._replace(offset=offset, line=line)
                 yield from inside
                 self._to_start()
                 return
-            document, end = found
+            document, end = result
             yield document._replace(offset=offset, line=line)
             size = end - self.pos
             self._skip(size)
@@ -272,7 +274,7 @@ class _Reading:
             if self.pos < len(self.text) or self.ended:
                 return
 
-    def _broken(self, broken: _Break) -> Iterator[Document | Defect]:
+    def _skip_broken(self, broken: _Break) -> Iterator[Document | Defect]:
         """The defect of the document at ``pos``, and the documents between its start and where it fails.
 
         Up to there it is sound JSON without an end. So a value at a start in between is complete, or fails at
@@ -287,9 +289,9 @@ class _Reading:
             place = self.offset + self._size(bad.start())
             yield Defect("utf-8", self.offset, self.line, "not UTF-8", place)
         # CAP-11: "a broken one MUST NOT hide a sound one that begins a later line or follows 0x1E."
-        starts = [found.start() for found in _START.finditer(self.text, first + 1, end)]
+        starts = [match.start() for match in _START.finditer(self.text, first + 1, end)]
         # CAP-12: "The work of reading JSON documents MUST grow no faster than the input, whatever is in it."
-        closed = self._closed(end) if starts else set()
+        closed = self._match_brackets(end) if starts else set()
         for start in starts:
             if start < self.pos:
                 continue  # inside a document that was returned
@@ -299,25 +301,25 @@ class _Reading:
             except (ValueError, RecursionError):
                 after = 0
             if after:
-                yield self._judged(value, after)
+                yield self._check_value(value, after)
                 self._advance(after)
             else:
                 yield Defect(code, self.offset, self.line, reason, at)
         self._advance(max(end, self.pos))
 
-    def _closed(self, end: int) -> set[int]:
-        """The brackets from ``pos`` to ``end``, opening and closing."""
-        opened: list[int] = []
+    def _match_brackets(self, end: int) -> set[int]:
+        """Where brackets open, from ``pos`` to ``end``, that are also closed there."""
+        open_brackets: list[int] = []
         closed = set()
         for token in _TOKEN.finditer(self.text, self.pos, end):
             depth = _DEPTH.get(token.group(), 0)
             if depth > 0:
-                opened.append(token.start())
-            elif depth < 0 and opened:
-                closed.add(opened.pop())
+                open_brackets.append(token.start())
+            elif depth < 0 and open_brackets:
+                closed.add(open_brackets.pop())
         return closed
 
 
 def _end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
-    found = pattern.match(text, pos)
-    return pos if found is None else found.end()
+    match = pattern.match(text, pos)
+    return pos if match is None else match.end()

@@ -117,10 +117,10 @@ def time_error(record: Any) -> CaptureError | None:
     return None
 
 
-def mapping(source: Mapping[str, Any], key: str, prefix: str = "") -> Mapping[str, Any]:
-    value = _present(source, key, prefix)
+def mapping(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = _present(source, key)
     if type(value) is not dict and not isinstance(value, Mapping):
-        raise CaptureError(code="wrong-type", field=prefix + key, requirement="CAP-4")
+        raise CaptureError(code="wrong-type", field=key, requirement="CAP-4")
     return value
 
 
@@ -242,8 +242,8 @@ def queue_record(record: _RawRecord) -> KinesisRecord:
     """One of ``QueueRecords`` of a ReceiveQueueRecords or ReceiveDeadLetterQueueRecords answer."""
     # QUE-1: "A record from a queue MUST be identified by its RecordId; it has no shard and no sequence
     # number, and none MUST be made up."
-    found = boto3_record(record, "RecordId")
-    return found.replace(sequence_number=None, record_id=found.sequence_number)
+    by_id = boto3_record(record, "RecordId")
+    return by_id.replace(sequence_number=None, record_id=by_id.sequence_number)
 
 
 def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> KinesisRecord:

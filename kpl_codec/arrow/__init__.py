@@ -30,7 +30,7 @@ from ..lazy import needing_extras
 from ..schema_registry import Unframe
 from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Streams
+from ..shards.stream_name import StreamMatcher
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -137,7 +137,7 @@ class Deaggregator:
         columns: Iterable[str] | None = None,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         dictionaries: bool | None = None,
-        streams: Streams | None = None,
+        streams: StreamMatcher | None = None,
         _counts: Counts | None = None,
     ) -> None:
         self._rules = rules = rules_of(policy)
@@ -162,7 +162,7 @@ class Deaggregator:
             unframe=unframe is not False,
         )
         judge = PlacementChecker(shard_map, hash_key_range) if self._layout.judged else None
-        self._streams = streams or Streams(None if shard_map is None else shard_map.stream)
+        self._streams = streams or StreamMatcher(None if shard_map is None else shard_map.stream)
         #: For rows of the map's stream, and for rows of others, which are not judged.
         self._judges = judge, None
         self._objects = []
@@ -236,7 +236,7 @@ class Deaggregator:
         column = source.columns["streamName"]
         if self._judges[0] is None or self._judges[0].shard_map is None or column.null_count == source.rows:
             return None
-        others = self._streams.others(pc.unique(column).to_pylist())
+        others = self._streams.mismatches(pc.unique(column).to_pylist())
         if not others:
             return None
         is_other = pc.is_in(column.cast(pa.string()), value_set=pa.array(others, pa.string()))
@@ -317,7 +317,7 @@ def deaggregate_table(
     if (names := options.get("columns")) is not None:
         options["columns"] = list(names)
     shard_map = options.get("shard_map")
-    streams = Streams(None if shard_map is None else shard_map.stream)
+    streams = StreamMatcher(None if shard_map is None else shard_map.stream)
     make = partial(
         Deaggregator, first.schema, policy, max_batch_bytes=_CHUNK_BYTES, streams=streams, **options
     )

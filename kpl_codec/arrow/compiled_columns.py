@@ -254,7 +254,7 @@ class _Verdicts:
             self._numbers = np.searchsorted(distinct, codes).astype(np.int32)
         placements = [
             Placement(verdict, None, None, expected, in_range)
-            for verdict, expected, in_range in map(coded.words, distinct.tolist())
+            for verdict, expected, in_range in map(coded.facts_of, distinct.tolist())
         ]
         tables = {
             name: pa.array(map(value, placements), TYPES[name], size=len(placements))

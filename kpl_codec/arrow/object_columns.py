@@ -148,13 +148,13 @@ class ObjectColumns:
                 # A user record from an aggregate has no other hash key.
                 certain = ehk is not None or bool(aggregated)
                 if error is None or not (aggregated or sub or looks_aggregated(data or b"")):
-                    place = judge.place(hash_key_or_none(pk, ehk), certain=certain)
+                    place = judge.check(hash_key_or_none(pk, ehk), certain=certain)
                 # The keys of a defective row may be others than those it was hashed by, or not its own. A
                 # frame that could not be opened has no placement.
                 elif own is not None:
-                    place = judge.place(hash_key_from_bytes(own), certain=certain)
+                    place = judge.check(hash_key_from_bytes(own), certain=certain)
                 elif aggregated:
-                    place = judge.place(None, certain=certain)
+                    place = judge.check(None, certain=certain)
             last, self._last = self._last, (shard_id, number, sub)
             same = last is not None and last[:2] == self._last[:2] and (sub > 0 or last[2] == -1)
             record = DeaggregatedRecord(

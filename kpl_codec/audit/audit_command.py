@@ -1,4 +1,5 @@
-"""`kpl-codec audit`: was everything that producers put handled? What was not, by name, and why."""
+"""`kpl-codec audit`: compares what producers put with what consumers handled, and says what is missing, and
+why."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import client_of
 from ..cli.options import add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of
-from ..rendering.terminal import line, note, show, show_json, table
+from ..rendering.terminal import line, note, show, show_json, table, width, wrap
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from .audit_run import Audited
+    from .audit_run import AuditResult
 
-#: Missing user records that are told at once.
+#: Missing user records, and files that cannot be read, that are printed.
 _EXAMPLES = 3
 EPILOG = """\
 --produced: ledgers of producers (kpl_codec.audit.Ledger), or tables (Parquet, CSV, JSON
@@ -26,16 +27,16 @@ lines) with columns named shard, sequence_number and user_records.
 sub_sequence_number: the output of a job, the result of a query. With a column
 last_sub_sequence_number each row stands for several user records.
 
-On each shard, what comes before the last handled user record is due; the rest is "too
-early". Where a consumer handles several batches of a shard at a time, --until says what
-is due.
+On each shard, user records before the last handled one must be handled by now; the
+others are "too early". Give --until where a consumer handles several batches of a shard
+at a time.
 
-With --stream, missing records are fetched while retention lasts, and their cause is
-reported. With --output, too, kpl-codec repair DIR plans to put them again; after the
-repair: audit with --repaired DIR.
+With --stream, the audit fetches missing records while retention lasts, and reports why
+they are missing. With --output, too, kpl-codec repair DIR plans to put them again;
+after the repair, audit with --repaired DIR.
 
-Exit status: 0 all was handled, 1 something was not or is unknown (see --fail-on), 2
-failure.
+Exit status: 0 everything was handled, 1 something was not or is unknown (see
+--fail-on), 2 the audit failed.
 """
 
 
@@ -43,19 +44,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     many: dict[str, Any] = {"action": "extend", "nargs": "+"}
     add(parser, "--produced PATH", "what producers put: files, folders or URIs", required=True, **many)
     add(parser, "--handled PATH", "what consumers handled: files, folders or URIs", required=True, **many)
-    add(
-        parser,
-        "--repaired PATH",
-        "folders of results from which kpl-codec repair put records again",
-        default=[],
-        **many,
-    )
-    text = "treat records produced before WHEN as due: a time, or 15m for fifteen minutes ago"
+    text = "folders of results from which kpl-codec repair put records again"
+    add(parser, "--repaired PATH", text, default=[], **many)
+    text = "what was put before WHEN must be handled by now: a time, or 15m for fifteen minutes ago"
     add(parser, "--until WHEN", text)
     add(parser, "--output DIR", "a new or empty folder for the results")
-    add_shared(
-        parser, "--stream", "--fail-on", "--json", "--quiet", use="fetch missing records from this stream"
-    )
+    use = "fetch missing records from this stream"
+    add_shared(parser, "--stream", "--fail-on", "--json", "--quiet", use=use)
     add_aws(parser)
 
 
@@ -70,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         check_output(Location(args.output))
     progress = ReadProgress()
     with waiting("auditing", progress.mebibytes, unit="MiB", quiet=args.quiet):
-        audited = audit(
+        result = audit(
             args.produced,
             args.handled,
             repaired=args.repaired,
@@ -80,51 +75,52 @@ def run(args: argparse.Namespace) -> int:
             progress=progress,
         )
     if args.output is not None:
-        audited.write(args.output)
+        result.write(args.output)
     if args.json:
-        show_json(audited.facts)
+        show_json(result.facts)
     else:
-        show(*audit_lines(audited))
-        if audited.tally.bad:
-            note(f"{audited.tally.bad:,} rows of --handled name no user record")
-        for text in audited.notes:
+        show(*audit_lines(result))
+        if result.tally.bad:
+            note(f"{result.tally.bad:,} rows of --handled name no user record")
+        for text in result.notes:
             note(text)
         if args.output is not None:
             pictures = "   (pictures: report.html there)"
             show(line(""), line(f"Every finding: kpl-codec findings {args.output}{pictures}"))
-            if args.stream is not None and len(audited.audit.missing):
+            if args.stream is not None and len(result.audit.missing):
                 show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
                 show(line(f"When the copies are handled, audit again with --repaired {args.output}"))
-    bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in audited.findings)
+    bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in result.findings)
     # AUD-17: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
     # --fail-on; with 1 where it found something or cannot be sure, with 2 where it could not be done."
-    return FINDINGS if bad or not audited.audit.complete else CLEAN
+    return FINDINGS if bad or not result.audit.complete else CLEAN
 
 
-def audit_lines(audited: Audited) -> list[RenderableType]:
-    """What became of what was put, by shard; and the findings by kind."""
-    facts = audited.facts
+def audit_lines(result: AuditResult) -> list[RenderableType]:
+    """The text that the command prints: sums by shard, findings by kind, some examples."""
+    facts = result.facts
     names = ("delivered", "handled", "repaired", "aside", "missing", "unknown", "tooEarly")
     rows = [[shard["shardId"], *(f"{shard[name]:,}" for name in names)] for shard in facts["shards"]]
     lines: list[RenderableType] = [
-        line((audited.headline, "bold")),
+        line((result.headline, "bold")),
         line(""),
         table(["shard", *names[:6], "too early"], rows, range(1, 8), indent=2),
     ]
-    kinds = [
-        [f"{one['userRecords']:,}", kind_of(one["kind"]).severity, one["kind"], kind_of(one["kind"]).title]
-        for one in facts["kinds"]
-    ]
+    kinds = []
+    for count in facts["kinds"]:
+        kind = kind_of(count["kind"])
+        kinds.append([f"{count['userRecords']:,}", kind.severity, kind.name, kind.title])
     if kinds:
         lines += [line(""), table(["user records", "severity", "kind", ""], kinds, (0,), indent=2)]
     if any(shard["tooEarly"] for shard in facts["shards"]):
-        lines += [line(""), line("Too early to say: the consumer has handled nothing later of the shard.")]
+        text = "Too early to say: the consumer has not handled anything later of the shard."
+        lines += [line(""), line(text)]
         lines.append(line("Audit again later, or say with --until what must be handled by now."))
-    examples = [one for one in audited.findings if one.severity == "critical"][:_EXAMPLES]
-    unreadable = [one for one in audited.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
+    examples = [one for one in result.findings if one.severity == "critical"][:_EXAMPLES]
+    unreadable = [one for one in result.findings if one.kind == "audit-unreadable"][:_EXAMPLES]
     if examples or unreadable:
         lines.append(line(""))
-    for one in examples:
-        lines.append(line(f"  {one.shard_id} {one.sequence_number}/{one.sub_sequence_number}: {one.detail}"))
-    lines += [line(f"  {one.file}: {one.detail}") for one in unreadable]
+    for one in (*examples, *unreadable):
+        place = one.file or f"{one.shard_id} {one.sequence_number}/{one.sub_sequence_number}"
+        lines += wrap(line(f"{place}: {one.detail}"), width(), 2)
     return lines

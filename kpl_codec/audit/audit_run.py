@@ -1,5 +1,5 @@
-"""A whole audit: reads both sides, judges, looks at the stream for the causes. Its results: findings, sums, a
-folder like that of `validate`.
+"""A whole audit: reads both sides, compares them, and looks at the stream for the causes. Its results are
+findings, sums, and a folder like that of `validate`:
 
 out/findings/        Parquet, for `kpl-codec findings`
 out/summary.json     the sums
@@ -39,21 +39,24 @@ from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
 from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
-from .ledger_reader import Origin, UnreadableInput
+from .ledger_reader import Origin
 from .missing_causes import Fetched, MissingCauses, fetch
+from .unreadable_inputs import UnreadableInput
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
-#: User records of an audit at most: it takes a byte for each, and more for those that were not handled.
+#: User records of an audit at most: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
+#: Empty tables that a note names.
+_NAMED: Final = 3
 #: Columns of the picture.
 _COLUMNS: Final = 60
 #: In ms since 1970: a later time cannot be drawn.
 _YEAR_9999: Final = 253_370_764_800_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-#: What makes an audit incomplete, and how it is told.
+#: What makes an audit incomplete, and its words in the headline.
 _OPEN: Final = {"missing": "missing", "unknown": "unknown", "too_early": "too early to say"}
 _RETRY: Final = "an attempt without an answer was stored, and its producer sent it again"
-#: What is said of what no ledger names, by its origin.
+#: Kind and text of the finding on what no ledger names, by its origin.
 _UNCLAIMED: Final = {
     "unanswered": ("audit-twice", f"a producer's retry: {_RETRY}"),
     "either": ("audit-unclaimed", f"a foreign writer, or {_RETRY}"),
@@ -62,8 +65,7 @@ _UNCLAIMED: Final = {
 
 
 class AuditError(KplError, ValueError):
-    """There is nothing to compare, or too much (``user_records``), or ledgers of several streams:
-    ``streams``."""
+    """The producers' side has no row, too many ``user_records``, or ledgers of several ``streams``."""
 
     code: Literal["nothing-produced", "several-streams", "too-many"]
     requirement = "AUD-10"
@@ -78,7 +80,7 @@ class AuditError(KplError, ValueError):
             return f"ledgers of several streams: {', '.join(self.streams)}"
         if self.code == "too-many":
             return f"ledgers of {self.user_records:,} user records; an audit takes {_MOST:,}, so audit parts"
-        return f"there is no ledger and no row in what was produced{self.reason}"
+        return f"the files of --produced hold no ledger, and no table with a row{self.reason}"
 
 
 def findings_of(
@@ -87,29 +89,29 @@ def findings_of(
     missing: Iterable[Finding],
     unreadable: Sequence[UnreadableInput] = (),
 ) -> Iterator[Finding]:
-    """All findings; ``missing``: those on missing user records, see `why`."""
+    """All findings; ``missing``: those on missing user records, see `MissingCauses`."""
     yield from missing
     causes = [hole.why for hole in audit.handled_holes[:1]] or ["a row that cannot be read may name it"]
     for run in runs_of(names, audit.unknown):
-        yield run.finding("audit-unknown", f"a note may be lost: {causes[0]}")
-    for file, problem, often, row in unreadable:
+        yield run.finding("audit-unknown", f"a row of the consumer's ledger may be lost: {causes[0]}")
+    for file, problem, times, row in unreadable:
         where = "" if row is None else f"row {row}: "
-        many = "" if often == 1 else f" ({often:,} times)"
-        yield Finding(kind="audit-unreadable", file=file, line=row, detail=f"{where}{problem}{many}")
+        repeated = "" if times == 1 else f" ({times:,} times)"
+        yield Finding(kind="audit-unreadable", file=file, line=row, detail=f"{where}{problem}{repeated}")
     # AUD-27: "A consumer's ledger that is damaged or lacks members MUST be reported even where nothing is
-    # missing; of a last member that only lacks its end, as a killed consumer leaves it, a note is enough."
+    # missing."
     for hole in audit.handled_holes:
-        if not hole.is_cut and hole.why not in {one.why for one in unreadable}:
+        if hole.why not in {one.why for one in unreadable}:
             yield Finding(kind="audit-damaged", file=hole.writer, detail=hole.why)
     for run in runs_of(names, audit.aside):
         yield run.finding("audit-aside", "a poison hook took it")
     # AUD-13: "User records that were handled more than once MUST be distinguished by the cause: a consumer's
     # retry, a producer's that sent a Kinesis record again, or a repair."
-    for run, count in audit.duplicates:
-        times = f"{count} times" if count < 255 else "255 times or oftener"
-        yield run.finding("audit-twice", f"a consumer's retry: {times}")
+    for run, times in audit.duplicates:
+        handled = f"handled {times} times" if times < 255 else "handled 255 times or more"
+        yield run.finding("audit-twice", f"a consumer's retry: {handled}")
     for name in audit.repaired_twice:
-        yield Run(*name, name[2]).finding("audit-twice", "a repair: it was handled, and its copy, too")
+        yield Run(*name, name[2]).finding("audit-twice", "a repair: it was handled, and so was its copy")
     if audit.copies:
         detail = "a producer's retry: copies that the producer sent again, because the KCL drops them"
         yield Finding(kind="audit-twice", user_records=audit.copies, detail=detail)
@@ -125,9 +127,9 @@ def findings_of(
         detail = f"{audit.conflicts} rows of ledgers contradict others of the same name"
         yield Finding(kind="audit-incomplete", detail=detail)
     for outcome, codes in audit.undelivered.items():
-        more = "; it may be stored all the same" if outcome == "left" else ""
+        stored = "; it may be stored all the same" if outcome == "left" else ""
         for code, count in codes.items():
-            yield Finding(kind="audit-refused", user_records=count, detail=f"{code}{more}")
+            yield Finding(kind="audit-refused", user_records=count, detail=f"{code}{stored}")
     for shard_id, sums in audit.shards.items():
         if sums["too_early"]:
             later = "nothing later" if sums["handled"] else "nothing"
@@ -136,8 +138,10 @@ def findings_of(
 
 
 @dataclass
-class Audited:
-    """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing."""
+class AuditResult:
+    """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing.
+    ``unreadable``: what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were
+    skipped. ``empty``: tables without rows."""
 
     audit: Audit
     names: UserRecordIndex
@@ -146,30 +150,30 @@ class Audited:
     stream: str | None
     shard_map: ShardMap | None
     fetched: Fetched
-    #: What could not be read, and streams whose ledgers were passed over.
     unreadable: list[UnreadableInput]
-    passed_over: list[str]
+    other_streams: list[str]
+    empty: list[str]
 
     @property
     def headline(self) -> str:
+        """The outcome in a sentence."""
         audit = self.audit
         if audit.complete:
             put_aside = f", {audit.total('aside'):,} of them put aside" if audit.total("aside") else ""
             return f"Everything was handled: {plural(audit.total('delivered'), 'user record')}{put_aside}."
         parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
         if audit.holes or audit.conflicts:
-            parts.append("a ledger is not whole, so nobody can say that this is all")
+            parts.append("a producer's ledger is not whole, so more may be missing")
         return f"Of {plural(audit.total('delivered'), 'delivered user record')}: {'; '.join(parts)}."
 
     @property
     def notes(self) -> list[str]:
-        """What is told, and is no finding."""
-        cut = [hole for hole in self.audit.handled_holes if hole.is_cut]
-        end = "at its end: its consumer was killed, or a copy of it was broken off"
-        return [
-            *(f"{hole.why.partition(' ')[0]} is cut off {end}" for hole in cut),
-            *(f"ledgers of another stream were passed over: {name}" for name in self.passed_over),
-        ]
+        """What is worth knowing, and is no finding."""
+        notes = [f"ledgers of another stream were skipped: {name}" for name in self.other_streams]
+        if self.empty:
+            count = f" and {len(self.empty) - _NAMED:,} more" if len(self.empty) > _NAMED else ""
+            notes.append(f"there are no rows in {', '.join(self.empty[:_NAMED])}{count}")
+        return notes
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -196,14 +200,14 @@ class Audited:
             "unreadableRows": tally.bad,
             "unreadable": [camel_keys(one._asdict()) for one in self.unreadable],
             "notes": self.notes,
-            "otherStreams": self.passed_over,
+            "otherStreams": self.other_streams,
             "shards": [{"shardId": shard, **camel_keys(sums)} for shard, sums in audit.shards.items()],
             "incomplete": [f"{hole.writer}: {hole.why}" for hole in audit.holes],
             "version": __version__,
         }
 
     def write(self, output: str | Location) -> None:
-        """Write the folder. Raises OutputError if it is not empty."""
+        """Write the folder ``output``. Raises OutputError if it is not empty."""
         output = Location(output)
         prepare_output(output)
         (output / "_work").delete()
@@ -233,9 +237,9 @@ class Audited:
             columns = [
                 batch[name].to_pylist() for name in ("shardId", "sequenceNumber", "subSequenceNumber", "kcl")
             ]
-            keep = [name in missing for name in zip(*columns[:3], strict=True)]
-            result = pa.array([kcl if kcl == "dropped" else "missing" for kcl in columns[3]], pa.string())
-            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", result).filter(pa.array(keep))
+            is_missing = pa.array([name in missing for name in zip(*columns[:3], strict=True)])
+            kcl = pa.array([kcl if kcl == "dropped" else "missing" for kcl in columns[3]], pa.string())
+            yield batch.set_column(batch.schema.get_field_index("kcl"), "kcl", kcl).filter(is_missing)
 
     def _report(self) -> Report:
         about = About(
@@ -256,13 +260,13 @@ class Audited:
         times = names.at[(names.at > 0) & (names.at < _YEAR_9999)]
         if not len(times):
             return
-        first, width = int(times.min()), max(-(-(int(times.max()) - int(times.min()) + 1) // _COLUMNS), 1000)
-        column = np.clip((names.at - first) // width, 0, _COLUMNS - 1)
-        where = names.shard * _COLUMNS + column
+        first, last = int(times.min()), int(times.max())
+        width = max(-(-(last - first + 1) // _COLUMNS), 1000)
+        cell = names.shard * _COLUMNS + np.clip((names.at - first) // width, 0, _COLUMNS - 1)
         size = len(names.shards) * _COLUMNS
-        put = np.bincount(where, names.counts, size)
+        put = np.bincount(cell, names.counts, size)
         parts = [
-            np.bincount(where[part.record], part.stop - part.start, size)
+            np.bincount(cell[part.record], part.stop - part.start, size)
             for part in (self.audit.missing, self.audit.unknown, self.audit.too_early)
         ]
         for at in np.flatnonzero(put):
@@ -280,12 +284,12 @@ def audit(
     client: Any = None,
     stream: str | None = None,
     progress: ReadProgress | None = None,
-) -> Audited:
-    """Compare what was ``produced`` with what was ``handled``: paths of ledgers and tables, see `handled`.
+) -> AuditResult:
+    """Compare what was ``produced`` with what was ``handled``: paths of ledgers and tables.
 
-    ``repaired``: folders that repair has worked in. ``until``: what was put before it must be handled.
-    ``client``, ``stream``: where to look for causes. ``progress`` tells how far it is. Raises InputError,
-    AuditError, StreamUnavailable.
+    ``repaired``: folders of results from which `repair` put records again. ``until``: what was put before it
+    must be handled. ``client``, ``stream``: where to look for causes. ``progress`` is kept up to date. Raises
+    InputError, AuditError, StreamUnavailable.
     """
     from ..aws.list_shards import fetch_shard_map
 
@@ -294,7 +298,7 @@ def audit(
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
     reader, by_origin = read_produced(produced, progress)
     name, arn = _stream(by_origin, stream)
-    rows = [row for origin, some in by_origin.items() if origin.is_of(name, arn) for row in some]
+    rows = [row for origin, part in by_origin.items() if origin.is_of(name, arn) for row in part]
     if not rows and (not reader or reader.unreadable):
         why = "".join(f"; {file}: {problem}" for file, problem, *_ in reader.unreadable[:3])
         raise AuditError(code="nothing-produced", reason=why)
@@ -331,9 +335,18 @@ def audit(
     missing = MissingCauses(names, tally, shard_map, fetched).findings(result.missing)
     unreadable = [*reader.unreadable, *consumers.unreadable]
     others = {origin for origin in reader.origins | consumers.origins if not origin.is_of(name, arn)}
-    passed_over = sorted({str(other.stream_arn or other.stream) for other in others})
-    findings = list(findings_of(result, names, missing, unreadable))
-    return Audited(result, names, tally, findings, name, shard_map, fetched, unreadable, passed_over)
+    return AuditResult(
+        result,
+        names,
+        tally,
+        list(findings_of(result, names, missing, unreadable)),
+        name,
+        shard_map,
+        fetched,
+        unreadable,
+        other_streams=sorted({str(other.stream_arn or other.stream) for other in others}),
+        empty=progress.empty,
+    )
 
 
 def _stream(origins: Iterable[Origin], stream_name: str | None) -> tuple[str | None, str | None]:
@@ -352,8 +365,8 @@ def _stream(origins: Iterable[Origin], stream_name: str | None) -> tuple[str | N
 
 
 def _rows_of_copies(copies: Iterable[tuple[Name, Name]]) -> list[Row]:
-    """Rows of the Kinesis records that hold copies. (When they were put is not in the log: --until never
-    judges them.)"""
+    """Rows of the Kinesis records that hold copies. The log does not say when they were put, so their time is
+    later than any --until."""
     counts: dict[tuple[str, str], int] = {}
     for _, (shard_id, number, sub) in copies:
         counts[shard_id, number] = max(counts.get((shard_id, number), 0), sub + 1)

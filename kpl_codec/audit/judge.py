@@ -25,9 +25,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..ledger.ledger_rows import CODES, NO_DIGEST, Row
-from .ledger_reader import Hole
+from ..ledger.ledger_rows import NO_DIGEST, Row
+from .unreadable_inputs import Hole
 from .user_record_index import (
+    CODES,
     HandledCounts,
     Name,
     Run,
@@ -129,7 +130,7 @@ def judge(
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
     # unknown, not missing."
     unclaimed = _attribute_unclaimed(tally, unnamed, holes, digests or {})
-    doubtful = tally.doubtful | _in_holes(names, handled_holes) | _in_doubt(names, unnamed, unclaimed)
+    doubtful = tally.doubtful | bool(handled_holes) | _in_doubt(names, unnamed, unclaimed)
     unsure = doubtful[late.record]
     missing, unknown = late.where(~unsure), late.where(unsure)
     too_early = absent.within(due[absent.record], len(tally.times))
@@ -183,18 +184,6 @@ def _ends(names: UserRecordIndex, tally: HandledCounts, finished: set[str]) -> A
         if handled.any():
             ends[code] = max(ends[code], high - 1 - np.argmax(handled[::-1]))
     return ends
-
-
-def _in_holes(names: UserRecordIndex, holes: Sequence[Hole]) -> Any:
-    """Which Kinesis records lost notes may have named."""
-    anywhere = any(hole.ranges is None or "" in hole.ranges for hole in holes)  # "": of a queue
-    inside = np.full(len(names.rows), anywhere)
-    for hole in holes:
-        for shard_id, ends in (hole.ranges or {}).items():
-            place, behind, shard = names.find([shard_id] * 2, [number.encode() for number in ends])
-            if shard[0] >= 0:  # else no ledger has the shard
-                inside[behind[0] : behind[1] + (place[1] >= 0)] = True
-    return inside
 
 
 def _by_shard(names: UserRecordIndex, **parts: Runs) -> dict[str, dict[str, int]]:

@@ -15,7 +15,7 @@ from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
 from ..findings import Finding
 from ..format.records import KinesisRecord
-from ..shards.placement import CAUSES, Causes, hinted_time
+from ..shards.placement import CAUSES, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
 from .user_record_index import HandledCounts, Run, Runs, UserRecordIndex, runs_in, runs_of
 
@@ -38,7 +38,7 @@ def fetch(
     client: Any, stream: str | None, shard_map: ShardMap | None, places: Iterable[tuple[str, str]]
 ) -> Fetched:
     """Fetch Kinesis records, as many as `_MOST_BYTES` hold; none without a map. Raises StreamUnavailable."""
-    from ..aws.fetch_by_sequence_number import GoneRecord, RecordLocation, read_only
+    from ..aws.fetch_by_sequence_number import GoneRecord, RecordLocation, fetch_records
 
     if shard_map is None or stream is None:
         return Fetched()
@@ -49,9 +49,9 @@ def fetch(
     records: dict[Any, KinesisRecord] = {}
     gone: set[Any] = {place[:2] for place in ordered if place.shard_id not in shard_map}
     size = 0
-    for item in read_only(client, stream, locations, read_on=_READ_ON):
+    for item in fetch_records(client, stream, locations, read_on=_READ_ON):
         if isinstance(item, GoneRecord):
-            gone.add(item.place[:2])
+            gone.add(item.location[:2])
         if not isinstance(item, KinesisRecord):
             continue
         records[item.shard_id, item.sequence_number] = item
@@ -108,7 +108,7 @@ class MissingCauses:
         keys = [one.hash_key for one in placements.values() if one.hash_key is not None]
         if self._causes is None or not keys:
             return None, "the KCL drops its aggregate"
-        when = hinted_time(record.sequence_number)
+        when = time_of_hint(record.sequence_number)
         cause = self._causes.of(record.shard_id or "", min(keys), max(keys), when).name
         outside = next((sub for sub, one in placements.items() if not one.in_range), None)
         which = "" if outside is None else f"user record {outside} is outside its shard: "

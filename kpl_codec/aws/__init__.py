@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from ..shards.live_shard_map import StreamUnavailable as StreamUnavailable
     from .client import kinesis_client as kinesis_client
     from .fetch_by_sequence_number import GoneRecord as GoneRecord
-    from .fetch_by_sequence_number import NotRead as NotRead
     from .fetch_by_sequence_number import RecordLocation as RecordLocation
-    from .fetch_by_sequence_number import read_only as read_only
-    from .fetch_by_sequence_number import sequence_numbers as sequence_numbers
+    from .fetch_by_sequence_number import UnreadableEntry as UnreadableEntry
+    from .fetch_by_sequence_number import fetch_records as fetch_records
+    from .fetch_by_sequence_number import find_sequence_numbers as find_sequence_numbers
     from .glue_schema_registry import SchemaRegistry as SchemaRegistry
     from .list_shards import fetch_lineage as fetch_lineage
     from .list_shards import fetch_shard_map as fetch_shard_map
@@ -35,10 +35,10 @@ _HOMES = {
     "read_record": "stream_reading",
     "SchemaRegistry": "glue_schema_registry",
     "GoneRecord": "fetch_by_sequence_number",
-    "NotRead": "fetch_by_sequence_number",
+    "UnreadableEntry": "fetch_by_sequence_number",
     "RecordLocation": "fetch_by_sequence_number",
-    "read_only": "fetch_by_sequence_number",
-    "sequence_numbers": "fetch_by_sequence_number",
+    "fetch_records": "fetch_by_sequence_number",
+    "find_sequence_numbers": "fetch_by_sequence_number",
 }
 
 __all__ = list(_HOMES)

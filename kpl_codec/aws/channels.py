@@ -1,6 +1,6 @@
 """The channels of a stream: delivery to Iceberg tables and to S3, which does not open aggregated records.
 
-    found = subscribers_of(client, "orders")
+    found = find_subscribers(client, "orders")
     channel_findings(found, aggregated_records=120)
 
 Specification: spec/14-queues-and-channels.md, CHN-1 and CHN-2.
@@ -24,15 +24,16 @@ class Channel(NamedTuple):
 
 
 class Subscribers(NamedTuple):
-    """Queues and channels of a stream. ``unnamed``: how many channels the role may not read; ``why``."""
+    """Queues and channels of a stream. ``unreadable_count``: of the channels that
+    the role may not describe; ``why``: the error."""
 
     channels: list[Channel]
     queue_count: int = 0
-    unnamed: int = 0
+    unreadable_count: int = 0
     why: str = ""
 
 
-def subscribers_of(client: Any, stream: str) -> Subscribers:
+def find_subscribers(client: Any, stream: str) -> Subscribers:
     """What DescribeStreamSummary counts, and what each channel is, with kinesis:ListChannels and
     kinesis:DescribeChannel. What may not be read, or what botocore is too old for (channels came with 1.43),
     is counted; nothing is raised."""
@@ -83,6 +84,8 @@ def channel_findings(subscribers: Subscribers, aggregated_records: int) -> Itera
             aggregates=aggregated_records,
             detail=f"channel {channel.name}: {channel.destination}, format {channel.record_format}; {proof}",
         )
-    if subscribers.unnamed:
-        detail = f"channels whose format is not known ({subscribers.why}): {subscribers.unnamed}; {proof}"
+    if subscribers.unreadable_count:
+        detail = (
+            f"channels whose format is not known ({subscribers.why}): {subscribers.unreadable_count}; {proof}"
+        )
         yield Finding(kind="channel-bytes", aggregates=aggregated_records, detail=detail)

@@ -26,7 +26,7 @@ from .. import __version__
 from ..shards.stream_name import Stream
 
 _USER_AGENT = f"kpl_codec/{__version__} Boto3/{boto3.__version__}"
-#: Seconds that `reach` waits for a connection, and for an answer.
+#: Seconds that `check_reachable` waits for a connection, and for an answer.
 _CONNECT, _READ = 4.0, 8.0
 
 
@@ -66,7 +66,7 @@ def kinesis_client(
         access_key_id, secret_access_key, session_token, region, _session_in_utc(), profile_name=profile
     )
     if role_arn is not None:
-        session = assumed(
+        session = assume_role(
             session,
             role_arn,
             once,
@@ -124,7 +124,7 @@ def _session_in_utc() -> Any:
     return session
 
 
-def assumed(
+def assume_role(
     session: boto3.Session,
     role_arn: str,
     config: Config,
@@ -155,7 +155,7 @@ def assumed(
     return boto3.Session(botocore_session=role, region_name=session.region_name)
 
 
-def reach(stream: Stream, **settings: Any) -> None:
+def check_reachable(stream: Stream, **settings: Any) -> None:
     """Make one call about ``stream``, to see that anything answers at all. ``settings``: of `kinesis_client`.
 
     Any answer will do, also a refusal: whoever asks next learns what it means. Raises the error of botocore

@@ -20,10 +20,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from pyarrow import fs
 
-from ..aws_errors import what_to_check
+from ..aws_errors import failure_text, what_to_check
 from ..errors import KplError
 from .calls import failure_of
-from .client import assumed
+from .client import assume_role
 
 #: Seconds for a connection, and for an answer; tries of one call. Together 12 s at most.
 _CONNECT, _READ, _TRIES = 2.0, 4.0, 2
@@ -38,7 +38,10 @@ class S3Error(KplError, OSError):
     reason: str
     text = "{reason}"
     concerns = "Whoever runs the command. Nothing was written."
-    todo = "Do what the text says. AWS_ENDPOINT_URL_S3 names another server than AWS."
+    todo = (
+        "Give --profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID; check the name of the bucket, the network, "
+        "and AWS_ENDPOINT_URL_S3, which names another server than AWS."
+    )
     codes = ("NoCredentialsError", "NoSuchBucket", "EndpointConnectionError")
 
 
@@ -48,12 +51,11 @@ def s3_file_system(bucket: str) -> fs.S3FileSystem:
         session, client = _client(_settings())
         credentials = session.get_credentials()
         if credentials is None:
-            raise _error(bucket, "NoCredentialsError", "no AWS credentials were found")
+            raise _error(bucket, "NoCredentialsError", "")
         region = _region(_settings(), bucket)
         frozen = credentials.get_frozen_credentials()  # botocore renews those that expire
     except (BotoCoreError, ClientError, ResponseParserError) as error:
-        failure = failure_of(error)
-        raise _error(bucket, failure.code, failure.reason) from None
+        raise _error(bucket, *failure_of(error)) from None
     return _file_system(frozen.access_key, frozen.secret_key, frozen.token, region, client.meta.endpoint_url)
 
 
@@ -67,7 +69,7 @@ def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
     waits = Config(connect_timeout=_CONNECT, read_timeout=_READ, retries={"total_max_attempts": _TRIES})
     session = boto3.Session()
     if _ROLE in os.environ:
-        session = assumed(session, os.environ[_ROLE], waits)
+        session = assume_role(session, os.environ[_ROLE], waits)
     config = waits.merge(Config(s3={"addressing_style": "path"}))
     return session, session.client("s3", region_name=session.region_name or "us-east-1", config=config)
 
@@ -85,7 +87,7 @@ def _region(settings: tuple[tuple[str, str], ...], bucket: str) -> str:
             raise _error(bucket, "NoSuchBucket", f"there is no bucket {bucket}") from None
         if region is None and status not in (301, 403):  # these buckets exist
             failure = failure_of(error)
-            raise _error(bucket, failure.code, f"{failure.code}: {failure.reason}") from None
+            raise _error(bucket, *failure) from None
     headers = answer["ResponseMetadata"]["HTTPHeaders"]
     return str(headers.get("x-amz-bucket-region") or client.meta.region_name)
 
@@ -110,6 +112,7 @@ def _file_system(
 
 
 def _error(bucket: str, code: str, reason: str) -> S3Error:
-    check = what_to_check(code) or "check the name of the bucket and AWS_ENDPOINT_URL_S3"
-    check = check.replace("--endpoint-url", "AWS_ENDPOINT_URL_S3")
-    return S3Error(code=code, bucket=bucket, reason=f"{reason}; {check}")
+    text = failure_text(code, reason).replace("--endpoint-url", "AWS_ENDPOINT_URL_S3")
+    if what_to_check(code) is None:
+        text += "; check the name of the bucket and AWS_ENDPOINT_URL_S3"
+    return S3Error(code=code, bucket=bucket, reason=text)

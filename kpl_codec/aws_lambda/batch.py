@@ -14,7 +14,7 @@ from ..format.records import KinesisRecord, short_fields
 from ..values import Value
 
 if TYPE_CHECKING:
-    from ..ledger.ledger_rows import LedgerLike
+    from ..ledger.ledger import Ledger
 
 #: Takes errors. Never record data.
 LOG = logging.getLogger("kpl_codec.aws_lambda")
@@ -158,7 +158,7 @@ class Invocation:
         on_poison: Callable[[Poison], object] | None = None,
         context: Any = None,
         reserve_ms: int = 0,
-        ledger: "LedgerLike | None" = None,
+        ledger: "Ledger | None" = None,
     ) -> None:
         if after_failure not in ("stop", "continue"):
             raise ValueError(f"after_failure {after_failure!r}: stop or continue")

@@ -39,7 +39,7 @@ from .batch import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..ledger.ledger_rows import LedgerLike
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
     from ..shards.shard_map import ShardMap
     from .consumer_watch import ConsumerWatch
@@ -78,16 +78,16 @@ def user_records(
 def _judging(event: Any, shard_map: ShardMap) -> ShardMap | None:
     """``shard_map``, if the records of ``event`` are of its stream, or do not say; None if they are of
     another one. Raises SeveralStreams for an event of several: Lambda makes none."""
-    from ..shards.stream_name import Streams  # few give a map: the import of a function stays short
+    from ..shards.stream_name import StreamMatcher  # few give a map: the import of a function stays short
 
     records = event.get("Records") if isinstance(event, Mapping) else event
     mappings = (
         [record for record in records if isinstance(record, Mapping)] if isinstance(records, list) else []
     )
     names = dict.fromkeys(filter(None, map(stream_arn_of, mappings)))
-    Streams(None).others(names)
+    StreamMatcher(None).mismatches(names)
     # LMB-21: "A shard map that says which stream it is of MUST NOT judge the records of an event of another."
-    return None if Streams(shard_map.stream).others(names) else shard_map
+    return None if StreamMatcher(shard_map.stream).mismatches(names) else shard_map
 
 
 _OTHER_EVENTS = {
@@ -154,7 +154,7 @@ def invocation_of(
     on_poison: Callable[[Poison], object] | None = None,
     context: Any = None,
     reserve_ms: int = 0,
-    ledger: LedgerLike | None = None,
+    ledger: Ledger | None = None,
     **opening: Unpack[OpenOptions],
 ) -> Invocation:
     """The batch of a Lambda event. Raises what `records_of_event` raises, once it is used."""

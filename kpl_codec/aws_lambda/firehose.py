@@ -27,7 +27,7 @@ from .batch import LOG, Poison, handle_poison
 from .events import event_records
 
 if TYPE_CHECKING:
-    from ..ledger.ledger_rows import LedgerLike
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
 
 __all__ = ["Transformed", "transform_user_records"]
@@ -56,7 +56,7 @@ def transform_user_records(
     on_poison: Callable[[Poison], object] | None = None,
     max_decompressed_size: int | None = None,
     unframe: Unframe = False,
-    ledger: LedgerLike | None = None,
+    ledger: Ledger | None = None,
 ) -> dict[str, Any]:
     """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.
 
@@ -116,7 +116,8 @@ def _rows(record: KinesisRecord, user_records: list[DeaggregatedRecord], record_
     named = all(place)
     digest = digest_of(record.partition_key or "", record.data)
     names = [(*(place if named else ("", "")), user.sub_sequence_number) for user in user_records]
-    return runs("handled", names, int(time.time() * 1000), digest, "" if named else record_id)
+    row = Row("handled", "", "", 1, int(time.time() * 1000), digest, record_id="" if named else record_id)
+    return runs(names, row)
 
 
 def _transformation(handled: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:

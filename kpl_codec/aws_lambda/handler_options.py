@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policy_rules import Policy
-from ..ledger.ledger_rows import LedgerLike
 from ..shards.shard_map import ShardMap
 from .batch import Poison
 from .consumer_watch import ConsumerWatch
 from .shard_map_cache import ShardMapCache
 
 if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
 
 
@@ -50,4 +50,4 @@ class HandlerOptions(OpenOptions, total=False):
     on_poison: Callable[[Poison], object] | None
     context: Any
     reserve_ms: int
-    ledger: LedgerLike | None
+    ledger: Ledger | None

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ..errors import CaptureError
+from ..errors import CaptureError, KplError
 
 #: Files above this size are cut into pieces of it.
 PIECE_BYTES = 64 * 1024 * 1024
@@ -35,16 +35,17 @@ class InputError(CaptureError):
     requirement = "SPK-10"
     path: str
     reason: str = ""
-    _WHAT: ClassVar = {
-        "no-such-path": "no such file or folder",
-        "no-files": "there is no file in it",
+    text = "cannot read {path}: {reason}"
+    texts: ClassVar = {
+        "no-such-path": "cannot read {path}: no such file or folder",
+        "no-files": "cannot read {path}: there is no file in it",
     }
     concerns = "Whoever runs the command. Nothing was written."
     todo = "Check the path, and that this machine may read it."
     codes = ("no-such-path", "no-files", "unreadable")
 
     def describe(self) -> str:
-        return f"cannot read {self.path}: {self.reason or self._WHAT.get(self.code, self.code)}"
+        return KplError.describe(self)
 
 
 @contextmanager

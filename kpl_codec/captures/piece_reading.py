@@ -34,19 +34,19 @@ from ..adapters.shapes import (
     time_error,
 )
 from ..errors import CaptureError
-from ..format.codec import is_aggregated
-from ..format.frame import sound_end
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, first_line
 from .files import FileRange, Location
+from .joined_frames import read_frames
 from .text import read_text
 
-#: Bytes of a file that is one Kinesis record: the largest that Kinesis takes are 10 MiB.
-MAX_RAW = 16 * 1024 * 1024
 #: Microseconds since 1970.
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
-_LINE_ENDS: Final = re.compile(rb"[\r\n]*")
+#: How a file of JSON begins.
+_JSON: Final = re.compile(rb"(\xef\xbb\xbf)?[ \t\r\n,\x1e]*[{\[]")
+#: Bytes of a file in which the magic shows that it holds aggregated records: Kinesis' usual largest record.
+_HEAD: Final = 1 << 20
 #: Bytes of a batch of Parquet, about.
 _BATCH_BYTES = 4 * 1024 * 1024
 #: The first bytes of a compressed file; its name does not matter.
@@ -79,69 +79,33 @@ def read_piece(piece: FileRange, rows: CaptureRows | None = None) -> Iterator[pa
 
 
 def _read(source: Any, piece: FileRange, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
-    head = source.read(4)
+    head = source.read(_HEAD)
     source.seek(0)
-    if head == b"PAR1":
+    if head.startswith(b"PAR1"):
         yield from _read_parquet(piece, source, rows)
         return
     kind = next((kind for start, kind in _PACKED.items() if head.startswith(start)), None)
-    if kind is None and head != MAGIC:
+    if kind is None and not _holds_frames(head):
         yield from read_text(source, piece, rows, packed=False)
         return
     # What follows cannot be cut: the first piece reads all of the file.
     if piece.start:
         return
     stream = _Unpacked(source, kind)
-    if stream.head != MAGIC:
+    if not _holds_frames(stream.head):
         yield from read_text(stream, piece, rows, packed=True)
         return
-    yield from _read_frames(stream, rows)
+    yield from read_frames(stream, rows)
 
 
-def _read_frames(stream: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
-    """The sound aggregated records with which a file begins, and what is behind them: one that is changed or
-    cut, or something unreadable."""
-    # CAP-14: "Sound aggregated records one behind the other in one file, with or without line ends between,
-    # MUST each be read; what else follows them MUST be named with its place."
-    buffer, at, position = b"", 0, 0  # read and not used from `at` on, which is byte `position` of the file
-    error: OSError | None = None
-    ended = False
-    while True:
-        if not ended and len(buffer) - at <= MAX_RAW:
-            buffer, at = buffer[at:], 0
-            try:
-                while len(buffer) <= 2 * MAX_RAW and not ended:
-                    block = stream.read(1 << 22)
-                    buffer, ended = buffer + block, not block
-            except OSError as broken:
-                error, ended = broken, True
-        if position:
-            line_ends = len(_LINE_ENDS.match(buffer, at)[0])  # type: ignore[index]  # it matches everywhere
-            at, position = at + line_ends, position + line_ends
-        whole = position == 0 and ended and is_aggregated(buffer)
-        end = len(buffer) if whole else sound_end(buffer, at) or sound_end(buffer, at, whatever_follows=True)
-        if end is None:
-            break
-        rows.record(KinesisRecord(None, buffer[at:end]), None, position, None, 0)
-        at, position = end, position + end - at
-        if rows.full():
-            yield from rows.take()
-    rest = len(buffer) - at
-    if error is not None:
-        # SPK-12, as above
-        rows.unreadable("file", first_line(error), position)
-    elif rest > MAX_RAW:
-        text = f"begins as an aggregated record, but none ends within {MAX_RAW} bytes"
-        rows.unreadable("file", text, position)
-    elif buffer.startswith(MAGIC, at):
-        rows.record(KinesisRecord(None, buffer[at:]), None, position, None, 0)
-    elif rest:
-        text = f"{rest} bytes behind sound aggregated records that are none"
-        rows.unreadable("file", text, position)
+def _holds_frames(head: bytes) -> bool:
+    """Whether a file that begins so holds aggregated records; the first may be broken. No text in UTF-8 has
+    the magic in it."""
+    return head.startswith(MAGIC) or (MAGIC in head and not _JSON.match(head))
 
 
 class _Unpacked:
-    """The bytes of a file that may be compressed. ``head``: its first four, which `read` gives, too."""
+    """The bytes of a file that may be compressed. ``head``: its first ones, which `read` gives, too."""
 
     def __init__(self, source: Any, kind: str | None) -> None:
         # At a break at most one block before it is lost.
@@ -153,18 +117,29 @@ class _Unpacked:
         else:
             self._read = source.read if kind is None else pa.CompressedInputStream(source, kind).read
         self._ahead = b""
-        self.head = self._ahead = self.read(len(MAGIC))
+        self._error: OSError | None = None
+        while len(self._ahead) < _HEAD and (block := self._next(_HEAD)):
+            self._ahead += block
+        self.head = self._ahead
 
     def read(self, size: int) -> bytes:
         """At most ``size`` bytes; none at the end. Raises OSError where the file is damaged, after all bytes
         before."""
         if self._ahead:
             block, self._ahead = self._ahead[:size], self._ahead[size:]
-            return block
-        try:
-            return bytes(self._read(min(size, self._block)))
-        except (EOFError, zlib.error, pa.ArrowException) as error:
-            raise OSError(str(error)) from None
+        else:
+            block = self._next(size)
+        if not block and self._error is not None:
+            raise self._error
+        return block
+
+    def _next(self, size: int) -> bytes:
+        if self._error is None:
+            try:
+                return bytes(self._read(min(size, self._block)))
+            except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+                self._error = OSError(str(error))
+        return b""
 
 
 # -- Parquet --------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from .options import add, add_aws, add_shared
 from .progress import waiting
 
 if TYPE_CHECKING:
-    from ..aws.fetch_by_sequence_number import GoneRecord, NotRead
+    from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry
 
 #: Decodes a user record's payload to JSON values. If it cannot, it returns None, and appends the code of the
 #: error to the list.
@@ -155,12 +155,12 @@ def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
         from .capture_records import read_captures
 
         return read_captures(args.paths)
-    from ..aws.fetch_by_sequence_number import read_only
+    from ..aws.fetch_by_sequence_number import fetch_records
     from ..aws.stream_reading import POLL_INTERVAL, read_stream
 
     client = client_of(args)
     if args.only:
-        return (_fetched(args.stream, item) for item in read_only(client, args.stream, args.only))
+        return (_fetched(args.stream, item) for item in fetch_records(client, args.stream, args.only))
     records = read_stream(
         client,
         args.stream,
@@ -172,28 +172,28 @@ def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
     return (CapturedRecord(args.stream, record) for record in records)
 
 
-def _fetched(stream: str, item: KinesisRecord | GoneRecord | NotRead) -> CapturedRecord | Unreadable:
+def _fetched(stream: str, item: KinesisRecord | GoneRecord | UnreadableEntry) -> CapturedRecord | Unreadable:
     if isinstance(item, KinesisRecord):
         return CapturedRecord(stream, item)
     line = getattr(item, "line", None)
     if line is not None:
         return Unreadable("only", f"--only, line {line}", item.reason)
-    return Unreadable("gone", str(getattr(item, "place", "")), item.reason)
+    return Unreadable("gone", str(getattr(item, "location", "")), item.reason)
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
     """The records in --queue now; with --restore each is returned to the queue's consumers after it was
     printed. Raises QueueUnavailable, QueuesUnsupported, UsageError."""
-    from ..queues.queue_calls import DEAD_LETTERS, RECORDS, find_queue, look_into, restore
+    from ..queues.queue_calls import browse_queue, find_queue, restore_dead_letters
 
     region = next(iter(args.queue.split(":")[3:4]), None)  # of an ARN
     client = other_client(args, f"queue {args.queue}", region, endpoint_url=args.endpoint_url)
     queue = find_queue(client, args.queue)
-    for records in look_into(client, queue, DEAD_LETTERS if args.dead_letters else RECORDS):
+    for records in browse_queue(client, queue, dead_letters=args.dead_letters):
         for raw in records:
             yield queue_record(raw)
         if args.restore:
-            refused = restore(client, queue, [raw["ReceiptHandle"] for raw in records])
+            refused = restore_dead_letters(client, queue, [raw["ReceiptHandle"] for raw in records])
             note(f"{len(records) - len(refused)} dead letters restored")
             for code in sorted(set(refused.values())):
                 note(f"{list(refused.values()).count(code)} not restored: {code}")

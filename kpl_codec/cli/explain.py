@@ -25,13 +25,14 @@ _MODULES = (
     "serving", "shards.refresh", "shards.sequence_numbers", "shards.stream_name", "testing.local_kinesis",
 )  # fmt: skip
 _OF_EXTRAS = (
-    "producer.lock", "queues.queue_calls", "aws.s3", "aws.glue_schema_registry", "aws.subscription",
+    "producer.delivery_future", "queues.queue_calls", "aws.s3", "aws.glue_schema_registry",
+    "aws.subscription",
     "captures.files", "arrow.object_columns", "audit.audit_run", "validate.validate_job", "validate.local",
     "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
     "spark.source.write",
 )  # fmt: skip
-#: Symptoms that are printed whole; of more only their titles.
-_MOST_SYMPTOMS = 3
+#: Symptoms, or findings, that are printed whole; of more only their titles.
+_MOST_WHOLE = 3
 
 
 class Requirement(NamedTuple):
@@ -49,8 +50,7 @@ class Error(NamedTuple):
     requirement: str | None
 
     def is_called(self, name: str) -> bool:
-        """Whether ``name``, in lower case, is its name or one of its codes."""
-        return name in (self.name.lower(), *map(str.lower, self.codes))
+        return name.lower() in (self.name.lower(), *map(str.lower, self.codes))
 
 
 class Symptom(NamedTuple):
@@ -69,30 +69,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    name = " ".join(args.code)
+    words = " ".join(args.code)
     kinds, rules = list(KINDS.values()), requirements()
-    if not name:
+    if not words:
         _list(kinds, list(error_classes()), rules, args.json)
         return CLEAN
-    findings = [kind for kind in kinds if name.lower() in (kind.name, kind.name.removeprefix("capture-"))]
-    rule = rules.get(name.upper())
-    candidates = list(error_classes(_MODULES))
-    errors = [error for error in candidates if error.is_called(name.lower())]
-    symptoms = [] if findings or errors or rule else symptoms_of(name)
+    findings = [kind for kind in kinds if words.lower() in (kind.name, kind.name.removeprefix("capture-"))]
+    rule = rules.get(words.upper())
+    classes = list(error_classes(_MODULES))
+    errors = [error for error in classes if error.is_called(words)]
+    symptoms: list[Symptom] = []
     if rule is not None or not (findings or errors):
-        candidates = list(error_classes(say_missing=not symptoms))
-        errors = [error for error in candidates if error.is_called(name.lower())]
+        symptoms = [] if rule is not None else symptoms_of(words)
+        classes = list(error_classes(say_missing=not symptoms))
+        errors = [error for error in classes if error.is_called(words)]
+    if errors:
+        symptoms = []
+    elif rule is None and not findings:
+        findings = [kind for kind in kinds if _mentions(f"{kind.name} {kind.title}", words)]
     if rule is not None:
         findings += [kind for kind in kinds if kind.requirement == rule.id]
-        errors += [error for error in candidates if error.requirement == rule.id]
-    symptoms = [] if errors else symptoms
+        errors += [error for error in classes if error.requirement == rule.id]
     if not (findings or errors or rule or symptoms):
-        names = {*KINDS, *rules, *(code for error in candidates for code in error.codes)}
-        near = get_close_matches(name, names, 3) or get_close_matches(name.upper(), names, 3)
+        names = {*KINDS, *rules, *(code for error in classes for code in error.codes)}
+        near = get_close_matches(words, names, 3) or get_close_matches(words.upper(), names, 3)
         hint = f"did you mean {', '.join(near)}?" if near else "kpl-codec explain lists all codes"
-        if " " in name:
-            raise UsageError(reason=f"no symptom has all the words {name!r}; try fewer of them")
-        raise UsageError(reason=f"unknown code {name!r}; {hint}")
+        if " " in words:
+            raise UsageError(reason=f"no symptom has all the words {words!r}; try fewer of them")
+        raise UsageError(reason=f"unknown code {words!r}; {hint}")
     if args.json:
         show_json(
             {
@@ -105,27 +109,31 @@ def run(args: argparse.Namespace) -> int:
         return CLEAN
     if rule is not None:
         show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), *wrap(line(rule.sentence), width(), 2))
-    for kind in findings:
-        _show(kind.name, f"finding, {kind.severity}: {kind.title}", kind.meaning, kind, rules)
-    for error in errors:
-        _show(error.name, f"error, code {' | '.join(error.codes)}", error.meaning, error, rules)
     for symptom in symptoms:
         show(line((symptom.title, "bold")))
-        for paragraph in symptom.text.split("\n\n") if len(symptoms) <= _MOST_SYMPTOMS else ():
+        for paragraph in symptom.text.split("\n\n") if len(symptoms) <= _MOST_WHOLE else ():
             show(*wrap(line(" ".join(paragraph.split())), width(), 2), line(""))
+    for kind in findings:
+        brief = rule is None and len(findings) > _MOST_WHOLE
+        _show(f"finding, {kind.severity}: {kind.title}", kind, rules, brief=brief)
+    for error in errors:
+        _show(f"error, code {' | '.join(error.codes)}", error, rules)
     return CLEAN
 
 
 def _show(
-    name: str, what: str, meaning: str, entry: FindingType | Error, rules: dict[str, Requirement]
+    what: str, entry: FindingType | Error, rules: dict[str, Requirement], *, brief: bool = False
 ) -> None:
-    show(line(""), line((name, "bold"), f"  {what}"))
-    for text in (meaning, f"Who is affected: {entry.concerns}", f"What to do: {entry.todo}"):
+    show(line((entry.name, "bold"), f"  {what}"))
+    if brief:
+        return
+    for text in (entry.meaning, f"Who is affected: {entry.concerns}", f"What to do: {entry.todo}"):
         for paragraph in text.split("\n"):
             show(*wrap(line(paragraph), width(), 2))
     rule = rules.get(entry.requirement or "")
     if rule is not None:
         show(*wrap(line((f"{rule.id}: {rule.sentence}", "dim")), width(), 2))
+    show(line(""))
 
 
 def _list(
@@ -152,10 +160,12 @@ def symptoms_of(words: str) -> list[Symptom]:
 
 
 def _mentions(text: str, words: str) -> bool:
+    """Whether each of ``words`` begins a word of ``text``, in singular or plural."""
     digits = re.sub(r"0x|\\x|[\s:-]", "", words).lower()
     if re.fullmatch("([0-9a-f]{2}){2,}", digits):
         return digits in re.sub(r"\\x|\s", "", text).lower()
-    return len(words) > 2 and all(word in text.lower() for word in words.lower().split())
+    beginnings = [re.escape(word.removesuffix("s")) for word in words.lower().split()]
+    return len(words) > 2 and all(re.search(rf"(?<!\w){word}", text.lower()) for word in beginnings)
 
 
 def _plain(text: str) -> str:

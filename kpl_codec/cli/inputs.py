@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..aws_errors import what_to_check
-from ..errors import HashKeyError, KplError
-from ..format.hash_keys import parse_hash_key, partition_key_hash
+from ..aws_errors import failure_text
+from ..errors import KplError, ShardMapError
+from ..format.hash_keys import partition_key_hash
 from ..format.records import KinesisRecord
 from ..limits import MAX_PARTITION_KEY_LENGTH
+from ..rendering.labels import refusal
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
@@ -50,9 +50,9 @@ def paths_or_stream(args: argparse.Namespace) -> None:
     if args.since == "LATEST" and not args.follow:
         raise UsageError(reason="--since latest goes with --follow")
     if args.only:  # read before any call
-        from ..aws.fetch_by_sequence_number import sequence_numbers
+        from ..aws.fetch_by_sequence_number import find_sequence_numbers
 
-        locations = sequence_numbers(read_bytes(args.only))
+        locations = find_sequence_numbers(read_bytes(args.only))
         if not locations:
             expected = "expected JSON with a member sequenceNumber, or one sequence number a line"
             raise UsageError(reason=f"{args.only} has no sequence number: {expected}")
@@ -71,20 +71,21 @@ def connection(args: argparse.Namespace) -> dict[str, Any]:
 def client_of(args: argparse.Namespace) -> Any:
     """A client as the arguments say, after its server was reached. Raises StreamUnavailable, UsageError."""
     from ..aws.calls import call_errors, failure_of
-    from ..aws.client import kinesis_client, reach
+    from ..aws.client import check_reachable, kinesis_client
 
     settings = connection(args)
     try:
         with waiting(f"asking Kinesis for {args.stream}"):
-            reach(stream_of(args.stream), **settings)
+            check_reachable(stream_of(args.stream), **settings)
         return kinesis_client(**settings)
     except call_errors() as error:
         failure = failure_of(error)
         raise StreamUnavailable(
             stream=args.stream, operation="connect", code=failure.code, reason=failure.reason, permanent=True
         ) from None
-    except ValueError as error:  # an endpoint that is no URL
-        raise UsageError(reason=str(error)) from None
+    except ValueError as error:
+        example = "give a URL such as http://localhost:4567"
+        raise UsageError(reason=f"--endpoint-url {args.endpoint_url}: {error}; {example}") from None
 
 
 def other_client(args: argparse.Namespace, what: str, region: str | None, **more: Any) -> Any:
@@ -96,16 +97,21 @@ def other_client(args: argparse.Namespace, what: str, region: str | None, **more
         region = args.region or region
         return kinesis_client(region=region, profile=args.profile, role_arn=args.role_arn, **more)
     except call_errors() as error:
-        failure = failure_of(error)
-        why = "; ".join(filter(None, (failure.reason.rstrip("."), what_to_check(failure.code))))
-        raise UsageError(reason=f"{what}: {why}") from None
+        raise UsageError(reason=f"{what}: {failure_text(*failure_of(error))}") from None
 
 
 def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMap:
     """The shard map of --shards, else of --stream. Raises StreamUnavailable, ShardMapError, InputError."""
     if args.shards:
         distribution: Distribution = getattr(args, "distribution", "USER_PARTITION_KEY")
-        return ShardMap.from_json(read_bytes(args.shards), distribution, source=args.shards)
+        data = read_bytes(args.shards)
+        try:
+            return ShardMap.from_json(data, distribution, source=args.shards)
+        except ShardMapError as error:
+            if error.code != "malformed":
+                raise
+            hint = "--shards takes what `aws kinesis list-shards` or `kpl-codec shards list --json` prints"
+            raise UsageError(reason=f"{error.describe()}; {hint}") from None
     from ..aws.list_shards import fetch_shard_map
 
     client = client_of(args)
@@ -118,22 +124,16 @@ def load_shard_map(args: argparse.Namespace, *, closed: bool = False) -> ShardMa
 
 def hashed_keys(args: argparse.Namespace) -> list[tuple[str, int]]:
     """The keys of ``args``, at least one, each with its hash key. Raises UsageError."""
-    to_hash_key = partial(hash_key_of, explicit=args.explicit)
-    pairs = [(key, to_hash_key(key)) for key in args.keys]
+    pairs = [(key, _hash_of(key)) for key in args.keys]
     if args.keys_from:
-        pairs += each_line(args.keys_from, to_hash_key)
+        pairs += each_line(args.keys_from, _hash_of)
     if not pairs:
-        raise UsageError(reason="no keys: give KEY, or --keys-from FILE")
+        empty = f"{args.keys_from} has no line with a key" if args.keys_from else "no keys"
+        raise UsageError(reason=f"{empty}; give KEY, or --keys-from FILE with one key a line")
     return pairs
 
 
-def hash_key_of(key: str, *, explicit: bool) -> int:
-    """The hash key of a partition key, or of the text of an explicit one. Raises UsageError, HashKeyError."""
-    if explicit:
-        try:
-            return parse_hash_key(key)
-        except HashKeyError as error:
-            raise HashKeyError(reason=f"{key!r} is {error.reason}") from None
+def _hash_of(key: str) -> int:
     if not 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH:
         raise UsageError(
             reason=f"a partition key has 1 to {MAX_PARTITION_KEY_LENGTH} characters, not {len(key)}"
@@ -193,9 +193,10 @@ def results_of(path: str, *names: str) -> list[Location]:
     folder = location_of(path)
     parts = [folder / name for name in names if (folder / name).kind() is not None]
     if not parts:
-        kinds = {None: "there is no folder {}", "file": "{} is a file, not the folder of results"}
-        text = kinds.get(folder.kind(), "{} holds no results of kpl-codec validate (no " + names[0] + ")")
-        raise UsageError(reason=text.format(path))
+        whys = {None: "no such file or folder", "file": "it is a file, not a folder"}
+        why = whys.get(folder.kind(), f"there is no {names[0]} in it")
+        hint = "give the --output of kpl-codec validate"
+        raise UsageError(reason=f"cannot read {path}: {why}; {hint}")
     return parts
 
 
@@ -210,5 +211,5 @@ def read_bytes(path: str) -> bytes:
         try:
             return Path(path).read_bytes()
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = refusal(error) if isinstance(error, OSError) else error
             raise UsageError(reason=f"cannot read {path}: {reason}") from None

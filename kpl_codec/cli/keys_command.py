@@ -1,4 +1,4 @@
-"""``kpl-codec keys``: hashes partition keys, counts them per shard, allocates hash keys, splits the space."""
+"""``kpl-codec keys``: hashes partition keys, allocates hash keys, counts the hottest keys."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections import Counter
 from itertools import islice
 from typing import Any
 
-from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, parse_hash_key, partition_key_hash
-from ..rendering.diagrams import skew_bars
-from ..rendering.labels import percent, plural, share, short_id
+from ..format.hash_keys import ALL_HASH_KEYS, parse_hash_key, partition_key_hash
+from ..rendering.labels import percent, plural
 from ..rendering.terminal import line, show, show_json, table, width, write
-from ..shards.skew import balanced_keys, skew_of
+from ..shards.skew import balanced_keys
 from .inputs import each_line, hashed_keys, load_shard_map, results_of
 from .options import add, add_action, add_aws, add_shards, add_shared
 from .progress import waiting
@@ -28,12 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     hashing = add_action(commands, "hash", "the hash key of partition keys (MD5)", _hash)
     add_shared(hashing, "keys", "--keys-from")
-    hashing.set_defaults(explicit=False)
     add_aws(hashing, kinesis=False)
-
-    skew = add_action(commands, "skew", "how many keys each shard gets", _skew)
-    add_shared(skew, "keys", "--keys-from", "--explicit")
-    add_shards(skew, "--shard-count")
 
     allocate = add_action(commands, "allocate", "explicit hash keys that stay balanced", _allocate)
     allocate.description = (
@@ -42,22 +36,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add(allocate, "count N", "how many (default: 1)", nargs="?", default=1)
     add(allocate, "--existing FILE", "hash keys in use, one a line; - for standard input")
-    add_shards(allocate, "--shard-count", required=False)
-
-    split = add_action(commands, "split", "the even split of the key space, as CreateStream cuts it", _split)
-    add(split, "count N", "into how many ranges")
+    add_shards(allocate, required=False)
 
     hot = add_action(commands, "hot", "the partition keys with most user records, exactly counted", _hot)
     add_shared(hot, "results", "--limit", what=f"keys (default: {_SHOWN})")
     add_aws(hot, kinesis=False)
-
-
-def _ranges(args: argparse.Namespace) -> tuple[list[HashKeyRange], list[str]]:
-    if args.shard_count is not None:
-        ranges = ALL_HASH_KEYS.split(args.shard_count)
-        return ranges, [str(i) for i in range(len(ranges))]
-    shards = load_shard_map(args).open_shards
-    return [s.hash_key_range for s in shards], [short_id(s.shard_id) for s in shards]
 
 
 def _hash(args: argparse.Namespace) -> int:
@@ -72,40 +55,16 @@ def _hash(args: argparse.Namespace) -> int:
     return 0
 
 
-def _skew(args: argparse.Namespace) -> int:
-    ranges, names = _ranges(args)
-    keys = [hash_key for _, hash_key in hashed_keys(args)]
-    skew = skew_of(keys, ranges)
-    if args.json:
-        shards = [{"shard": name, "count": count} for name, count in zip(names, skew.counts, strict=True)]
-        show_json({"total": skew.total, "ratio": skew.ratio, "shards": shards})
-    else:
-        write(skew_bars(skew, names, width()) + "\n")
-        show(line(f"busiest shard / mean = {skew.ratio:.2f}, {skew.total:,} keys on {len(names)} shards"))
-    return 0
-
-
 def _allocate(args: argparse.Namespace) -> int:
-    shards = args.stream or args.shards or args.shard_count
+    ranges = [ALL_HASH_KEYS]
+    if args.stream or args.shards:
+        ranges = [shard.hash_key_range for shard in load_shard_map(args).open_shards]
     existing = each_line(args.existing, parse_hash_key) if args.existing else []
-    ranges = _ranges(args)[0] if shards else [ALL_HASH_KEYS]
-    allocated = balanced_keys(ranges, [hash_key for _, hash_key in existing])
-    keys = list(islice(allocated, args.count))
+    keys = list(islice(balanced_keys(ranges, [hash_key for _, hash_key in existing]), args.count))
     if args.json:
         show_json([str(key) for key in keys])
     else:
         write("".join(f"{key}\n" for key in keys))
-    return 0
-
-
-def _split(args: argparse.Namespace) -> int:
-    ranges = ALL_HASH_KEYS.split(args.count)
-    if args.json:
-        names = ("startingHashKey", "endingHashKey")
-        show_json([{name: str(key) for name, key in zip(names, r, strict=True)} for r in ranges])
-    else:
-        rows = [[str(i), *map(str, r), share(r)] for i, r in enumerate(ranges)]
-        show(table(["", "starting hash key", "ending hash key", "share"], rows, (0, 1, 2, 3)))
     return 0
 
 

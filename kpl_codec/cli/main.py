@@ -38,7 +38,7 @@ COMMANDS = {
     "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
     "explain": "Look up a code, a requirement or a symptom: what it means and what to do.",
     "shards": "List a stream's shards, predict where keys go, show the shards' history.",
-    "keys": "Hash partition keys, count them per shard, make balanced hash keys.",
+    "keys": "Hash partition keys, find hot ones, make evenly spread explicit hash keys.",
     "generate": "Make a capture of any size, with its shard map, the same every time.",
     "conformance": "Run the test vectors of the specification against any implementation.",
 }
@@ -125,7 +125,7 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unknown {what} {word}" + (f"; did you mean {stripped[near[0]]}?" if near else ""))
 
     def error(self, message: str) -> NoReturn:
-        sys.exit(_failed(f"{message} (see {self.prog} --help)"))
+        sys.exit(_fail(f"{message} (see {self.prog} --help)"))
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -200,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _identity(getattr(args, "profile", None), getattr(args, "role_arn", None)):
             return int(args.run(args))
     except KplError as error:
-        return _failed(str(error))
+        return _fail(str(error))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
@@ -208,14 +208,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = next(word for word in arguments if not word.startswith("-"))
         extra = extra_for(package, command, "cli")  # demo and watch have extras of their own
         needs = f"{command} needs {package}, which is not installed."
-        return _failed(f'{needs} Run: pip install "kpl-codec[{extra}]"')
+        return _fail(f'{needs} Run: pip install "kpl-codec[{extra}]"')
     except BrokenPipeError:  # the reader closed our output: `| head`
         from ..rendering.terminal import drop_output
 
         drop_output()
         return CLEAN
     except OSError as error:
-        return _failed(_reason(error, getattr(args, "output", None) or getattr(args, "results", None)))
+        return _fail(_reason(error, getattr(args, "output", None) or getattr(args, "results", None)))
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -224,12 +224,13 @@ def _reason(error: OSError, folder: str | None) -> str:
     """What the system refused, and the path: of ``error``, or the folder that the command writes to."""
     if error.errno is None:
         return str(error)
-    reason = os.strerror(error.errno)
+    from ..rendering.labels import refusal
+
     if error.filename is not None:
-        return f"{error.filename}: {reason}"
+        return f"{error.filename}: {refusal(error)}"
     if folder and error.errno in _CANNOT_WRITE:  # pyarrow names no path, and gives the reason twice
-        return f"cannot write to {folder}: {reason}"
-    return str(error.strerror or reason)
+        return f"cannot write to {folder}: {refusal(error)}"
+    return refusal(error)
 
 
 @contextmanager
@@ -275,12 +276,10 @@ def _complete() -> None:
     argcomplete.autocomplete(_parser(typed.split()[1:]))
 
 
-def _failed(reason: str) -> int:
-    from ..rendering.labels import safe_lines
+def _fail(reason: str) -> int:
+    from ..rendering.terminal import note
 
-    with suppress(OSError):  # nobody can be told
-        sys.stderr.write(f"kpl-codec: {safe_lines(reason)}\n")
-        sys.stderr.flush()
+    note(reason)
     return FAILURE
 
 

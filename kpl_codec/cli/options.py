@@ -124,11 +124,9 @@ _SHARED = {
     "results DIR": "the folder that kpl-codec validate wrote",
     "keys KEY": "partition keys",
     "--keys-from FILE": "more keys, one a line; - for standard input",
-    "--explicit": "the keys are explicit hash keys",
     "--stream NAME": "{use}; its name or ARN",
     "--shards FILE": "output of `aws kinesis list-shards` or `kpl-codec shards list --json`; - for standard "
     "input",
-    "--shard-count N": "N shards of equal size, as CreateStream makes them",
     "--since WHEN": f"where reading begins: beginning, latest, {_WHEN}; default: {{begin}}",
     "--until WHEN": f"only records that arrived before: {_WHEN}",
     "--only FILE": "only read records whose sequence numbers are listed in FILE (JSON, such as dead letters)",
@@ -170,10 +168,10 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **fields: str) -
         add(parser, option, text.format(**fields), **_MORE.get(name, {}))
 
 
-def add_shards(parser: argparse.ArgumentParser, *others: str, required: bool = True) -> None:
-    """Add --stream, --shards or one of the ``others``, which say where the shards come from."""
+def add_shards(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Add --stream and --shards, one of which says where the shards come from."""
     group = parser.add_mutually_exclusive_group(required=required)
-    add_shared(group, "--stream", "--shards", *others, use="the stream")
+    add_shared(group, "--stream", "--shards", use="the stream")
     add_aws(parser)
 
 

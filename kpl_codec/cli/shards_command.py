@@ -9,11 +9,10 @@ from typing import Any
 from ..rendering.diagrams import key_space, spans, timeline
 from ..rendering.labels import share, short_id
 from ..rendering.terminal import line, show, show_json, table, width, write
-from ..shards.lineage import Lineage
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import described
-from .inputs import client_of, hash_key_of, hashed_keys, load_shard_map
+from ..shards.stream_name import stream_members
+from .inputs import client_of, hashed_keys, load_shard_map
 from .options import add, add_action, add_shards, add_shared
 
 #: Columns that a table with whole hash keys needs, and one with whole ids of shards.
@@ -28,13 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shards(listing)
 
     predict = add_action(commands, "predict", "the shard that each key goes to now", _predict)
-    add_shared(predict, "keys", "--keys-from", "--explicit")
+    add_shared(predict, "keys", "--keys-from")
     add_shards(predict)
 
-    what = "how shards were split and merged; which shard had a key, and when"
-    history = add_action(commands, "history", what, _history)
-    add(history, "key KEY", "only the shards that had this partition key", nargs="?")
-    add(history, "--explicit", "the key is an explicit hash key")
+    history = add_action(commands, "history", "how and when shards were split and merged", _history)
     add_shards(history)
 
 
@@ -74,15 +70,15 @@ def _list(args: argparse.Namespace) -> int:
 def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
     if not args.stream:
         return {}
-    from ..aws.channels import subscribers_of
+    from ..aws.channels import find_subscribers
 
     # CHN-2: "Where a stream is listed, its channels and queues MUST be listed, too."
-    subscribers = subscribers_of(client_of(args), args.stream)
+    subscribers = find_subscribers(client_of(args), args.stream)
     channels = [
         {"name": channel.name, "destination": channel.destination, "recordFormat": channel.record_format}
         for channel in subscribers.channels
     ]
-    count = len(channels) + subscribers.unnamed
+    count = len(channels) + subscribers.unreadable_count
     facts = {"channelCount": count, "channels": channels, "queueCount": subscribers.queue_count}
     return {name: value for name, value in facts.items() if value}
 
@@ -116,10 +112,7 @@ def _predict(args: argparse.Namespace) -> int:
         show_json([dict(zip(names, row, strict=True)) for row in predicted])
     else:
         rows = [[key, shard_id or "any (AUTO)", hash_key] for key, hash_key, shard_id in predicted]
-        if args.explicit:
-            show(table(["hash key", "shard"], [row[:2] for row in rows], (0,)))
-        else:
-            show(table(["key", "shard", "hash key"], rows, (2,)))
+        show(table(["key", "shard", "hash key"], rows, (2,)))
     return 0
 
 
@@ -129,26 +122,17 @@ def _predict(args: argparse.Namespace) -> int:
 def _history(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args, closed=True)
     now = datetime.now(timezone.utc) if args.stream else None
-    if args.key is None:
-        if args.json:
-            show_json(_whole(shard_map))
-            return 0
-        write(timeline(shard_map, width(), now) + "\n")
-        for child, parents in shard_map.unknown_parents.items():
-            show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
-        return 0
-    hash_key = hash_key_of(args.key, explicit=args.explicit)
-    chain = shard_map.chain(hash_key)
     if args.json:
-        show_json({"hashKey": str(hash_key), "chain": [s.shard_id for s in chain]})
-    else:
-        show(line(f"hash key {hash_key} has been on:"))
-        write(timeline(Lineage(chain), width(), now) + "\n")
+        show_json(_whole(shard_map))
+        return 0
+    write(timeline(shard_map, width(), now) + "\n")
+    for child, parents in shard_map.unknown_parents.items():
+        show(line((f"{child}: parent {', '.join(parents)} has expired", "dim")))
     return 0
 
 
 def _stream(shard_map: ShardMap) -> dict[str, Any]:
-    stream = {} if shard_map.stream is None else described(shard_map.stream)
+    stream = {} if shard_map.stream is None else stream_members(shard_map.stream)
     return {name[:1].lower() + name[1:]: value for name, value in stream.items()}
 
 

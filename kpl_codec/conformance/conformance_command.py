@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
         location_of(args.publish)  # tells whether it can be reached
     selected = [vector for vector in vectors() if not args.kind or vector["kind"] in args.kind]
     if not selected:
-        raise UsageError(reason=f"no vector is of the kind {' or '.join(args.kind)}")
+        kinds = ", ".join(sorted({vector["kind"] for vector in vectors()}))
+        raise UsageError(reason=f"no vector is of the kind {' or '.join(args.kind)}; the kinds: {kinds}")
     command = args.command or THIS_LIBRARY
     with waiting(f"asking {command[0]} {plural(len(selected), 'vector')}"):
         result = ask_all(command, selected, lines=args.lines, timeout=args.timeout)

@@ -5,6 +5,7 @@ a time, in JSON or in lines (to crash, hang or answer nonsense is an answer); `s
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -22,6 +23,12 @@ PROTOCOL = 1
 FIELDS = ("partition_key", "explicit_hash_key", "data")
 #: The last line of every answer.
 END = "end"
+#: What a program did that gave no answer to hello, and why the system did not start one.
+_FAILURES = {"crash": "it ended without an answer", "hang": "it hangs", "nonsense": "its answer is not JSON"}
+_NOT_STARTED = {
+    errno.ENOENT: "there is no such program; check its path, or give its interpreter and its file behind --",
+    errno.EACCES: "it is not executable; run chmod +x, or give its interpreter and its file behind --",
+}
 AnswerFunction = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -31,7 +38,7 @@ class ProgramError(KplError, RuntimeError):
     code: Literal["start", "hello"]
     requirement = "CNF-1"
     detail: str
-    text = "conformance program unusable: {code}: {detail}"
+    text = "cannot test {detail}"
     concerns = "Whoever runs the command. Nothing was written."
     todo = "Run it by hand; spec/09-conformance.md says what it must answer."
 
@@ -56,8 +63,10 @@ class Program:
         known = isinstance(fields, list) and all(one in FIELDS for one in fields)
         if "failure" in answer or not texts or not known or "name" not in answer:
             self.close()
-            hint = "" if self._in_lines else "; a program that answers in lines instead of JSON needs --lines"
-            detail = f"{self.command[0]} answered {json.dumps(answer)[:500]}{hint}"
+            why = _FAILURES.get(str(answer.get("failure")), "its answer to hello is wrong")
+            what = str(answer.get("detail", json.dumps(answer))).strip()[-120:]
+            hint = "" if self._in_lines else "; if it answers in lines instead of JSON, give --lines"
+            detail = f"{self.command[0]}: {why}{what and ': '}{what}{hint}"
             raise ProgramError(code="hello", detail=detail)
         self.hello = answer
         return self
@@ -74,7 +83,8 @@ class Program:
             )  # fmt: skip
         except OSError as error:
             self._errors.close()
-            raise ProgramError(code="start", detail=f"{self.command[0]}: {error.strerror}") from error
+            why = _NOT_STARTED.get(error.errno or 0) or error.strerror
+            raise ProgramError(code="start", detail=f"{self.command[0]}: {why}") from error
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The program's answer; or ``{"failure": "crash" | "hang" | "nonsense", "detail": ...}``."""

@@ -16,20 +16,17 @@ from .kcl import DropReason, KclResult
 
 
 class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
-    """One user record of a Kinesis record, with everything known about it.
+    """One user record of a Kinesis record.
 
-    ``sub_sequence_number`` counts from 0 within its Kinesis record. ``aggregated`` is False for a plain
-    record. ``defects`` is empty for a sound one; under the ``report`` policy it holds what is wrong.
-    ``placement`` is set when a shard map was given, ``kcl`` (under the ``report`` policy) is what a KCL
-    consumer gets of it. ``schema_version_id`` (with ``unframe``) is the schema of ``data``, whose frame is
-    off. Of a record from a queue ``sequence_number`` and ``shard_id`` are None, and ``record_id`` identifies
-    the Kinesis record.
+    ``sub_sequence_number``: its number in its Kinesis record, from 0. ``aggregated``: False for a plain
+    record. ``placement``: where a shard map was given. ``defects`` and ``kcl``, what the KCL does with it:
+    under the ``report`` policy. ``schema_version_id``: with ``unframe``, the schema of ``data``. A record
+    from a queue has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis record.
 
-    ``partition_key`` is None in two cases only: a plain record (``aggregated`` is False) of a stream that
-    distributes records AUTO, and, under ``report``, a user record with a defect in its key. A user record of
-    a sound aggregate always has one. `require_partition_key` gives it as a str.
+    ``partition_key`` is None in two cases only: a plain record of a stream that distributes records AUTO,
+    and, under ``report``, a user record with a defect in its key. `require_partition_key` gives it as a str.
 
-    It keeps no frame in memory. Compiled code makes ``data`` whenever it is asked for.
+    It does not keep the frame in memory. Compiled code makes ``data`` whenever it is asked for.
     """
 
     partition_key: str | None
@@ -53,7 +50,7 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
         return short_fields(self)
 
     def require_partition_key(self) -> str:
-        """The partition key, for code that needs one. Raises ValueError where there is none."""
+        """The partition key. Raises ValueError where there is none."""
         if self.partition_key is None:
             place = f"sequence number {self.sequence_number}, user record {self.sub_sequence_number}"
             raise ValueError(f"no partition key ({place}): a plain record of an AUTO stream, or a defect")
@@ -61,8 +58,8 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
 
 
 class Drop(Value):
-    """The user records of one Kinesis record that the KCL drops, because of which one, and why (see
-    `kcl.Outcome`)."""
+    """How many user records of one Kinesis record the KCL drops, why, and because of which one of them
+    (``record_index``, from 0)."""
 
     sequence_number: str | None
     shard_id: str | None
@@ -72,10 +69,10 @@ class Drop(Value):
 
 
 class Counts(SimpleNamespace):
-    """Counts of what was opened so far. ``dropped``: user records by reason (policy ``kcl``).
-    ``empty_records``: aggregated records in which the KCL finds no user record, so that nothing comes of them
-    (policy ``kcl``). ``defects``: rows by the code of their first defect (policy ``report``; of the
-    Schema Registry's frames that stay, ``kcl``, too)."""
+    """Counts so far. ``dropped``: user records that the KCL drops, by reason (policy ``kcl``).
+    ``empty_records``: aggregated records in which the KCL finds no user record (policy ``kcl``). ``defects``:
+    user records by the code of their first defect (policy ``report``; broken frames of the Schema Registry
+    under ``kcl``, too)."""
 
     kinesis_records: int
     aggregated_records: int
@@ -89,6 +86,6 @@ class Counts(SimpleNamespace):
         super().__init__(**numbers, dropped=Counter(), defects=Counter())
 
     def add(self, other: Counts) -> None:
-        """Count what ``other`` has counted, too."""
+        """Add the counts of ``other``."""
         for name, count in vars(other).items():
             setattr(self, name, getattr(self, name) + count)

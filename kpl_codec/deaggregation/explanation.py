@@ -1,7 +1,6 @@
-"""Explains every byte of a Kinesis record's data, sound or broken.
+"""Explains every byte of a Kinesis record's data as a tree: magic, fields and their parts, digest.
 
-Every byte belongs to exactly one leaf of the tree: magic, fields and their parts, digest, or the rest that
-cannot be read. Defects are not raised, they are part of the explanation.
+Every byte is in exactly one leaf. Defects are part of the explanation; none is raised.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from ..values import Value
 from . import kcl
 from .kcl import RAW, KclOutcome
 
-#: The default limit of listed nodes and defects; the rest is only counted.
+#: The default limit of listed nodes and defects; the rest is counted.
 MAX_NODES = 10_000
 
-#: The writer, where nothing is known of it.
+#: The text of an unknown writer.
 UNKNOWN = "unknown"
 
 _WIRE_TYPES = ("varint", "fixed64", "length-delimited", "group", "end group", "fixed32")
@@ -35,10 +34,8 @@ NodeKind = Literal["plain", "encoded frame", "broken frame", "broken message", "
 
 
 class ExplanationNode(Value):
-    """Bytes ``start`` to ``end`` (exclusive), what they are, and what is inside them.
-
-    ``value`` is what they mean: a number, a key or a length; never record data.
-    """
+    """Bytes ``start`` to ``end`` (exclusive), with their name and what is inside them. ``value``: the number,
+    key or length that they are; never record data."""
 
     start: int
     end: int
@@ -54,15 +51,15 @@ class ExplanationNode(Value):
 
 
 class Explanation(Value):
-    """The result of ``explain``.
+    """The result of `explain`.
 
-    ``kind``: "plain", "encoded frame" (an aggregated record turned into text, such as base64), "broken frame"
-    (wrong digest), "broken message", "defective" (parts of it are wrong), "aggregated". ``defects``: in the
-    order of the bytes; `decode` raises the first. ``user_records``: how many, None where that cannot be
-    known. ``canonical``: `encode` would write the same bytes. ``kcl``: what
-    the KCL does with it. ``omitted``: nodes and defects counted but not listed. ``warnings``: what a writer
-    should not have written and every consumer reads all the same. ``writer``: who
-    wrote it, and how sure that is: "certain: KPLNET (...)", "unknown".
+    ``kind``: "plain", "encoded frame" (an aggregated record as text, such as base64), "broken frame" (wrong
+    digest), "broken message" (no protobuf), "defective" (parts of the message are wrong), "aggregated".
+    ``defects``: in the order of the bytes; `decode` raises the first. ``user_records``: how many; None where
+    they cannot be counted. ``canonical``: `encode` would write the same bytes. ``kcl``: what the KCL does
+    with it. ``omitted``: how many nodes and defects are not listed. ``warnings``: faults of the writer that
+    every consumer accepts. ``writer``: the likely writer, and how sure that is: "certain: KPLNET (...)",
+    "unknown".
     """
 
     size: int
@@ -126,12 +123,12 @@ def explain(
     hash_key_range: HashKeyRange | None = None,
     outer_key: str | None = None,
 ) -> Explanation:
-    """Explains every byte of ``data``. Raises TypeError if it is not bytes, and nothing else.
+    """Explains every byte of ``data``. Raises TypeError if it is not bytes.
 
-    ``hash_key_range``: of the shard it was read from, for the KCL's range rule. ``outer_key``: the partition
-    key of the Kinesis record, for the writer.
+    ``hash_key_range``: of the record's shard, for the KCL's range rule. ``outer_key``: the partition key of
+    the Kinesis record, a sign of its writer.
     """
-    from .fingerprints import fingerprint  # who only reads does not load it
+    from .fingerprints import fingerprint  # only explanations need it
 
     if type(data) is not bytes:
         data = as_bytes(data, "explain")
@@ -157,13 +154,13 @@ def explain(
         kind, defects = "broken frame", [broken]
     else:
         try:
-            walked = wire.Message(data, start, end)
+            message = wire.Message(data)
         except MalformedMessage as error:
             kind, defects = "broken message", [error]
         else:
-            defects = _defects(walked, budget)
+            defects = _defects(message, budget)
             kind = "defective" if defects else "aggregated"
-            records, warnings = walked.record_count, () if walked.unused is None else (walked.unused,)
+            records, warnings = message.record_count, () if message.unused is None else (message.unused,)
     digest = "MD5 of the message" if broken is None else f"should be {broken.actual}"
     parts = (
         ExplanationNode(0, 4, "magic", data[:4].hex()),
@@ -184,14 +181,14 @@ def explain(
     )
 
 
-def _defects(walked: wire.Message, budget: _Budget) -> list[DecodeError]:
-    for defect in walked.defects:
+def _defects(message: wire.Message, budget: _Budget) -> list[DecodeError]:
+    for defect in message.defects:
         budget.add(defect)
-    budget.omitted += walked.defect_count - len(walked.defects)
-    for record in walked.records():
-        for defect in walked.defects_of(record):
+    budget.omitted += message.defect_count - len(message.defects)
+    for record in message.records():
+        for defect in message.defects_of(record):
             budget.add(defect)
-    first = walked.first_defect()
+    first = message.first_defect()
     rest = sorted((d for d in budget.defects if d != first), key=lambda defect: defect.offset or 0)
     return [] if first is None else [first, *rest]
 
@@ -199,7 +196,7 @@ def _defects(walked: wire.Message, budget: _Budget) -> list[DecodeError]:
 def _nodes(
     data: bytes, start: int, end: int, schema: wire.Schema, budget: _Budget, nesting: int = 0
 ) -> list[ExplanationNode]:
-    """The nodes of the fields that can be read, and of the bytes after them."""
+    """The nodes of the fields up to the first malformed one, and of the bytes after them."""
     nodes: list[ExplanationNode] = []
     reached = start
     counts = Counter[str]()
@@ -233,10 +230,10 @@ def _nodes(
 
 
 def _text(data: bytes, field: wire.Field) -> str:
-    """The first bytes of a key as a text, or as bytes if they are not UTF-8."""
+    """The first 80 bytes of a key as text, or as bytes if they are not UTF-8."""
     more = field.end - field.start > 80
-    shown = data[field.start : min(field.end, field.start + 80)]
-    text = repr(shown)
+    beginning = data[field.start : min(field.end, field.start + 80)]
+    text = repr(beginning)
     with suppress(UnicodeDecodeError):
-        text = repr(getincrementaldecoder("utf-8")().decode(shown, not more))
+        text = repr(getincrementaldecoder("utf-8")().decode(beginning, not more))
     return text + ("..." if more else "")

@@ -1,7 +1,7 @@
 """Names the likely writer of an aggregated record, from its bytes and its outer partition key.
 
-`SIGNS` is the table; the first sign that shows decides. Read calls do not return the outer explicit hash key,
-so no sign needs it.
+The first sign of the table `SIGNS` that an aggregate has decides. No sign needs the outer explicit hash key,
+which no call that reads returns.
 Specification: spec/12-implementations.md, FPR-1 to FPR-3.
 """
 
@@ -23,19 +23,19 @@ from .user_record_rows import entry_of
 
 Certainty = Literal["certain", "likely", "unknown"]
 
-#: How many user records of an aggregate, and how many bytes of each, are looked at for the keys of others.
-LOOKED_AT: Final = 16
-BYTES_LOOKED_AT: Final = 4096
-#: Keys shorter than this occur in data by chance.
+#: How many user records of an aggregate, and how many bytes of each, are searched for the keys of others.
+MAX_USER_RECORDS: Final = 16
+MAX_BYTES: Final = 4096
+#: Shorter keys occur in data by chance.
 SHORTEST_KEY: Final = 4
-#: So many keys have to be found in the data of others.
+#: How many keys must be in the data of other user records.
 FEWEST_MOVED: Final = 3
 
 
 class Tables(NamedTuple):
-    """What a writer's habits show in: the magic, the outer partition key (None: not known), the two key
-    tables (None for an entry that is no key), and for each user record its indices (None: it has none) and
-    its data. Only the magic where nobody can read the rest."""
+    """The parts of an aggregated record that differ between writers: the magic, the outer partition key
+    (None: unknown), the two key tables (None: an entry that is no key), and for each user record its indices
+    (None: it has none) and its data. Only the magic where the message cannot be read."""
 
     magic: bytes
     outer_key: str | None
@@ -64,88 +64,91 @@ class Tables(NamedTuple):
 
     @property
     def only_key(self) -> str | None:
-        """The one key that is the outer key and the key of every user record; None if there is none."""
+        """The outer key, if it is the key of every user record, too; else None."""
         alone = len(self.partition_keys) == 1 and not self.explicit_hash_keys
         return self.outer_key if alone and self.first_key == self.outer_key else None
 
 
 class Sign(NamedTuple):
-    """What ``writers`` leave, and no other known writer. ``said``: the same in words. ``shows``: whether an
-    aggregate has it. ``swaps``: the field of user records that they are known to swap, None if they do not.
-    As text: how sure the writer is, who it is, and the sign."""
+    """A sign in an aggregate that ``writers`` leave, and no other known writer. ``description``: the sign in
+    words. ``matches``: whether an aggregate has it. ``swaps``: the field that these writers swap between user
+    records, None if they do not. As text: how sure it is, the writers, and the description."""
 
     name: str
     certainty: Certainty
     writers: tuple[str, ...]
-    said: str
-    shows: Callable[[Tables], bool]
+    description: str
+    matches: Callable[[Tables], bool]
     swaps: Literal["partition_key", "explicit_hash_key"] | None = None
 
     def __str__(self) -> str:
         others = " or others" if self.certainty == "unknown" else ""
-        return f"{self.certainty}: {' or '.join(self.writers)}{others} ({self.said})"
+        return f"{self.certainty}: {' or '.join(self.writers)}{others} ({self.description})"
 
 
-def _unused_blanks(seen: Tables) -> bool:
+def _unused_blanks(tables: Tables) -> bool:
     return (
-        seen.partition_keys[:1] == [" "]
-        and seen.explicit_hash_keys[:1] == [None]
-        and 0 not in seen.partition_key_indices
-        and 0 not in seen.explicit_hash_key_indices
+        tables.partition_keys[:1] == [" "]
+        and tables.explicit_hash_keys[:1] == [None]
+        and 0 not in tables.partition_key_indices
+        and 0 not in tables.explicit_hash_key_indices
     )
 
 
-def _unused_a(seen: Tables) -> bool:
+def _unused_a(tables: Tables) -> bool:
     return (
-        len(seen.partition_keys) == 2
-        and seen.partition_keys[0] == "a"
-        and not seen.explicit_hash_keys
-        and seen.outer_key in (None, seen.partition_keys[1])
-        and all(index == 1 for index in seen.partition_key_indices)
+        len(tables.partition_keys) == 2
+        and tables.partition_keys[0] == "a"
+        and not tables.explicit_hash_keys
+        and tables.outer_key in (None, tables.partition_keys[1])
+        and all(index == 1 for index in tables.partition_key_indices)
     )
 
 
-def _unused_zeros(seen: Tables) -> bool:
+def _unused_zeros(tables: Tables) -> bool:
     return (
-        seen.each_its_own
-        and len(seen.explicit_hash_keys) == len(seen.partition_keys)
-        and set(seen.explicit_hash_keys) == {"0"}
-        and not any(index is not None for index in seen.explicit_hash_key_indices)
+        tables.each_its_own
+        and len(tables.explicit_hash_keys) == len(tables.partition_keys)
+        and set(tables.explicit_hash_keys) == {"0"}
+        and not any(index is not None for index in tables.explicit_hash_key_indices)
     )
 
 
-def _index_of_record(seen: Tables) -> bool:
+def _index_of_record(tables: Tables) -> bool:
     """Every explicit hash key's index is that of its user record, which a table of first uses would not
     give."""
-    used = [(n, index) for n, index in enumerate(seen.explicit_hash_key_indices) if index is not None]
+    used = [(n, index) for n, index in enumerate(tables.explicit_hash_key_indices) if index is not None]
     return (
-        seen.each_its_own
-        and len(used) == len(seen.explicit_hash_keys) > 0
+        tables.each_its_own
+        and len(used) == len(tables.explicit_hash_keys) > 0
         and all(n == index for n, index in used)
-        and (seen.repeats or used[-1][1] >= len(used))
+        and (tables.repeats or used[-1][1] >= len(used))
     )
 
 
-def _own_hash(seen: Tables) -> bool:
+def _own_hash(tables: Tables) -> bool:
     """All of the user records looked at have an explicit hash key, and one has the MD5 of its own partition
     key."""
-    pairs = islice(zip(seen.partition_key_indices, seen.explicit_hash_key_indices, strict=True), LOOKED_AT)
-    keys = [(entry_of(seen.partition_keys, pk), entry_of(seen.explicit_hash_keys, ehk)) for pk, ehk in pairs]
+    indices = zip(tables.partition_key_indices, tables.explicit_hash_key_indices, strict=True)
+    keys = [
+        (entry_of(tables.partition_keys, pk), entry_of(tables.explicit_hash_keys, ehk))
+        for pk, ehk in islice(indices, MAX_USER_RECORDS)
+    ]
     return all(ehk is not None for _, ehk in keys) and any(
         pk is not None and ehk == str(partition_key_hash(pk)) for pk, ehk in keys
     )
 
 
-def _keys_of_others(seen: Tables) -> bool:
+def _keys_of_others(tables: Tables) -> bool:
     """Whether data names the keys of other user records, one for one, more often than its own."""
-    long = ((n, key) for n, key in enumerate(seen.partition_keys) if key and len(key) >= SHORTEST_KEY)
-    keys = [(index, key.encode()) for index, key in islice(long, LOOKED_AT)]
+    long = ((n, key) for n, key in enumerate(tables.partition_keys) if key and len(key) >= SHORTEST_KEY)
+    keys = [(index, key.encode()) for index, key in islice(long, MAX_USER_RECORDS)]
     if len(keys) < FEWEST_MOVED:
         return False
     moved: dict[int | None, int] = {}
     own: set[int | None] = set()
-    for index, data in islice(zip(seen.partition_key_indices, seen.data, strict=True), LOOKED_AT):
-        start = data[:BYTES_LOOKED_AT]
+    for index, data in islice(zip(tables.partition_key_indices, tables.data, strict=True), MAX_USER_RECORDS):
+        start = data[:MAX_BYTES]
         named = [other for other, key in keys if key in start]
         if index in named:
             own.add(index)
@@ -154,22 +157,22 @@ def _keys_of_others(seen: Tables) -> bool:
     return FEWEST_MOVED <= len(moved) == len(set(moved.values())) and len(moved) > len(own)
 
 
-def _random(seen: Tables, characters: str, *kinds: Callable[[str], bool]) -> bool:
+def _random(tables: Tables, characters: str, *kinds: Callable[[str], bool]) -> bool:
     """Whether all have one key of eight such characters, some of each kind."""
-    key = seen.only_key or ""
+    key = tables.only_key or ""
     return len(key) == 8 and set(key) <= {*characters} and all(any(map(is_, key)) for is_ in kinds)
 
 
-def _canonical(seen: Tables) -> bool:
+def _canonical(tables: Tables) -> bool:
     """The tables hold what is used, in the order of first use, as the KPL writes it."""
     for table, indices in (
-        (seen.partition_keys, seen.partition_key_indices),
-        (seen.explicit_hash_keys, seen.explicit_hash_key_indices),
+        (tables.partition_keys, tables.partition_key_indices),
+        (tables.explicit_hash_keys, tables.explicit_hash_key_indices),
     ):
         used = list(dict.fromkeys(index for index in indices if index is not None))
         if used != list(range(len(table))):
             return False
-    return not seen.repeats
+    return not tables.repeats
 
 
 #: They write the KPL's bytes, under their first user record's key.
@@ -186,8 +189,8 @@ _ONE_KEY = ("a8m/kinesis-producer", "Vector's fork", "kinesis-producer-go")
 # FPR-2: "A sign MUST name every known writer that leaves it."
 SIGNS: Final = (
     Sign("foreign-magic", "certain", ("erlmld",), "magic 00 89 9A C2, or 01 if compressed",
-         lambda seen: seen.magic[0] in (0, 1)),
-    Sign("deflated", "certain", ("ex_kpl",), "magic F4 89 9A C2", lambda seen: seen.magic[0] == 0xF4),
+         lambda t: t.magic[0] in (0, 1)),
+    Sign("deflated", "certain", ("ex_kpl",), "magic F4 89 9A C2", lambda t: t.magic[0] == 0xF4),
     Sign("unused-blanks", "certain", ("KPLNET",), "both key tables begin with an unused blank",
          _unused_blanks),
     Sign("unused-a", "certain", ("a Ruby plugin of Fluentd",), 'an unused key "a" before the only one',
@@ -201,23 +204,23 @@ SIGNS: Final = (
          "the data names keys of other user records", _keys_of_others, "partition_key"),
     Sign("own-entries", "likely", ("substation", "hawknewton/kinesis-aggregation"),
          "a key table with an entry for each user record, repeated keys too",
-         lambda seen: seen.each_its_own and seen.repeats and not seen.explicit_hash_keys),
+         lambda t: t.each_its_own and t.repeats and not t.explicit_hash_keys),
     Sign("own-hash-of-one-key", "likely", ("kinesis4cats", "awslabs' Java RecordAggregator"),
          "one partition key, and explicit hash keys that are its MD5 or given",
-         lambda seen: len(seen.partition_keys) == 1 < len(seen.explicit_hash_keys) and _own_hash(seen),
+         lambda t: len(t.partition_keys) == 1 < len(t.explicit_hash_keys) and _own_hash(t),
          "explicit_hash_key"),
     Sign("own-hash", "likely", ("awslabs' Java RecordAggregator", "kinesis4cats"),
          "every explicit hash key is the MD5 of the partition key, or given", _own_hash),
     Sign("random-hex", "likely", ("kinesis-producer-go",), "one key of eight hexadecimal digits for all",
-         lambda seen: _random(seen, "0123456789abcdef", str.isalpha, str.isdigit)),
+         lambda t: _random(t, "0123456789abcdef", str.isalpha, str.isdigit)),
     Sign("random-letters", "likely", ("fluent-bit's Go plugin",), "one key of eight random letters for all",
-         lambda seen: _random(seen, ascii_letters + digits, str.islower, str.isupper, str.isdigit)),
+         lambda t: _random(t, ascii_letters + digits, str.islower, str.isupper, str.isdigit)),
     Sign("outer-a", "likely", ("the KPL", "kpl_codec"), 'the KPL\'s bytes under the key "a"',
-         lambda seen: seen.outer_key == "a" and seen.first_key not in ("a", None) and _canonical(seen)),
+         lambda t: t.outer_key == "a" and t.first_key not in ("a", None) and _canonical(t)),
     Sign("first-key-of-all", "unknown", (*_ONE_KEY, *_FIRST_KEY, "the KPL", "kpl_codec"),
-         "the KPL's bytes under the only key", lambda seen: seen.only_key is not None and _canonical(seen)),
+         "the KPL's bytes under the only key", lambda t: t.only_key is not None and _canonical(t)),
     Sign("first-key", "unknown", _FIRST_KEY, "the KPL's bytes under the first key",
-         lambda seen: None is not seen.first_key == seen.outer_key and _canonical(seen)),
+         lambda t: None is not t.first_key == t.outer_key and _canonical(t)),
 )  # fmt: skip
 
 #: The signs of others than the KPL that are at least likely. The rest come after them.
@@ -229,18 +232,17 @@ def fingerprint(data: bytes, outer_key: str | None = None, signs: Sequence[Sign]
     """The first of ``signs`` of who wrote this data of a Kinesis record, put under ``outer_key`` (None: not
     known). None of a plain record, and of a frame whose message is no protobuf."""
     if is_aggregated(data):
-        seen = _tables(data, outer_key)
+        tables = _tables(data, outer_key)
     elif data[1:4] == MAGIC[1:] and disguise_of(data) == "a frame with a foreign magic":
-        seen = Tables(data[:4], outer_key)
+        tables = Tables(data[:4], outer_key)
     else:
         return None
-    return next((sign for sign in signs if sign.shows(seen)), None)
+    return next((sign for sign in signs if sign.matches(tables)), None)
 
 
 def _tables(data: bytes, outer_key: str | None) -> Tables:
     """The tables of an aggregate; only its magic where its message cannot be read."""
-    message = data[len(MAGIC) : -DIGEST_SIZE]
-    sound = parse(message)
+    sound = parse(data[len(MAGIC) : -DIGEST_SIZE])
     if sound is not None:
         explicit = sound.explicit_hash_key_indices
         return Tables(
@@ -253,12 +255,12 @@ def _tables(data: bytes, outer_key: str | None) -> Tables:
             sound.data,
         )
     try:
-        walked = wire.Message(message, 0, len(message))
+        message = wire.Message(data)
     except MalformedMessage:
         return Tables(MAGIC, outer_key)
     rows: list[tuple[Any, ...]] = [
-        (user.partition_key_index, user.explicit_hash_key_index, message[slice(*user.data or (0, 0))])
-        for user in walked.records()  # none is kept: its defects weigh more than its bytes
+        (user.partition_key_index, user.explicit_hash_key_index, user.data or b"")
+        for user in message.records()  # none is kept: its defects weigh more than its bytes
     ]
-    tables = walked.partition_keys, walked.explicit_hash_keys
+    tables = message.partition_keys, message.explicit_hash_keys
     return Tables(MAGIC, outer_key, *((*tables, *zip(*rows, strict=True)) if rows else ()))

@@ -1,8 +1,8 @@
-"""What the KCL does with a frame: which user records it delivers, which it drops, and why.
+"""What the KCL does with an aggregated record: which user records it delivers, which it drops, and why.
 
-The KCL (3.5.1, observed) reads with Java's protobuf, which accepts more than this library. It keeps the user
-records before a broken one. If the hash key of one user record is outside the range of the shard, it drops
-the whole aggregate without a log line. spec/deviations.json lists the differences in detail.
+The KCL (3.5.1, observed) reads with Java's protobuf, which accepts more than this library. It delivers the
+user records before a broken one. If one hash key is outside the range of the shard, it drops the whole
+aggregate without a log line. spec/deviations.json lists the differences.
 Specification: spec/03-deaggregation.md, KCL-1 to KCL-7.
 """
 
@@ -16,22 +16,21 @@ from ..errors import MalformedMessage
 from ..format import wire
 from ..format.codec import is_aggregated
 from ..format.hash_keys import ALL_HASH_KEYS, HashKeyRange, java_integer, partition_key_hash
-from ..limits import DIGEST_SIZE
 from ..shards.placement import AggregateKind, PlacementChecker, ShardPlacementChecker
 from ..values import Value
 
-#: The fate of a user record: delivered, dropped, altered (delivered with another key or other data than
-#: the bytes have), or raw (in a frame that is delivered unopened).
+#: What a KCL consumer gets of a user record: delivered, dropped, altered (delivered with another key or other
+#: data than the bytes have), or raw (the whole frame is delivered unopened).
 KclResult = Literal["delivered", "dropped", "altered", "raw"]
 #: Why user records are dropped.
 DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]
 
 
 class KclOutcome(Value):
-    """What a KCL consumer does with one Kinesis record.
+    """What the KCL does with one Kinesis record.
 
-    ``raw``: it is delivered unopened, as a plain record. Otherwise the first ``delivered`` of ``total`` user
-    records are delivered, and the rest are dropped because of number ``record_index``, for ``reason``.
+    ``raw``: it delivers the record unopened, as a plain record. Otherwise it delivers the first ``delivered``
+    of ``total`` user records, and drops the rest for ``reason``, because of user record ``record_index``.
     """
 
     raw: bool
@@ -45,31 +44,32 @@ RAW: KclOutcome = KclOutcome(True, 1, 1)
 
 
 def result_of_sound(kind: AggregateKind | None) -> KclResult:
-    """The fate of every user record of a sound aggregate; ``kind``: None where no range is known."""
+    """What a KCL consumer gets of each user record of a sound aggregate; ``kind``: None where no range is
+    known."""
     # KCL-4: "At a user record whose hash key is outside the shard's range, both ends inclusive, the
     # whole aggregate is dropped; the user records after it are not looked at."
     return "dropped" if kind in ("mixed", "foreign") else "delivered"
 
 
 def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutcome:
-    """What the KCL does with ``data`` from a shard with this range (None: it knows no range)."""
+    """What the KCL does with ``data`` from a shard with this range (None: all hash keys)."""
     # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
     # delivered unopened."
-    walked = _read_message(data) if is_aggregated(data) else None
-    if walked is None or any(map(_unreadable, walked.records())):
+    message = _read_message(data) if is_aggregated(data) else None
+    if message is None or any(map(_unreadable, message.records())):
         return RAW
-    total = walked.record_count
+    total = message.record_count
     # KCL-2: "An aggregate without user records delivers nothing."
     if not total:
         return KclOutcome(False, 0, 0, "no-user-records")
     # KCL-5: "Without a range of its own the range is 0 to 2^128 - 1."
     checker = PlacementChecker(None, hash_key_range or ALL_HASH_KEYS).on(None)
-    judged: dict[tuple[int | None, int | None], DropReason | None] = {}
-    for record, pk, ehk in _with_keys(walked):
+    refusals: dict[tuple[int | None, int | None], DropReason | None] = {}
+    for record, pk, ehk in _with_keys(message):
         pair = record.partition_key_index, record.explicit_hash_key_index
-        if pair not in judged:  # hash each key only once: it may be long, and used by many
-            judged[pair] = _refusal(pk, ehk, checker)
-        reason = judged[pair]
+        if pair not in refusals:  # each key is hashed once: many user records may have it
+            refusals[pair] = _refusal(pk, ehk, checker)
+        reason = refusals[pair]
         if reason is not None:
             delivered = 0 if reason == "out-of-range" else record.record_index
             return KclOutcome(False, delivered, total, reason, record.record_index)
@@ -77,7 +77,7 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutco
 
 
 def _refusal(pk: str | None, ehk: str | None, checker: ShardPlacementChecker) -> DropReason | None:
-    """The reason why the KCL stops at a user record with these keys; None if it does not."""
+    """Why the KCL refuses a user record with these keys; None if it accepts it."""
     # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
     # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
     # bits."
@@ -90,20 +90,19 @@ def _refusal(pk: str | None, ehk: str | None, checker: ShardPlacementChecker) ->
 
 
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
-    """The first ``count`` user records as the KCL delivers them: partition key, data, explicit hash key.
-    ``count``: `KclOutcome.delivered`; tags are discarded (KCL-7)."""
-    walked = _read_message(data)
-    assert walked is not None
+    """The first ``count`` user records, by `KclOutcome.delivered`, as the KCL delivers them: partition key,
+    data, explicit hash key."""
+    message = _read_message(data)
+    assert message is not None
     # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
-    for record, pk, ehk in islice(_with_keys(walked), count):
-        start, end = record.data or (0, 0)
-        yield pk or "", data[start:end], ehk
+    for record, pk, ehk in islice(_with_keys(message), count):
+        yield pk or "", record.data or b"", ehk
 
 
 def _read_message(data: bytes) -> wire.Message | None:
-    """The message of a frame as Java reads it; None where it refuses it."""
+    """The message of a frame as Java reads it; None where Java refuses it."""
     try:
-        return wire.Message(data, 4, len(data) - DIGEST_SIZE, strict=False)
+        return wire.Message(data, strict=False)
     except MalformedMessage:
         return None
 
@@ -117,10 +116,10 @@ def _unreadable(record: wire.WireRecord) -> bool:
     )
 
 
-def _with_keys(walked: wire.Message) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
-    """Every user record with its keys as Java looks them up; partition key None: Java throws."""
-    pks, ehks = walked.partition_keys, walked.explicit_hash_keys
-    for record in walked.records():
+def _with_keys(message: wire.Message) -> Iterator[tuple[wire.WireRecord, str | None, str | None]]:
+    """Every user record with its keys as Java looks them up; no partition key: Java throws."""
+    pks, ehks = message.partition_keys, message.explicit_hash_keys
+    for record in message.records():
         # Negative in Java from 2^31 on, so never in the table.
         pk, ehk = (
             None if index is None else index & 0xFFFFFFFF

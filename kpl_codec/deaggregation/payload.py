@@ -1,4 +1,4 @@
-"""Undoes what was done to user records' data, under a policy: compression, the Schema Registry's frame.
+"""Decompresses the data of user records, and takes off the Schema Registry's frame, under a policy.
 
 Specification: spec/05-producer.md, ZIP-3 to ZIP-5; spec/13-schema-registry.md, GSR-3 to GSR-5.
 """
@@ -15,10 +15,10 @@ from .policy_rules import PolicyRules
 
 
 class PayloadDecoder:
-    """Call it with each user record: it undoes compression, unless ``max_size`` is None, and then takes the
-    frame off, if ``unframes`` says so. ``max_size``: the largest data to make, without it 64 MiB.
-    ``defects``: counts what could not be undone, by code. Raises ValueError for a size below 1, and for what
-    is no id of a schema version."""
+    """A function of user records: decompresses their data, unless ``max_size`` is None, and then takes off
+    the frame, if ``unframes`` says so. ``max_size``: the largest data in bytes, for frames 64 MiB by default.
+    ``defects``: counts by code what stays as it is. Raises ValueError for a size below 1, and for a text that
+    is no schema version id."""
 
     def __init__(
         self, max_size: int | None, unframes: Unframe, rules: PolicyRules, defects: Counter[str]
@@ -29,13 +29,13 @@ class PayloadDecoder:
         self._max_size = compression.check_max_size(largest)
         # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only
         # where an option says so."
-        takes_off, self._versions = unframes is not False, version_ids(unframes)
-        self._steps = [self._decompress] * decompresses + [self._take_frame_off] * takes_off
-        #: How data begins in which there may be something to undo.
-        self.beginnings = compression.STARTS * decompresses + (PLAIN, ZLIB) * takes_off
+        framed, self._versions = unframes is not False, version_ids(unframes)
+        self._steps = [self._decompress] * decompresses + [self._unframe] * framed
+        #: The first bytes of data that may be compressed or framed.
+        self.beginnings = compression.STARTS * decompresses + (PLAIN, ZLIB) * framed
 
     def __call__(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
-        """The user record with its data as it was; where it cannot be had, what the policy says. Raises
+        """The user record with its data as it was before; if that is not possible, the policy decides. Raises
         DecodeError."""
         for step in self._steps:
             try:
@@ -60,7 +60,7 @@ class PayloadDecoder:
             return record
         return record.replace(data=compression.decompress(record.data, self._max_size))
 
-    def _take_frame_off(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
+    def _unframe(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
         # GSR-5: "A user record that has a schema version id already MUST stay as it is."
         if not is_framed(record.data, self._versions) or record.schema_version_id is not None:
             return record
@@ -70,7 +70,8 @@ class PayloadDecoder:
 
 
 def version_ids(unframes: Unframe) -> frozenset[bytes] | None:
-    """The schema version ids that a caller names; None: any. Raises ValueError for a text that is no UUID."""
+    """The schema version ids in ``unframes``, 16 bytes each; None: any. Raises ValueError for a text that is
+    no UUID."""
     from uuid import UUID  # readers need not load it
 
     if isinstance(unframes, bool):

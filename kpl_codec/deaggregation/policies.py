@@ -1,4 +1,4 @@
-"""Kinesis records -> user records, under a policy.
+"""`deaggregate`: Kinesis records in, user records out, under a policy.
 
     policy   sound aggregate              defective aggregate or frame
     -------  ---------------------------  ---------------------------------------------------------
@@ -7,7 +7,7 @@
     report   its user records             every user record there is, with its defects; a frame that
                                           cannot be opened as one raw record, with its defect
 
-Under every policy a plain record is one user record. Everything that is dropped is counted.
+Under every policy a plain record is one user record, and every dropped user record is counted.
 Specification: spec/03-deaggregation.md, DAG-1 to DAG-13.
 """
 
@@ -25,7 +25,7 @@ from ..format import frame, wire
 from ..format.codec import decode, is_aggregated
 from ..format.hash_keys import HashKeyRange
 from ..format.message import AggregatedRecord, parse
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, as_kinesis_record, kinesis_record_type_error
 from ..limits import DIGEST_SIZE
 from ..shards.placement import (
     AGGREGATE_KINDS,
@@ -35,7 +35,8 @@ from ..shards.placement import (
     ShardPlacementChecker,
 )
 from ..shards.shard_map import ShardMap
-from . import kcl, user_record_rows
+from . import kcl
+from . import user_record_rows as rows
 from .deaggregated_record import Counts, DeaggregatedRecord, Drop
 from .kcl import DropReason, KclResult
 from .policy_rules import Policy, PolicyRules, rules_of
@@ -43,8 +44,8 @@ from .policy_rules import Policy, PolicyRules, rules_of
 if TYPE_CHECKING:
     from ..schema_registry import Unframe
 
-#: How many Kinesis records are read together, at most; and how many are taken from an iterator at first.
-_AT_ONCE, _AT_FIRST = 1024, 32
+#: How many Kinesis records are read together, at most; and how many of an iterator at first.
+_MAX_TOGETHER, _FIRST_TOGETHER = 1024, 32
 #: What compiled code says of a run of Kinesis records.
 _OPENED, _DROPPED = 0, 1
 #: Its status of a sound aggregate; of one with a row in front that names an unused entry.
@@ -54,8 +55,8 @@ _FrameRows = prefer_compiled("FrameRows", lambda *_, **__: None)
 
 
 class RecordDeaggregator:
-    """Opens Kinesis records under one policy, in order, and counts them. ``checker``: None where nothing is
-    known to check placements by."""
+    """Opens Kinesis records under one policy, in order, and counts them. ``checker``: None where neither a
+    shard map nor a hash key range is known."""
 
     def __init__(
         self,
@@ -90,23 +91,23 @@ class RecordDeaggregator:
         if read_ahead is None:
             read_ahead = source is not kinesis_records
         if not read_ahead:
-            for record in map(_check, source):
+            for record in map(as_kinesis_record, source):
                 frames = self._read([record]) if frame.looks_aggregated(record.data) else None
                 if frames is None:
                     yield self.open_one(record)
                 else:
                     yield from self._runs([record], frames)
             return
-        wanted = _AT_ONCE if isinstance(kinesis_records, (list, tuple)) else _AT_FIRST
+        limit = _MAX_TOGETHER if isinstance(kinesis_records, (list, tuple)) else _FIRST_TOGETHER
         records: list[KinesisRecord] = []
-        refusal: Exception | None = None
+        failure: Exception | None = None
         while True:
             # DAG-12: "An iterator of Kinesis records MUST give the same user records as a list of them; if
             # the iterator raises, the user records of the Kinesis records before that come first."
             try:
-                records.extend(islice(source, max(0, wanted - len(records))))
+                records.extend(islice(source, max(0, limit - len(records))))
             except Exception as error:  # noqa: BLE001 - the caller's code: it is raised below
-                refusal, source = error, iter(())
+                failure, source = error, iter(())
             if not records:
                 break
             try:
@@ -115,17 +116,16 @@ class RecordDeaggregator:
                 frames = None
             if frames is None:
                 for record in records:
-                    yield self.open_one(_check(record))
+                    yield self.open_one(as_kinesis_record(record))
                 records.clear()
                 continue
             yield from self._runs(records, frames)
             # As many as compiled code reads together: it stops after about half a MiB.
-            wanted = (
-                min(_AT_ONCE, 2 * wanted) if frames.count == len(records) else max(_AT_FIRST, frames.count)
-            )
+            more = 2 * limit if frames.count == len(records) else max(_FIRST_TOGETHER, frames.count)
+            limit = min(_MAX_TOGETHER, more)
             del records[: frames.count]
-        if refusal is not None:
-            raise refusal
+        if failure is not None:
+            raise failure
 
     def _runs(self, records: list[KinesisRecord], frames: Any) -> Iterator[Iterable[DeaggregatedRecord]]:
         """The user records of what compiled code has read of ``records``."""
@@ -143,16 +143,14 @@ class RecordDeaggregator:
             elif what == _DROPPED:
                 counts.kinesis_records += 1
                 counts.aggregated_records += 1
-                outside = frames.first_outside(first)
-                self._drop(records[first], user_records, "out-of-range", outside)
+                self._drop(records[first], user_records, "out-of-range", frames.first_outside(first))
             else:
                 yield self.open_one(records[first])
 
     def _read(self, records: list[KinesisRecord]) -> Any:
         """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
         is not bytes. None: without compiled code."""
-        checker = self._checker
-        rules = self._rules
+        checker, rules = self._checker, self._rules
         warning = UnusedHashKey if rules.shows_defects else None
         options = {"kcl": rules.as_kcl, "hash_keys": checker is not None, "warning": warning}
         frames = _FrameRows(records, _TYPES, self._kcl_results, **options)
@@ -162,7 +160,7 @@ class RecordDeaggregator:
             coded = CodedShards(checker, tuple(numbers))
             frames.check_placement(array("q", map(numbers.__getitem__, shard_ids)), *coded.tables)
             if self._placed:
-                frames.facts = {code: coded.words(code) for code in frames.distinct_codes}
+                frames.facts = {code: coded.facts_of(code) for code in frames.distinct_codes}
         return frames
 
     def open_one(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
@@ -174,49 +172,43 @@ class RecordDeaggregator:
         # DAG-1: "A plain record is delivered as its own only user record, sub-sequence number 0, under every
         # policy and whatever its hash key."
         self._counts.user_records += 1
-        return (user_record_rows.unopened(record, self._place_plain(record), self._kcl_results[0]),)
+        return (rows.kinesis_record_row(record, self._place_plain(record), self._kcl_results[0]),)
 
-    def _on(self, record: KinesisRecord) -> ShardPlacementChecker | None:
+    def _on_shard(self, record: KinesisRecord) -> ShardPlacementChecker | None:
         return None if self._checker is None else self._checker.on(record.shard_id)
 
-    def _placing(self, record: KinesisRecord) -> ShardPlacementChecker | None:
-        return self._on(record) if self._placed else None
-
     def _place_plain(self, record: KinesisRecord) -> Placement | None:
-        checker = self._placing(record)
-        if checker is None:
+        checker = self._on_shard(record)
+        if checker is None or not self._placed:
             return None
-        hash_key = user_record_rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
-        return checker.place(hash_key, certain=record.explicit_hash_key is not None)
+        hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
+        return checker.check(hash_key, certain=record.explicit_hash_key is not None)
 
     def _strict(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
         # shard of its Kinesis record; no user record of that Kinesis record is delivered before."
         try:
-            parsed = decode(record.data)
+            aggregate = decode(record.data)
         except DecodeError as error:
             raise error.at(sequence_number=record.sequence_number, shard_id=record.shard_id) from None
-        return self._sound(record, parsed)
+        return self._sound(record, aggregate)
 
     def _kcl(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
-        parsed = parse(record.data[4:-DIGEST_SIZE]) if is_aggregated(record.data) else None
-        if parsed is not None:
-            return self._sound(record, parsed)
+        aggregate = parse(record.data[4:-DIGEST_SIZE]) if is_aggregated(record.data) else None
+        if aggregate is not None:
+            return self._sound(record, aggregate)
         outcome = self._outcome(record)
-        if outcome.raw:
-            self._counts.user_records += 1
-            return (user_record_rows.unopened(record, self._place_plain(record), None),)
-        self._counts.aggregated_records += 1
         self._counts.user_records += outcome.delivered
+        if outcome.raw:
+            return (rows.kinesis_record_row(record, self._place_plain(record), None),)
+        self._counts.aggregated_records += 1
         if not outcome.total:
             self._counts.empty_records += 1
         elif outcome.reason is not None:
             self._drop(record, outcome.total - outcome.delivered, outcome.reason, outcome.record_index)
-        return (
-            user_record_rows.kcl_rows(record, outcome.delivered, self._placing(record))
-            if outcome.delivered
-            else ()
-        )
+        if not outcome.delivered:
+            return ()
+        return rows.kcl_rows(record, outcome.delivered, self._on_shard(record) if self._placed else None)
 
     def _drop(
         self, record: KinesisRecord, user_records: int, reason: DropReason, record_index: int | None
@@ -231,68 +223,70 @@ class RecordDeaggregator:
 
     def _report(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         try:
-            message = frame.split_frame(record.data)
+            content = frame.split_frame(record.data)
         except DecodeError as error:
             return (self._raw(record, error, "raw"),)
-        parsed = parse(message)
-        if parsed is None:
+        aggregate = parse(content)
+        if aggregate is None:
             return self._open_defective(record)
-        user_records = self._sound(record, parsed)
-        if "" not in parsed.explicit_hash_key_table:
+        user_records = self._sound(record, aggregate)
+        if "" not in aggregate.explicit_hash_key_table:
             return user_records
-        index = parsed.explicit_hash_key_table.index("")
-        offset = wire.hash_key_offset(record.data, 4, len(record.data) - DIGEST_SIZE, index)
-        return chain((self._warning(record, index, offset),), user_records)
+        index = aggregate.explicit_hash_key_table.index("")
+        offset = wire.hash_key_offset(record.data, index)
+        warning = UnusedHashKey(index=index, offset=offset)
+        return chain((self._raw(record, warning, None, -1),), user_records)
 
-    def _sound(self, record: KinesisRecord, parsed: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
+    def _sound(self, record: KinesisRecord, aggregate: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         kind, placements = None, None
+        rules = self._rules
         self._counts.aggregated_records += 1
         if self._checker is not None:
-            kind, judged = user_record_rows.place_sound(parsed, self._checker.on(record.shard_id))
-            if self._rules.as_kcl and kcl.result_of_sound(kind) == "dropped":
-                outside = next(i for i, placement in enumerate(judged) if not placement.in_range)
-                self._drop(record, len(parsed), "out-of-range", outside)
+            kind, placements = rows.place_sound(aggregate, self._checker.on(record.shard_id))
+            if rules.as_kcl and kcl.result_of_sound(kind) == "dropped":
+                outside = next(i for i, placement in enumerate(placements) if not placement.in_range)
+                self._drop(record, len(aggregate), "out-of-range", outside)
                 return ()
-            placements = judged if self._placed else None
-        self._counts.user_records += len(parsed)
-        fate = kcl.result_of_sound(kind) if self._rules.shows_defects else None
-        return user_record_rows.sound_rows(record, parsed, placements, fate, tags=not self._rules.as_kcl)
+            if not self._placed:
+                placements = None
+        self._counts.user_records += len(aggregate)
+        result = kcl.result_of_sound(kind) if rules.shows_defects else None
+        return rows.sound_rows(record, aggregate, placements, result, tags=not rules.as_kcl)
 
     def _raw(
-        self, record: KinesisRecord, error: DecodeError, fate: KclResult | None, sub: int = 0
+        self, record: KinesisRecord, defect: DecodeError, result: KclResult | None, sub: int = 0
     ) -> DeaggregatedRecord:
-        error = error.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
-        return self._row_of(record, error, fate, sub)
-
-    def _warning(self, record: KinesisRecord, index: int, offset: int) -> DeaggregatedRecord:
-        """The row in front of a sound aggregate's user records that names its unused entry."""
-        number, shard_id = record.sequence_number, record.shard_id
-        unused = UnusedHashKey(index=index, offset=offset, sequence_number=number, shard_id=shard_id)
-        return self._row_of(record, unused, None, -1)
-
-    def _row_of(
-        self, record: KinesisRecord, defect: DecodeError, fate: KclResult | None, sub: int
-    ) -> DeaggregatedRecord:
+        """The row of the Kinesis record itself, with what is wrong with it."""
+        defect = defect.at(sequence_number=record.sequence_number, shard_id=record.shard_id)
         self._counts.user_records += 1
         self._counts.defects[defect.code] += 1
-        return user_record_rows.unopened(record, None, fate, (defect,), sub)
+        return rows.kinesis_record_row(record, None, result, (defect,), sub)
 
     def _open_defective(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         """The user records of a frame that is not sound."""
         try:
-            walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE)
+            message = wire.Message(record.data)
         except MalformedMessage as error:
-            return self._unreadable(record, error)
-        first = walked.first_defect()
-        whole = walked.defects[0] if walked.defects else None if walked.record_count else first
-        return self._defective(record, whole or walked.unused, walked)
+            outcome = self._outcome(record)
+            # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
+            # defect, sub-sequence number 0, and with what the KCL does with it: raw, or dropped where the
+            # KCL delivers nothing of it."
+            if outcome.raw or not outcome.total:
+                return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
+            # DAG-10: "User records that the KCL reads in a message that is malformed here MUST follow the
+            # raw frame, each with the defect and with what the KCL does with it; the raw frame then has
+            # sub-sequence number -1."
+            return self._defective(record, error, wire.Message(record.data, strict=False), error)
+        first = message.first_defect()
+        whole = message.defects[0] if message.defects else None if message.record_count else first
+        return self._defective(record, whole or message.unused, message)
 
     def _defective(
         self,
         record: KinesisRecord,
         whole: DecodeError | None,
-        walked: wire.Message,
-        unreadable: MalformedMessage | None = None,
+        message: wire.Message,
+        malformed: MalformedMessage | None = None,
     ) -> Iterator[DeaggregatedRecord]:
         # DAG-5: "Under the report policy every user record that the bytes hold MUST be delivered, with
         # its defects; a partition key that cannot be known is null, data that is missing is empty."
@@ -302,10 +296,8 @@ class RecordDeaggregator:
         counts.aggregated_records += 1
         if whole is not None:
             yield self._raw(record, whole, None, -1)
-        outcome = self._outcome(record)
-        for row in user_record_rows.defective_rows(
-            record, walked, outcome, self._placing(record), unreadable
-        ):
+        checker = self._on_shard(record) if self._placed else None
+        for row in rows.defective_rows(record, message, self._outcome(record), checker, malformed):
             counts.user_records += 1
             if row.defects:
                 counts.defects[row.defects[0].code] += 1
@@ -314,44 +306,8 @@ class RecordDeaggregator:
     def _outcome(self, record: KinesisRecord) -> kcl.KclOutcome:
         # DAG-11: "What the report policy says of the KCL MUST be what the kcl policy does, for every frame
         # and range: as many user records delivered or altered, and as many dropped."
-        checker = self._on(record)
+        checker = self._on_shard(record)
         return kcl.outcome(record.data, None if checker is None else checker.hash_key_range)
-
-    def _unreadable(self, record: KinesisRecord, error: MalformedMessage) -> Iterable[DeaggregatedRecord]:
-        outcome = self._outcome(record)
-        # DAG-6: "A frame whose digest or message is broken is delivered as one raw record with its
-        # defect, sub-sequence number 0, and with what the KCL does with it: raw, or dropped where the KCL
-        # delivers nothing of it."
-        if outcome.raw or not outcome.total:
-            return (self._raw(record, error, "raw" if outcome.raw else "dropped"),)
-        # DAG-10: "User records that the KCL reads in a message that is malformed here MUST follow the raw
-        # frame, each with the defect and with what the KCL does with it; the raw frame then has sub-sequence
-        # number -1."
-        walked = wire.Message(record.data, 4, len(record.data) - DIGEST_SIZE, strict=False)
-        return self._defective(record, error, walked, error)
-
-
-def _check(record: KinesisRecord) -> KinesisRecord:
-    """``record`` with data that is bytes. Raises TypeError for anything but a KinesisRecord."""
-    if isinstance(record, KinesisRecord):
-        if type(record.data) is bytes:
-            return record
-        if isinstance(record.data, (bytes, bytearray, memoryview)):
-            return record.replace(data=bytes(record.data))
-    raise kinesis_record_type_error(record)
-
-
-def kinesis_record_type_error(given: object) -> TypeError:
-    """The TypeError for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
-    if isinstance(given, KinesisRecord) and not isinstance(given.data, bytes):
-        data = type(given.data).__name__
-        return TypeError(
-            f"KinesisRecord.data must be bytes, got {data}: base64.b64decode decodes base64 text"
-        )
-    return TypeError(
-        f"expected a list of KinesisRecords, got {type(given).__name__}: kpl_codec.adapters.kinesis_records "
-        "makes them from events, responses and captures; kpl_codec.aws_lambda.user_records reads an event"
-    )
 
 
 #: Iterable types that hold no KinesisRecords.
@@ -359,7 +315,8 @@ _NO_SOURCE = (KinesisRecord, Mapping, str, bytes, bytearray, memoryview)
 
 
 class Deaggregation(Iterator[DeaggregatedRecord]):
-    """The iterator that `deaggregate` returns: user records, lazily; ``counts``: what was opened so far."""
+    """The iterator over user records that `deaggregate` returns. ``counts``: of the Kinesis records so
+    far."""
 
     __slots__ = ("_user_records", "counts")
 
@@ -387,41 +344,38 @@ def deaggregate(
 ) -> Deaggregation:
     """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
 
-    ``shard_map``: judge each user record's placement on its Kinesis record's ``shard_id``.
-    ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it: it decides
-    what the KCL delivers, and makes no placements. A shard in the map is judged by the map instead. Without
+    ``shard_map``: check each user record's placement on its Kinesis record's ``shard_id``.
+    ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it. It decides
+    what the KCL delivers, and makes no placements; for a shard in the map the map counts instead. Without
     both, the KCL's range rule uses the whole space.
     ``on_drop``: called with every drop under the ``kcl`` policy; the counts include drops in any case.
-    ``read_ahead``: some hundred Kinesis records are taken and opened together, three times as fast; so
-    ``counts`` may be ahead. None: from whatever can be iterated again, such as a list. From an iterator each
-    record is opened before the next is asked for: it may wait for records, and who stops here may go on with
-    it there. True: from an iterator, too, that nobody else reads; what was taken from it and not opened is
-    gone when this stops early or raises.
-    ``max_decompressed_size``: undo the compression of data (`ProducerConfig.compression`), and make at most
-    so many bytes of each; None leaves data as it is. What cannot be decompressed is a defect under the
-    ``report`` policy, and stays as it is; under the others DecompressionError is raised, after the user
-    records before it.
-    ``unframe``: take off the frame of AWS Glue Schema Registry, after that, and set ``schema_version_id``:
-    True, or a set of the schema version ids that are known, where other data may begin like a frame. Of a
-    payload in zlib ``max_decompressed_size`` bytes are made at most, or 64 MiB. A broken frame stays, as a
-    defect under the ``report`` policy, as with the KCL (counted) under ``kcl``; ``strict`` raises
-    SchemaFrameError.
+    ``read_ahead``: take some hundred Kinesis records and open them together, three times as fast; ``counts``
+    may then be ahead. None: for what can be iterated again, such as a list. Records of an iterator are opened
+    one by one: it may wait for records, and who stops here may go on with it there. True: for an iterator
+    that nobody else reads, too: what was taken and not opened is gone if this stops early or raises.
+    ``max_decompressed_size``: decompress data (`ProducerConfig.compression`) to at most so many bytes a user
+    record; None leaves data as it is. Data that cannot be decompressed stays as it is, with a defect, under
+    ``report``; otherwise DecompressionError is raised, after the user records before it.
+    ``unframe``: then take off the frame of AWS Glue Schema Registry, and set ``schema_version_id``: True, or
+    a set of the known schema version ids where other data may begin like a frame. A payload in zlib may have
+    ``max_decompressed_size`` bytes, or 64 MiB. A broken frame stays, as a defect under ``report``, counted
+    under ``kcl``; ``strict`` raises SchemaFrameError.
 
     Raises DecodeError (policy ``strict`` only) while iterating; ValueError for an unknown policy, or a size
-    below 1; TypeError for anything but KinesisRecords; its text names the function that reads it.
+    below 1; TypeError for anything but KinesisRecords, with the name of the function that reads it.
     """
     rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):
         raise kinesis_record_type_error(kinesis_records)
-    checker = (
-        None if shard_map is None and hash_key_range is None else PlacementChecker(shard_map, hash_key_range)
-    )
+    checker = None
+    if shard_map is not None or hash_key_range is not None:
+        checker = PlacementChecker(shard_map, hash_key_range)
     counts = Counts()
-    opened: Iterable[Iterable[DeaggregatedRecord]]
-    opened = RecordDeaggregator(rules, checker, counts, on_drop).open(kinesis_records, read_ahead)
+    user_records: Iterable[Iterable[DeaggregatedRecord]]
+    user_records = RecordDeaggregator(rules, checker, counts, on_drop).open(kinesis_records, read_ahead)
     if max_decompressed_size is not None or unframe is not False:
         from .payload import PayloadDecoder  # few need it: the import of a Lambda function stays short
 
-        undo = PayloadDecoder(max_decompressed_size, unframe, rules, counts.defects)
-        opened = map(partial(map, undo), opened)
-    return Deaggregation(chain.from_iterable(opened), counts)
+        decoder = PayloadDecoder(max_decompressed_size, unframe, rules, counts.defects)
+        user_records = map(partial(map, decoder), user_records)
+    return Deaggregation(chain.from_iterable(user_records), counts)

@@ -1,4 +1,4 @@
-"""The policies, and what each of them does with a Kinesis record that is not sound."""
+"""The policies, and what each does with a defective Kinesis record."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from ..values import Value
 from .deaggregated_record import Drop
 
 Policy = Literal["strict", "kcl", "report"]
-"""Of a defective aggregate: raise, give what the KCL gives, or give every user record with its defects."""
+"""What to do with a defective aggregate: raise, deliver what the KCL delivers, or deliver all with
+defects."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
 class PolicyRules(Value):
-    """What a policy does; every path asks these, and none compares the policy's name.
+    """What a policy does. All code asks these rules; none compares names of policies.
 
     ``raises``: the first defect is raised.
-    ``drops``: user records may be left out; each is counted, and named to ``on_drop``.
-    ``as_kcl``: what is delivered is what the KCL delivers.
+    ``drops``: user records may be left out; each is counted, and ``on_drop`` is called.
+    ``as_kcl``: what the KCL delivers is delivered.
     ``shows_defects``: every user record is delivered, with its defects and what the KCL does with it; a frame
-    that cannot be read comes as it is.
+    that cannot be read is delivered raw.
     """
 
     raises: bool = False
@@ -37,7 +38,7 @@ POLICY_RULES: Final[Mapping[str, PolicyRules]] = {
 
 
 def rules_of(policy: str) -> PolicyRules:
-    """Raises ValueError for an unknown policy; its text lists the policies."""
+    """The rules of a policy. Raises ValueError for an unknown one; its text lists the policies."""
     if policy not in POLICIES:
         raise ValueError(f"unknown policy {policy!r}: choose {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
     return POLICY_RULES[policy]

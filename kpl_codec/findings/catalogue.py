@@ -392,7 +392,7 @@ Whom: The application that put them, if it did not look at the result.
 Do: See the code in the detail. Put them again if they matter.
 
 audit-damaged: info, AUD-27: A consumer's ledger is damaged, or not all there
-If nothing is missing or unknown, no harm was done; but a ledger that loses rows will make something unknown.
+If nothing is unknown, no harm was done: a consumer that is killed while it writes leaves a cut file.
 Whom: {_ONLY_THE_CHECK}
 Do: Look at how files come from the consumer to the audit: full disks, broken copies, cut log lines.
 

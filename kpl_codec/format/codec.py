@@ -1,6 +1,6 @@
-"""encode, decode, is_aggregated and the builder: from bytes to user records and back.
+"""Bytes to user records and back: `decode`, `encode`, `is_aggregated`, `AggregatedRecordBuilder`.
 
-There are two decoders: a fast one for sound messages, and wire.py, which finds the defects of the others.
+`message.parse` decodes sound messages fast; `wire.Message` finds the defects of all others.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .records import UserRecord, check, user_record_type_error
 
 
 def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
-    """Whether consumers open ``data`` as an aggregated record: magic, more than 16 bytes after it,
-    and the right digest. It does not tell whether the message is sound; `decode` does.
+    """Whether consumers open ``data`` as an aggregated record: it begins with the magic, has more than 16
+    bytes after it, and ends in the right digest. Its message may still be defective: `decode` finds that.
 
     Raises TypeError if it is not bytes.
     """
@@ -27,23 +27,22 @@ def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
 
 
 def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
-    """The user records in ``data``: at least one, in order, strictly by spec/01-aggregated-record.md.
+    """The user records in ``data``, at least one, in order, strictly by spec/01-aggregated-record.md.
 
     Raises NotAggregated for a plain record, ChecksumMismatch for a broken frame, and otherwise the
     first defect in the order of the bytes (MalformedMessage, WrongWireType, MissingField, InvalidKey,
-    InvalidHashKey, IndexOutOfTable, NoUserRecords), with its offset in ``data``; TypeError if it is not
-    bytes. Nothing else.
+    InvalidHashKey, IndexOutOfTable, NoUserRecords), with its offset in ``data``. TypeError: no bytes.
     """
     if type(data) is not bytes:
         data = as_bytes(data, "decode")
     parsed = parse(frame.split_frame(data))
     if parsed is not None:
         return parsed
-    walked = wire.Message(data, 4, len(data) - DIGEST_SIZE)
-    defect = walked.first_defect()
+    message = wire.Message(data)
+    defect = message.first_defect()
     if defect is not None:
         raise defect
-    return aggregated_record(walked)
+    return aggregated_record(message)
 
 
 def as_bytes(data: object, function: str) -> bytes:
@@ -56,19 +55,17 @@ def as_bytes(data: object, function: str) -> bytes:
     )
 
 
-def aggregated_record(walked: wire.Message) -> AggregatedRecord:
-    """The user records of a message without a defect, as wire.py reads them."""
-    data = walked.data
+def aggregated_record(message: wire.Message) -> AggregatedRecord:
+    """The user records of a message without a defect."""
     pk_indices, ehk_indices, payloads, tags = [], [], [], []
-    for record in walked.records():
+    for record in message.records():
         pk_indices.append(record.partition_key_index or 0)
         ehk_indices.append(-1 if record.explicit_hash_key_index is None else record.explicit_hash_key_index)
-        begin, stop = record.data or (0, 0)
-        payloads.append(data[begin:stop])
+        payloads.append(record.data or b"")
         tags.append(record.tags)
     return AggregatedRecord(
-        tuple(key or "" for key in walked.partition_keys),
-        tuple(key or "" for key in walked.explicit_hash_keys),
+        tuple(key or "" for key in message.partition_keys),
+        tuple(key or "" for key in message.explicit_hash_keys),
         pk_indices,
         ehk_indices if max(ehk_indices) >= 0 else None,
         payloads,
@@ -115,16 +112,16 @@ def is_canonical(data: bytes) -> bool:
 
 
 class AggregatedRecordBuilder:
-    """Collects user records up to ``max_size`` bytes (None: no limit); `size` is exact at every step.
+    """Collects user records up to ``max_size`` bytes of an aggregated record (None: no limit).
 
-    State: the user records so far. ``add`` either takes a user record whole or raises and changes
-    nothing, so that no user record can get lost between two aggregates. So, too, where threads share it:
-    compiled they wait for each other, in pure Python one of two that meet gets RuntimeError.
+    ``add`` takes a user record whole, or raises and changes nothing: no user record gets lost between two
+    aggregates. Threads may share a builder: compiled, they wait for each other; in pure Python, one of two
+    that call it at the same moment gets RuntimeError.
     """
 
     def __init__(self, max_size: int | None = None) -> None:
         self.max_size = max_size
-        self._turn = [None]  # taken while the state changes; `pop` and `append` are atomic
+        self._turn = [None]  # empty while the state changes; `pop` and `append` are atomic
         self.clear()
 
     def __len__(self) -> int:
@@ -132,14 +129,12 @@ class AggregatedRecordBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes that `build` gives now; 0 while empty."""
+        """Bytes of the aggregated record that `build` would give now; 0 while there are no user records."""
         return self._size if self._records else 0
 
     def size_with(self, record: UserRecord) -> int:
-        """Bytes that `build` would give with ``record`` added, whether or not they fit.
-
-        Raises EncodeError if it must not be written.
-        """
+        """The `size` with ``record`` added, whether or not it fits. Raises EncodeError if ``record`` must not
+        be written."""
         check(record, len(self._records))
         key, data, explicit_hash_key, tags = record
         after = self._size
@@ -155,11 +150,11 @@ class AggregatedRecordBuilder:
         return after + field_size(inner + sum(map(len, map(tag_bytes, tags))))
 
     def add(self, record: UserRecord) -> None:
-        """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not
-        fit; in both cases nothing has changed."""
+        """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not fit; the
+        builder is then as it was."""
         if not isinstance(record, tuple):
             raise user_record_type_error(record, len(self))
-        record = tuple.__new__(UserRecord, record)  # what is measured cannot change
+        record = tuple.__new__(UserRecord, record)  # a subclass could change between measuring and writing
         self._take_turn()
         try:
             after = self.size_with(record)
@@ -179,11 +174,11 @@ class AggregatedRecordBuilder:
             self._turn.append(None)
 
     def build(self) -> bytes:
-        """The aggregated record of what was added. Raises EncodeError if that is nothing."""
+        """The aggregated record of the user records. Raises EncodeError if there are none."""
         return frame.join_frame(serialize(self._records))
 
     def clear(self) -> list[UserRecord]:
-        """Empty the builder. Returns the user records that it held."""
+        """Empty the builder. Returns its user records."""
         self._take_turn()
         records = getattr(self, "_records", [])
         self._records: list[UserRecord] = []
@@ -207,7 +202,7 @@ def _build_each(builders: Iterable[AggregatedRecordBuilder]) -> list[bytes]:
     return [builder.build() for builder in builders]
 
 
-#: `build` of every builder; compiled, with digests in parallel.
+#: `build` of every builder; the compiled one computes the digests in parallel.
 build_many: Callable[[Iterable[AggregatedRecordBuilder]], list[bytes]] = prefer_compiled(
     "build_many", _build_each
 )

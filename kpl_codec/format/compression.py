@@ -1,24 +1,24 @@
-"""Compression of a user record's data: what a producer does and a reader undoes, if both are told to.
+"""Compression of a user record's data, by a producer's setting; readers decompress it by theirs.
 
     gzip   1F 8B 08       RFC 1952
     zlib   78 01|5E|9C|DA RFC 1950
     zstd   28 B5 2F FD    RFC 8878; needs Python 3.14 or the extra zstd
 
-Nothing else marks compressed data. So that a reader can tell, a producer also compresses data that only
-starts like this. gzip and zstd may come in several parts, one after the other (RFC 1952, 2.2; RFC 8878, 3.1):
-their contents are one. Knows bytes only. This is the one home of the codecs' names.
+A reader knows compressed data by these first bytes alone. So that it is never wrong, a producer also
+compresses data that begins like this by chance. gzip and zstd may have several parts, one after the other
+(RFC 1952, 2.2; RFC 8878, 3.1): their contents are one.
 Specification: spec/05-producer.md, ZIP-1 to ZIP-4.
 """
 
 from __future__ import annotations
 
 import zlib
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from ..errors import DecodeError
 
 Compression = Literal["gzip", "zlib", "zstd"]
-#: The largest data that a reader makes of one user record unless told otherwise, in bytes.
+#: The largest data that a reader makes of one user record without a limit of its own, in bytes.
 DEFAULT_MAX_DECOMPRESSED_SIZE: Final = 64 * 1024 * 1024
 
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
@@ -38,18 +38,15 @@ class DecompressionError(DecodeError):
     compression: Compression
     max_size: int | None = None
     todo = "Raise `max_decompressed_size` if the data may be that large; None delivers it as it is."
-
-    def describe(self) -> str:
-        """The text without the place."""
-        if self.code == "decompressed-too-large":
-            return f"{self.compression} data becomes more than {self.max_size} bytes"
-        if self.code == "no-zstd":
-            return 'zstd data needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"'
-        return f"data starts like {self.compression}, but is damaged or something else"
+    texts: ClassVar = {
+        "compressed-damaged": "data starts like {compression}, but is damaged or something else",
+        "decompressed-too-large": "{compression} data becomes more than {max_size} bytes",
+        "no-zstd": 'zstd data needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"',
+    }
 
 
 def zstd_module() -> Any:
-    """The module that has zstd: of Python 3.14, or of the extra zstd. None where there is neither."""
+    """The module for zstd, of Python 3.14 or of the extra zstd. None where there is neither."""
     try:
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
@@ -80,7 +77,7 @@ def compress(data: bytes, compression: Compression) -> bytes:
             raise ModuleNotFoundError('zstd needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"')
         compressed: bytes = zstd.compress(data)
     else:
-        # (The header of gzip has no time: the same data always gives the same bytes.)
+        # The header of gzip has no time: the same data always gives the same bytes.
         packer = zlib.compressobj(wbits=31 if compression == "gzip" else 15)
         compressed = packer.compress(data) + packer.flush()
     # ZIP-2: "Data MUST be compressed if that makes it smaller, or if it starts like compressed data; other
@@ -88,12 +85,12 @@ def compress(data: bytes, compression: Compression) -> bytes:
     return compressed if len(compressed) < len(data) or compression_of(data) is not None else data
 
 
-def _unpacker(compression: Compression) -> tuple[Any, type[Exception]] | None:
-    """What undoes it, and the error that it raises for damaged data; None where there is no zstd."""
+def _decompressor(compression: Compression) -> tuple[Any, tuple[type[Exception], ...]] | None:
+    """A decompressor, and what it raises for damaged data; None where there is no zstd."""
     if compression == "zstd":
         zstd = zstd_module()
-        return None if zstd is None else (zstd.ZstdDecompressor(), zstd.ZstdError)
-    return zlib.decompressobj(wbits=31 if compression == "gzip" else 15), zlib.error
+        return None if zstd is None else (zstd.ZstdDecompressor(), (zstd.ZstdError, EOFError))
+    return zlib.decompressobj(wbits=31 if compression == "gzip" else 15), (zlib.error, EOFError, OSError)
 
 
 def check_max_size(max_size: int) -> int:
@@ -115,46 +112,47 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
     compression = compression_of(data)
     if compression is None:
         return data
-    if (found := _unpacker(compression)) is None:
+    tools = _decompressor(compression)
+    if tools is None:
         raise DecompressionError(code="no-zstd", compression=compression)
-    unpacker, errors = found
+    decompressor, damage = tools
+    content: bytes
     try:
-        made: bytes = unpacker.decompress(data, max_size + 1)
-    except (errors, EOFError):
+        content = decompressor.decompress(data, max_size + 1)
+        complete = decompressor.eof and not decompressor.unused_data
+        if decompressor.eof and not complete and compression != "zlib" and len(content) <= max_size:
+            content, complete = _decompress_parts(data, compression, max_size + 1), True
+    except damage:
         raise DecompressionError(code="compressed-damaged", compression=compression) from None
     # ZIP-4: "Data that cannot be decompressed, or only to more than the reader's limit, MUST be an error that
     # says which; it MUST NOT be shortened."
-    if len(made) > max_size:
+    if len(content) > max_size:
         raise DecompressionError(code="decompressed-too-large", compression=compression, max_size=max_size)
-    if unpacker.eof and unpacker.unused_data and compression != "zlib":
-        # Again, by classes that know what may follow, in a time that grows with the size.
-        import gzip
-        import io
-
-        given = io.BytesIO(data)
-        file = zstd_module().ZstdFile(given) if compression == "zstd" else gzip.GzipFile(fileobj=given)
-        try:
-            made = file.read(max_size + 1)
-        except (errors, EOFError, OSError):
-            raise DecompressionError(code="compressed-damaged", compression=compression) from None
-        if len(made) > max_size:
-            raise DecompressionError(
-                code="decompressed-too-large", compression=compression, max_size=max_size
-            )
-    elif not unpacker.eof or unpacker.unused_data:
+    if not complete:
         raise DecompressionError(code="compressed-damaged", compression=compression)
-    return made
+    return content
+
+
+def _decompress_parts(data: bytes, compression: Compression, size: int) -> bytes:
+    """The first ``size`` bytes of all parts together, in linear time. Raises as a decompressor does."""
+    import gzip
+    import io
+
+    source = io.BytesIO(data)
+    file = zstd_module().ZstdFile(source) if compression == "zstd" else gzip.GzipFile(fileobj=source)
+    content: bytes = file.read(size)
+    return content
 
 
 def beginning(data: bytes, size: int) -> bytes:
     """The first bytes of what compressed ``data`` becomes, at most ``size``; b"" for other data."""
     compression = compression_of(data)
-    found = None if compression is None else _unpacker(compression)
-    if found is None:
+    tools = None if compression is None else _decompressor(compression)
+    if tools is None:
         return b""
-    unpacker, errors = found
+    decompressor, damage = tools
     try:
-        made: bytes = unpacker.decompress(data, size)
-    except (errors, EOFError):
+        content: bytes = decompressor.decompress(data, size)
+    except damage:
         return b""
-    return made
+    return content

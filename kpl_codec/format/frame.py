@@ -5,14 +5,15 @@
     |  MAGIC NUMBER | PROTOBUF MESSAGE |    MD5    |
     +---+---+---+---+==================+---+...+---+
 
-And its disguises: frames that were turned into text, or written with other first bytes. No consumer opens
-them: they look like plain data. It knows bytes only; message.py and wire.py read the message.
+And its disguises: a frame that was turned into text, or written with other first bytes, looks like plain
+data, and no consumer opens it. message.py and wire.py read the message.
 Specification: spec/01-aggregated-record.md, FRM-1 to FRM-4.
 """
 
 from __future__ import annotations
 
 import binascii
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
@@ -31,8 +32,7 @@ TextEncoding = Literal[
     "a frame with a foreign magic",
 ]
 
-#: The first bytes of each disguise. In base64 the four bytes of the magic fill five digits and part of a
-#: sixth.
+#: The first bytes of each disguise. In base64 the magic fills five digits and part of a sixth.
 BEGINNINGS: dict[bytes, TextEncoding] = {
     b"84maw": "base64",
     b'"84maw': "base64",  # as a JSON text
@@ -46,16 +46,16 @@ BEGINNINGS: dict[bytes, TextEncoding] = {
 }
 
 
-#: Only data with one of these can be a frame with a foreign magic: the last three bytes of the magic, or a
-#: field of an aggregated record after four bytes. Not all is hashed. (erlmld and ex_kpl change the first byte
-#: of the magic; if they are told to, they compress message and digest.)
+#: A frame with a foreign magic has the last three bytes of the magic, or the tag of a field of an aggregated
+#: record as fifth byte; other data is not hashed. (erlmld and ex_kpl change the first byte of the magic, and
+#: can compress message and digest.)
 MAGIC_END: Final = MAGIC[1:]
 FIRST_TAGS: Final = (b"\x0a", b"\x12", b"\x1a")
 
 
 def disguise_of(data: bytes) -> TextEncoding | None:
-    """The disguise of an aggregated record in ``data``, None if it has none: by its first bytes, for base64
-    its digits, for a foreign magic its digest."""
+    """The disguise of the aggregated record in ``data``; None if there is none. First bytes decide; for
+    base64 the digits, for a foreign magic the digest."""
     encoding = next((name for start, name in BEGINNINGS.items() if data.startswith(start)), None)
     if encoding == "base64 of base64":
         inner = disguise_of(_decode_text(data))
@@ -68,7 +68,7 @@ def disguise_of(data: bytes) -> TextEncoding | None:
 
 
 def _has_foreign_magic(data: bytes) -> bool:
-    """Whether four bytes that are not the magic stand before a message and its digest, compressed or not."""
+    """Whether four other bytes than the magic are in front of a message and its digest, compressed or not."""
     if len(data) <= FRAME_OVERHEAD or data.startswith(MAGIC):
         return False
     body = data[len(MAGIC) :]
@@ -96,7 +96,7 @@ def looks_aggregated(data: bytes) -> bool:
 
 
 def split_frame(data: bytes) -> bytes:
-    """The message inside ``data``. Raises NotAggregated, ChecksumMismatch."""
+    """The message in a frame. Raises NotAggregated, ChecksumMismatch."""
     if not looks_aggregated(data):
         disguise = disguise_of(data)
         if disguise is None:
@@ -117,15 +117,22 @@ def split_frame(data: bytes) -> bytes:
     return message
 
 
-def sound_end(data: bytes, start: int = 0, *, whatever_follows: bool = False) -> int | None:
-    """Where the frame that begins at ``start`` ends, if it is sound; else None. Without ``whatever_follows``
-    only if nothing, a line end or another frame is behind it, which is faster. The time grows with the number
-    of its user records."""
+def sound_end(
+    data: bytes,
+    start: int = 0,
+    *,
+    whatever_follows: bool = False,
+    spend: Callable[[int], bool] = lambda size: True,
+) -> int | None:
+    """Where the frame that begins at ``start`` ends, if its digest is right; else None. Unless
+    ``whatever_follows``, only the end of the data, a line end or another frame may be behind it: that is
+    faster. The time grows with the number of its user records: ``spend`` is called with the bytes of each,
+    and ends the search by False."""
     import hashlib  # few need it: the import of a Lambda function stays short
 
     digest = hashlib.md5(usedforsecurity=False)
     hashed = end = start + len(MAGIC)
-    # A table's key or a user record, and its length.
+    # Each turn reads the head of a table entry or of a user record, with the length of the field.
     while data[end : end + 1] in FIRST_TAGS:
         size = shift = 0
         for at in range(end + 1, end + 6):
@@ -135,7 +142,7 @@ def sound_end(data: bytes, start: int = 0, *, whatever_follows: bool = False) ->
                 break
         end = at + 1 + size
         behind = end + DIGEST_SIZE
-        if behind > len(data):
+        if behind > len(data) or not spend(size):
             return None
         follows = data[behind : behind + 1] in (b"", b"\r", b"\n") or data.startswith(MAGIC, behind)
         if follows or whatever_follows:

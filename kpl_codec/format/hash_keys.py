@@ -1,8 +1,7 @@
-"""The hash key space (2^128 numbers) and the hash key of a record.
+"""Hash keys, 0 to 2^128 - 1, and the hash key of a record.
 
-Hash keys are ``int`` in Python, decimal strings where AWS writes them so, 16 bytes big-endian in
-columns. Only this module converts between them.
-Specification: spec/02-hash-keys.md, KEY-1 to KEY-7.
+A hash key is an ``int`` in Python, decimal text in AWS's API, 16 bytes big-endian in columns. Only this
+module converts between them. Specification: spec/02-hash-keys.md, KEY-1 to KEY-7.
 """
 
 import codecs
@@ -16,8 +15,8 @@ from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# What Java's BigInteger(String) reads: one optional ASCII sign, then decimal digits of any script
-# in the basic plane (it looks at UTF-16 units, so no digit beyond U+FFFF).
+# What Java's BigInteger(String) reads: an optional ASCII sign, then decimal digits of any script up to U+FFFF
+# (it reads UTF-16 units).
 _BIG_INTEGER = r"[+-]?(?:(?![\U00010000-\U0010FFFF])\d)+\Z"  # compiled at its first use
 
 
@@ -36,8 +35,8 @@ def partition_key_hash(partition_key: str) -> int:
 
 
 def java_integer(text: str) -> int | None:
-    """The number that Java's ``new BigInteger(text)`` reads, None where it throws. For one with thousands of
-    digits, which Python refuses to read, a number just outside the hash key space."""
+    """The number that Java's ``new BigInteger(text)`` reads, None where it throws. For one of 40 digits and
+    more: 2^128, outside the hash key space (Python refuses to read thousands of digits)."""
     if len(text) <= 39 and text.isascii() and text.isdigit():
         return int(text)  # nearly always
     if not re.match(_BIG_INTEGER, text):
@@ -67,7 +66,7 @@ def java_text(data: bytes) -> str:
 
 
 def explicit_hash_key_value(explicit_hash_key: str | int) -> int:
-    """The number of an explicit hash key that was found in an aggregated record, or is given as a number.
+    """The number of an explicit hash key, from the text in an aggregated record or from a number.
 
     Raises HashKeyError if it is not a decimal number, outside 0 to 2^128 - 1, or too long.
     """
@@ -98,14 +97,14 @@ def effective_hash_key(partition_key: str, explicit_hash_key: str | int | None =
 
 
 def is_canonical(text: object, digits: int) -> bool:
-    """Whether this is a number as AWS writes them: at most so many digits, without a sign or zeros before."""
+    """Whether ``text`` is a number as AWS writes it: at most ``digits`` digits, no sign, no leading zero."""
     if not isinstance(text, str) or len(text) > digits or not (text.isascii() and text.isdigit()):
         return False
     return text == "0" or text[0] != "0"
 
 
 def parse_hash_key(text: str) -> int:
-    """Read a hash key as AWS writes it: canonical decimal, 0 to 2^128 - 1.
+    """The hash key in a text of AWS's API: canonical decimal, 0 to 2^128 - 1.
 
     Raises HashKeyError for anything else: signs, leading zeros, spaces, other scripts.
     """
@@ -120,14 +119,14 @@ def parse_hash_key(text: str) -> int:
 
 
 def format_hash_key(hash_key: int) -> str:
-    """A hash key as AWS writes it. Raises HashKeyError outside 0 to 2^128 - 1."""
+    """A hash key as decimal text for AWS's API. Raises HashKeyError outside 0 to 2^128 - 1."""
     if not 0 <= hash_key <= MAX_HASH_KEY:
         raise HashKeyError(reason="outside 0 to 2^128 - 1")
     return str(hash_key)
 
 
 def hash_key_to_bytes(hash_key: int) -> bytes:
-    """A hash key as columns hold it: 16 bytes, big-endian (they sort as the numbers do).
+    """A hash key as columns have it: 16 bytes, big-endian, which sort as the numbers do.
 
     Raises HashKeyError outside 0 to 2^128 - 1.
     """
@@ -139,7 +138,7 @@ def hash_key_to_bytes(hash_key: int) -> bytes:
 
 
 def hash_key_from_bytes(data: bytes) -> int:
-    """The inverse of `hash_key_to_bytes`. Raises HashKeyError unless given 16 bytes."""
+    """The hash key in 16 bytes, big-endian. Raises HashKeyError for another number of bytes."""
     if len(data) != HASH_KEY_BITS // 8:
         raise HashKeyError(reason=f"{len(data)} bytes instead of 16")
     return int.from_bytes(data, "big")
@@ -156,9 +155,8 @@ class HashKeyRange(_Ends):
     Raises HashKeyError when the ends are outside 0 to 2^128 - 1 or the wrong way round.
     """
 
-    # The core uses no dataclasses: importing `dataclasses` would take a quarter of the import time of a
-    # Lambda function (tests/benchmarks/lambda_import.py). For the same reason modules with a NamedTuple have
-    # annotations, not texts of them, which NamedTuple would compile.
+    # No dataclass: importing `dataclasses` takes a quarter of the import time of a Lambda function
+    # (tests/benchmarks/lambda_import.py). Nor are annotations texts here: NamedTuple would compile them.
     __slots__ = ()
 
     def __new__(cls, starting_hash_key: int, ending_hash_key: int) -> "Self":
@@ -183,12 +181,10 @@ class HashKeyRange(_Ends):
         )
 
     def split(self, n: int) -> "list[HashKeyRange]":
-        """``n`` ranges that cover this one without overlap, each floor(size / n) keys; the last takes the
-        rest.
+        """``n`` ranges one after the other, each of floor(size / n) hash keys; the last has the rest, too.
 
-        CreateStream and UpdateShardCount cut the whole space this way. AWS does not promise that: read the
-        real ranges of a stream from ListShards.
-        Raises HashKeyError unless 1 <= n <= size.
+        CreateStream and UpdateShardCount cut the whole space this way, which AWS does not promise: ListShards
+        has the ranges of a stream. Raises HashKeyError unless 1 <= n <= size.
         """
         if not 1 <= n <= self.size:
             raise HashKeyError(reason=f"cannot cut {self.size} hash keys into {n} ranges")

@@ -1,8 +1,7 @@
-"""Converts between proto2 messages and AggregatedRecord, fast.
+"""Reads a sound message into an AggregatedRecord, and writes user records into a message.
 
-The compiled parser or `quick_parse` reads every sound message. Of any other they return None, and wire.py
-finds what is wrong and where. Writing gives the same bytes as the KPL for the same user records in the same
-order (all partition keys, all explicit hash keys, all user records).
+The compiled parser or `quick_parse` reads every sound message. For any other they return None, and wire.py
+finds what is wrong and where. For the same user records in the same order the KPL writes the same bytes.
 Specification: spec/01-aggregated-record.md, MSG and ENC.
 """
 
@@ -23,14 +22,12 @@ from .wire import END_GROUP, FIXED32, FIXED64, LENGTH_DELIMITED, START_GROUP, VA
 
 
 class AggregatedRecord(Sequence[UserRecord]):
-    """A decoded aggregated record: the two key tables and, per user record, indices and data. Immutable.
+    """A decoded aggregated record: a sequence of UserRecords, which are made when they are asked for.
 
-    A sequence of UserRecord, made on demand; kpl_codec.arrow makes columns from the parts.
-
-    ``partition_key_table``, ``explicit_hash_key_table``: the distinct keys, as text.
-    ``partition_key_indices``: of each user record's key. ``explicit_hash_key_indices``: the same, -1 where
-    there is none; None if no user record has one. ``data``: of each user record, as bytes. ``tags``: of each,
-    as a tuple of Tag; None if no user record has tags.
+    ``partition_key_table``, ``explicit_hash_key_table``: the keys, as text. Of each user record:
+    ``partition_key_indices`` and ``explicit_hash_key_indices``, into these tables (-1: it has no explicit
+    hash key; None: no user record has one); ``data``, as bytes; ``tags``, as a tuple of Tag (None: no user
+    record has tags).
     """
 
     __slots__ = (
@@ -112,7 +109,7 @@ def user_records_in_python(
     data: Iterable[bytes],
     tags: Iterable[tuple[Tag, ...]] | None,
 ) -> Iterator[UserRecord]:
-    """The user records (of class ``kind``) of the parts of an AggregatedRecord."""
+    """The user records, of class ``kind``, of an AggregatedRecord's `columns`."""
     # Index -1 gives the None at the end.
     keys = repeat(None) if ehks is None else map((*ehk_table, None).__getitem__, ehks)
     rows = zip(map(pk_table.__getitem__, pks), data, keys, repeat(()) if tags is None else tags, strict=False)
@@ -123,7 +120,7 @@ _user_records = prefer_compiled("user_records", user_records_in_python)
 
 
 def _skip(message: bytes, pos: int, end: int, tag: int, nesting: int) -> int:
-    """The offset after the value of an unknown field, which may be a group. Raises ValueError if broken."""
+    """The offset after the value of an unknown field, which may be a group. Raises ValueError for defects."""
     groups: list[int] = []
     while True:
         # MSG-1: field numbers from 1 to 2^29 - 1.
@@ -149,7 +146,7 @@ def _skip(message: bytes, pos: int, end: int, tag: int, nesting: int) -> int:
 
 
 def _texts(message: bytes, pos: int, end: int) -> tuple[str | None, str | None]:
-    """Key and value of a tag. Raises ValueError if it is broken."""
+    """Key and value of a tag. Raises ValueError for defects."""
     key = value = None
     while pos < end:
         tag, pos = read_varint(message, pos, end)
@@ -166,8 +163,8 @@ def _texts(message: bytes, pos: int, end: int) -> tuple[str | None, str | None]:
 
 
 def _user_record(message: bytes, pos: int, end: int) -> tuple[int, int, bytes, tuple[Tag, ...]]:
-    """Index of the partition key, of the explicit hash key (-1: none), data and tags of any user record.
-    Raises ValueError if it is broken."""
+    """Index of the partition key and of the explicit hash key (-1: none), data and tags of a user record with
+    its fields in any order. Raises ValueError for defects."""
     pk, ehk = -1, -1
     data: bytes | None = None
     tags: list[Tag] = []
@@ -210,11 +207,11 @@ _NEW = tuple.__new__
 
 
 def quick_parse(message: bytes) -> tuple[Any, ...] | None:
-    """The parts of the AggregatedRecord in a sound ``message``; None: wire.py finds its defect.
-    `_native/wire.h` in Python.
+    """The `columns` of the AggregatedRecord in a sound ``message``; None if it is not sound. `_native/wire.h`
+    does the same.
 
-    Quickest is the shape that writers give a message: tables, and user records of an index, perhaps a second
-    one, and data, in this order. An entry that is no explicit hash key, and that none has, comes as "".
+    User records whose fields are in the order of their numbers, without tags, take the shortest way. An
+    unused entry of the explicit hash key table that is no hash key becomes "".
     """
     tables: dict[int, list[bytes]] = {0x0A: [], 0x12: []}
     partition_key_indices: list[int] = []
@@ -301,7 +298,7 @@ _parse = prefer_compiled("parse", quick_parse)
 
 
 def parse(message: bytes) -> AggregatedRecord | None:
-    """Decode a sound message. None: it is broken; wire.py finds the defect."""
+    """The aggregated record in a sound message; None if it is not sound."""
     parts = _parse(message)
     return None if parts is None else AggregatedRecord(*parts)
 
@@ -345,7 +342,7 @@ def tag_bytes(tag: Tag) -> bytes:
 
 
 def serialize(records: Iterable[UserRecord]) -> bytes:
-    """The message for user records that `check` has accepted. Raises EncodeError if there are none."""
+    """The message of user records that `check` accepts. Raises EncodeError if there are none."""
     partition_keys: dict[str, int] = {}
     explicit_hash_keys: dict[str, int] = {}
     parts: list[bytes] = []

@@ -1,8 +1,7 @@
-"""Aggregated records within other data: in base64, hexadecimal digits or compression, behind a header, and as
-a user record of another aggregate. Nobody opens them: a deaggregator looks at the first four bytes of a
-Kinesis record's data, once.
+"""Finds nested aggregates: aggregated records in a user record's data, in base64, hexadecimal digits or
+compression, or behind a header. Consumers do not open them: they open only data that begins with the magic.
 
-Only a frame whose digest is right counts, so other data is never taken for one. Knows bytes only.
+A nested aggregate has a right digest, so other data is never taken for one.
 Specification: spec/03-deaggregation.md, NST-1.
 """
 
@@ -17,31 +16,31 @@ from ..compiled import md5
 from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE, MAGIC
 from .compression import DecompressionError, beginning, compression_of, decompress
 
-#: A sign begins in so many first bytes; so many are looked at. As in _native/nested.h.
+#: A sign begins within so many first bytes, and ends within so many. As in _native/nested.h.
 _SIGNS_WITHIN, _HEAD = 32, 48
-#: Bytes of text that are looked at: digits of digits of digits of those.
+#: Bytes of text that are decoded for a first look: three layers of digits around the longest sign.
 _TEXT_HEAD = 8 * 54
-_LEAST = FRAME_OVERHEAD + 1
-#: Layers that are taken off one after the other; of one user record all together, and signs of a layer that
-#: are followed: hostile data has many.
-_LAYERS, _MOST, _PLACES = 3, 16, 8
-#: How a frame begins, compressed data, and text of either behind a header.
+_SHORTEST = FRAME_OVERHEAD + 1
+#: How many layers are taken off one after the other. Hostile data has many: of one user record so many are
+#: decoded in all, and so many places in each are tried.
+_LAYERS, _MAX_DECODED, _MAX_PLACES = 3, 16, 8
+#: The first bytes of a frame, of compressed data, and of text of either.
 _SIGN = re.compile(
     rb"\xf3\x89\x9a\xc2|\x1f\x8b\x08|\x28\xb5\x2f\xfd|x[\x01\x5e\x9c\xda]|84maw|f3899ac2|F3899AC2|H4sI"
 )
-#: Text that may be digits: of a frame at least, behind white space and the quote of JSON.
+#: Base64 or hexadecimal digits, as many as the shortest frame has, behind white space and the quote of JSON.
 _TEXT = re.compile(rb'[ \t\r\n"]{0,16}([A-Za-z0-9+/_\r\n-]{28,})(=*)')
 _HEX = re.compile(rb"[0-9a-fA-F]*")
 _URL = bytes.maketrans(b"-_", b"+/")
 
 
 def layers_around(data: bytes) -> tuple[str, ...] | None:
-    """What is around an aggregated record within ``data``, from the outside in: "in base64", "in gzip",
-    "behind 5 bytes"; () if ``data`` is one itself. None if there is none that is sound."""
+    """The layers around the nested aggregate in ``data``, from the outside in: "in base64", "in gzip",
+    "behind 5 bytes"; () if ``data`` is an aggregated record itself. None if there is no sound one."""
     if not may_nest(data):
         return None
-    todo: list[tuple[tuple[str, ...], int, bytes]] = [((), 0, data)]
-    for layers, count, inner in todo:  # which grows
+    candidates: list[tuple[tuple[str, ...], int, bytes]] = [((), 0, data)]
+    for layers, count, inner in candidates:  # the loop adds to it
         # NST-1: "A check MUST report each sound aggregated record that deaggregation leaves inside data: one
         # that begins in the first 32 bytes, also after up to three layers of base64, hexadecimal digits or
         # compression were undone; it MUST NOT report other data."
@@ -49,34 +48,35 @@ def layers_around(data: bytes) -> tuple[str, ...] | None:
             around = (*layers, f"behind {at} bytes") if at else layers
             if _is_frame(memoryview(inner)[at:]):
                 return around
-            if count < _LAYERS and len(todo) < _MOST:
-                found = _unwrap(inner[at:], _LAYERS - count - 1)
-                todo += [((*around, f"in {name}"), count + 1, made) for name, made in found]
+            if count < _LAYERS and len(candidates) < _MAX_DECODED:
+                for name, content in _decode_layer(inner[at:], _LAYERS - count - 1):
+                    candidates.append(((*around, f"in {name}"), count + 1, content))
     return None
 
 
 def describe_nested(layers: tuple[str, ...], user_record: int | None) -> str:
-    """What is said of an aggregated record with ``layers`` around it. ``user_record``: the number
-    of the one that it is in; None: it is in a plain record."""
+    """A sentence on the nested aggregate with these ``layers`` around it. ``user_record``: the number of the
+    user record that has it; None: a plain record has it."""
     where = "" if user_record is None else f"user record {user_record}: "
     return where + ", ".join(("an aggregated record", *reversed(layers))) + ": no consumer opens it"
 
 
 def _is_frame(data: memoryview) -> bool:
-    return (
-        len(data) >= _LEAST and bytes(data[:4]) == MAGIC and md5(data[4:-DIGEST_SIZE]) == data[-DIGEST_SIZE:]
-    )
+    if len(data) < _SHORTEST or bytes(data[:4]) != MAGIC:
+        return False
+    return md5(data[4:-DIGEST_SIZE]) == data[-DIGEST_SIZE:]
 
 
 def _places(data: bytes) -> list[int]:
-    """Where something may begin: at each sign, and where text does."""
+    """Where a frame, compressed data or text may begin: at each sign, and at the first digit."""
     places = {sign.start() for sign in _SIGN.finditer(data, 0, _HEAD) if sign.start() < _SIGNS_WITHIN}
     text = _TEXT.match(data)
-    return sorted(places if text is None else places | {text.start(1)})[:_PLACES]
+    return sorted(places if text is None else places | {text.start(1)})[:_MAX_PLACES]
 
 
-def _unwrap(data: bytes, layers: int) -> Iterator[tuple[str, bytes]]:
-    """What compression, base64 or hexadecimal digits hold, if a frame may be within, in so many layers."""
+def _decode_layer(data: bytes, layers: int) -> Iterator[tuple[str, bytes]]:
+    """The name and the content of the layer with which ``data`` begins, if a frame may be in the content,
+    below at most ``layers`` more."""
     compression = compression_of(data)
     if compression is None:
         if may_nest(_decode_text(data[:_TEXT_HEAD].rstrip(b"="))[1], layers):
@@ -87,22 +87,22 @@ def _unwrap(data: bytes, layers: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _decode_text(data: bytes) -> tuple[str, bytes]:
-    """The digits with which ``data`` begins, decoded; b"" if they are too few."""
+    """The name of the digits with which ``data`` begins, and what they decode to: b"" if they are too few."""
     text = _TEXT.match(data)
     digits = b"" if text is None else b"".join(text[1].split())
     # Digits that may be hexadecimal are: no base64 of a frame has only such.
     hexadecimal = _HEX.match(digits)
-    if hexadecimal is not None and hexadecimal.end() >= 2 * _LEAST:
+    if hexadecimal is not None and hexadecimal.end() >= 2 * _SHORTEST:
         return "hexadecimal digits", unhexlify(digits[: hexadecimal.end() // 2 * 2])
     if text is None or (text[2] and (len(digits) + len(text[2])) % 4):  # padding may be left out, not cut
         return "base64", b""
-    whole = digits[: len(digits) - (len(digits) % 4 == 1)].translate(_URL)
-    return "base64", a2b_base64(whole + b"=" * (-len(whole) % 4))
+    digits = digits[: len(digits) - (len(digits) % 4 == 1)].translate(_URL)
+    return "base64", a2b_base64(digits + b"=" * (-len(digits) % 4))
 
 
 def may_nest(head: bytes, layers: int = _LAYERS) -> bool:
-    """Whether an aggregated record may be within data that begins like that."""
-    if len(head) < _LEAST:
+    """Whether data that begins with ``head`` may have a nested aggregate, below at most ``layers``."""
+    if len(head) < _SHORTEST:
         return False
     sign = _SIGN.search(head, 0, _HEAD)
     if sign is not None and sign.start() < _SIGNS_WITHIN:

@@ -1,6 +1,6 @@
-"""User record, tag, Kinesis record; which user records may be written (ENC-1). ``data`` is always ``bytes``.
+"""UserRecord, Tag, KinesisRecord, and the rule for user records that may be written (ENC-1).
 
-A user record and a tag have the fields of the format's messages, which never get another: named tuples.
+UserRecord and Tag are named tuples: they have the fields of the format's messages, and never get more.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def short(value: object) -> str:
-    """``value`` for people who look at a record: of a text or bytes no more than the first few."""
+    """``value`` as short text: of a str or bytes the first 8 items, and how many there are."""
     if isinstance(value, (str, bytes)) and len(value) > 12:
         return f"{value[:8]!r}... of {len(value)}"
     return "{...}" if isinstance(value, Mapping) else repr(value)
 
 
 def shown_fields(record: Any) -> dict[str, str]:
-    """The fields of a record as text: keys and data are cut short; those without content are left out."""
+    """The fields of a record as text, without those that are None or empty; keys and data are cut short."""
     return {
         name: (short if name in _CUT else repr)(value)
         for name in record.__match_args__
@@ -34,7 +34,7 @@ def shown_fields(record: Any) -> dict[str, str]:
 
 
 def short_fields(record: Any) -> str:
-    """A ``__repr__`` for records."""
+    """The ``__repr__`` of records."""
     fields = (f"{name}={text}" for name, text in shown_fields(record).items())
     return f"{type(record).__name__}({', '.join(fields)})"
 
@@ -61,11 +61,11 @@ class _Fields(NamedTuple):
 
 
 class UserRecord(_Fields):
-    """What an application puts: a partition key (1 to 256 characters), data, rarely an explicit hash key or
-    tags.
+    """What an application puts: a partition key (1 to 256 characters), data, perhaps an explicit hash key
+    (decimal text) and tags.
 
-    ``explicit_hash_key`` is the text in the bytes; this library writes it as canonical decimal. It may be
-    given as a number: then EncodeError is raised for one that is not from 0 to 2^128 - 1.
+    The constructor takes ``explicit_hash_key`` as a number, too, and raises EncodeError for one that is not
+    from 0 to 2^128 - 1.
     """
 
     __slots__ = ()
@@ -89,13 +89,13 @@ class UserRecord(_Fields):
 
 
 class KinesisRecord(Value):
-    """One record of a stream as GetRecords gives it, aggregated or plain.
+    """A record of a stream as GetRecords returns it, aggregated or plain.
 
-    ``partition_key`` is None where the service gives none (streams that distribute records AUTO).
-    ``explicit_hash_key`` is known to producers only; no read call returns it.
-    ``sub_sequence_number`` is known where the record was deaggregated before (by the KCL, by Firehose);
-    then, also if it is 0, this is a user record, whatever its data looks like.
-    ``record_id`` is what a queue gives: it names no shard and no sequence number.
+    ``partition_key``: None where the service returns none, from streams that distribute records AUTO.
+    ``explicit_hash_key``: None from every call that reads; only a producer knows it.
+    ``sub_sequence_number``: of a user record that was deaggregated before, by the KCL or Firehose; such a
+    record is not opened, whatever its data looks like.
+    ``record_id``: from a queue, whose records have no shard and no sequence number.
     """
 
     partition_key: str | None
@@ -113,20 +113,39 @@ class KinesisRecord(Value):
         return short_fields(self)
 
 
+def as_kinesis_record(record: object) -> KinesisRecord:
+    """``record`` with data that is bytes. Raises TypeError for anything but a KinesisRecord."""
+    if isinstance(record, KinesisRecord):
+        if type(record.data) is bytes:
+            return record
+        if isinstance(record.data, (bytes, bytearray, memoryview)):
+            return record.replace(data=bytes(record.data))
+    raise kinesis_record_type_error(record)
+
+
+def kinesis_record_type_error(value: object) -> TypeError:
+    """The error for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
+    if isinstance(value, KinesisRecord) and not isinstance(value.data, bytes):
+        data = type(value.data).__name__
+        return TypeError(
+            f"KinesisRecord.data must be bytes, got {data}: base64.b64decode decodes base64 text"
+        )
+    return TypeError(
+        f"expected a list of KinesisRecords, got {type(value).__name__}: kpl_codec.adapters.kinesis_records "
+        "makes them from events, responses and captures; kpl_codec.aws_lambda.user_records reads an event"
+    )
+
+
 def user_record_type_error(item: object, index: int | None) -> TypeError:
     """The error for an item that is no UserRecord; ``index``: its place in the list, from 0."""
     at = "" if index is None else f" at index {index}"
-    made_by = "kpl_codec.UserRecord(partition_key, data) makes one"
-    return TypeError(f"expected UserRecord items, got {type(item).__name__}{at}: {made_by}")
+    hint = "kpl_codec.UserRecord(partition_key, data) makes one"
+    return TypeError(f"expected UserRecord items, got {type(item).__name__}{at}: {hint}")
 
 
 def check(record: UserRecord, record_index: int | None = None) -> None:
-    """Raises EncodeError for a user record that must not be written, and TypeError for what is none, both
-    with the index.
-
-    Decoders accept more than this (an empty partition key, explicit hash key "007"). What this library
-    writes, every consumer accepts.
-    """
+    """Raises EncodeError for a user record that must not be written, and TypeError for what is no user
+    record, both with the index. Decoders accept more: an empty partition key, an explicit hash key "007"."""
     if not isinstance(record, tuple) or len(record) != 4:
         raise user_record_type_error(record, record_index)
     key, data, explicit_hash_key, tags = record
@@ -149,8 +168,8 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
         code, field = "tag", "tags"
     else:
         return
-    known = {} if got is None else {"got": str(got)}
-    raise EncodeError(code=code, field=field, record_index=record_index, **known)
+    details = {} if got is None else {"got": str(got)}
+    raise EncodeError(code=code, field=field, record_index=record_index, **details)
 
 
 def _is_canonical(text: str) -> bool:
@@ -174,7 +193,7 @@ def _has_utf_8(*texts: str) -> bool:
 
 
 def record_from_response(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:
-    """A record of boto3's own GetRecords answer, which does not name its shard. It is not checked again."""
+    """A record of a response of boto3's GetRecords, which does not name its shard. boto3 has checked it."""
     return KinesisRecord(
         record.get("PartitionKey"),
         bytes(record["Data"]),

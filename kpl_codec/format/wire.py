@@ -1,10 +1,8 @@
-"""Walks the bytes of a message and finds where they are broken.
+"""Reads a message field by field and finds its defects, with their offsets.
 
-The slow, exact decoder: pure Python, one field at a time. It reads what the fast decoders (message.py,
-_speedups) do not take for sound. It also reads as the KCL's protobuf does, for kcl.py, and
-finds the defects for an explanation. Offsets count from the start of ``data``, which is the whole frame.
-
-Memory is linear in the input: user records are read one at a time, never collected in a list.
+This slow, exact decoder reads what the fast ones (message.py, _speedups) do not take for sound. With
+``strict=False`` it reads as the KCL's protobuf does. Offsets count from the beginning of the frame. It reads
+one user record at a time: a list of all would take hundreds of times the memory of their bytes.
 Specification: spec/01-aggregated-record.md, MSG-1 to MSG-10.
 """
 
@@ -25,7 +23,7 @@ from ..errors import (
     UnusedHashKey,
     WrongWireType,
 )
-from ..limits import MAX_NESTING, MAX_PARTITION_KEY_LENGTH
+from ..limits import DIGEST_SIZE, MAGIC, MAX_NESTING, MAX_PARTITION_KEY_LENGTH
 from .hash_keys import explicit_hash_key_value, java_text
 from .records import Tag
 
@@ -33,8 +31,8 @@ VARINT, FIXED64, LENGTH_DELIMITED, START_GROUP, END_GROUP, FIXED32 = range(6)
 
 
 class Field(NamedTuple):
-    """One field: its tag is at ``offset``, its value from ``start`` to ``end`` (of a group: all of it, with
-    the end tag). ``value`` is the number of a varint, else 0."""
+    """One field: its tag is at ``offset``, its value from ``start`` to ``end``, a group with its end tag.
+    ``value``: the number of a varint, else 0."""
 
     number: int
     wire_type: int
@@ -47,8 +45,8 @@ class Field(NamedTuple):
 def read_varint(
     data: bytes, pos: int, end: int, *, strict: bool = True, record_index: int | None = None
 ) -> tuple[int, int]:
-    """The varint at ``pos`` and the offset after it. Raises MalformedMessage (truncated, varint-too-long;
-    varint-overflow only if strict, otherwise the low 64 bits are taken)."""
+    """The varint at ``pos`` and the offset after it; unless strict, the low 64 bits of one that is larger.
+    Raises MalformedMessage."""
     value = shift = 0
     start = pos
     while True:
@@ -83,9 +81,9 @@ def fields(
 ) -> Iterator[Field]:
     """The fields of the message between ``start`` and ``end``, in the order of the bytes.
 
-    ``nesting``: how many messages and groups enclose this one. ``group``: number and offset of the group
-    whose fields they are; the last of them is then its end tag. ``strict``: as the specification demands,
-    else as the KCL's protobuf does, which cuts numbers that are too large. Raises MalformedMessage.
+    ``nesting``: how many messages and groups are around this one. ``group``: number and offset of the group
+    whose fields these are; its end tag is the last of them. Not ``strict``: as the KCL's protobuf reads,
+    which cuts numbers that are too large. Raises MalformedMessage.
     """
 
     def broken(code: MalformedCode, offset: int) -> MalformedMessage:
@@ -147,8 +145,10 @@ def fields(
         raise broken("unterminated-group", group[1])
 
 
-#: How many frame-level defects a `Message` keeps; it counts the rest.
-MAX_KEPT_DEFECTS = 100
+#: Where the message begins in a frame: behind the magic.
+_START = len(MAGIC)
+#: How many defects outside of user records a `Message` lists; it counts the rest.
+MAX_LISTED_DEFECTS = 100
 
 #: The names and wire types of a message's fields, by number; those of kpl.proto.
 Schema = dict[int, tuple[str, int]]
@@ -167,35 +167,35 @@ TAG: Schema = {1: ("key", LENGTH_DELIMITED), 2: ("value", LENGTH_DELIMITED)}
 
 
 class WireRecord(NamedTuple):
-    """One user record as the bytes have it. Absent fields are None; ``data`` is (start, end)."""
+    """One user record as the bytes have it. Absent fields are None."""
 
     record_index: int
     offset: int
     end: int
     partition_key_index: int | None
     explicit_hash_key_index: int | None
-    data: tuple[int, int] | None
+    data: bytes | None
     tags: tuple[Tag, ...]
     defects: tuple[DecodeError, ...]
 
 
 class Message:
-    """The message between ``start`` and ``end``, walked once: its key tables (None: an entry that is no key),
-    how many user records follow, and the defects outside of them. Raises MalformedMessage.
+    """The message in ``frame``, read once: its key tables (None: an entry that is no key), how many user
+    records follow, and the defects outside of them. Raises MalformedMessage.
 
-    ``defects`` holds the first MAX_KEPT_DEFECTS of ``defect_count``, in the order of the bytes. ``unused``:
-    the first entry that is no explicit hash key and that no user record uses: a warning. Not ``strict``: read
-    as the KCL's protobuf does, to which a field with the wrong wire type is unknown.
+    ``defects``: the first MAX_LISTED_DEFECTS of ``defect_count``, in the order of the bytes. ``unused``: a
+    warning of the first unused entry that is no explicit hash key. Not ``strict``: as the KCL's protobuf
+    reads, to which a field with the wrong wire type is unknown.
     """
 
     __slots__ = (
-        *("_bounds", "_strict", "_used", "data", "defect_count", "defects", "explicit_hash_keys"),
+        *("_end", "_strict", "_used", "data", "defect_count", "defects", "explicit_hash_keys"),
         *("partition_keys", "record_count", "unused"),
     )
 
-    def __init__(self, data: bytes, start: int, end: int, *, strict: bool = True) -> None:
-        self.data = data
-        self._bounds = start, end
+    def __init__(self, frame: bytes, *, strict: bool = True) -> None:
+        self.data = frame
+        self._end = len(frame) - DIGEST_SIZE
         self._strict = strict
         self._used: set[int | None] | None = None
         self.partition_keys: list[str | None] = []
@@ -204,7 +204,7 @@ class Message:
         self.defects: list[DecodeError] = []
         self.defect_count = 0
         self.unused: UnusedHashKey | None = None
-        for field in fields(data, start, end, strict=strict):
+        for field in fields(frame, _START, self._end, strict=strict):
             name, wire_type = AGGREGATED_RECORD.get(field.number, ("", -1))
             if not name:
                 continue  # MSG-11: "Unknown fields MUST be skipped, whatever their number and wire type."
@@ -212,13 +212,13 @@ class Message:
                 if strict:
                     self._add(_wrong_wire_type(name, field, wire_type, None))
             elif name == "records":
-                self._walk_record(field)
+                self._count_record(field)
             else:
                 self._add_entry(name, field)
 
     def _add(self, defect: DecodeError) -> None:
         self.defect_count += 1
-        if len(self.defects) < MAX_KEPT_DEFECTS:
+        if len(self.defects) < MAX_LISTED_DEFECTS:
             self.defects.append(defect)
 
     def _inside(self, outer: Field, nesting: int, record_index: int) -> Iterator[Field]:
@@ -227,8 +227,8 @@ class Message:
             nesting=nesting, strict=self._strict, record_index=record_index,
         )  # fmt: skip
 
-    def _walk_record(self, outer: Field) -> None:
-        """Every user record is walked, too: if one is malformed, the whole message is."""
+    def _count_record(self, outer: Field) -> None:
+        """Reads a user record only to count it: if it is malformed, so is the message."""
         index = self.record_count
         for field in self._inside(outer, 1, index):
             if field.number == 4 and field.wire_type == LENGTH_DELIMITED:
@@ -258,9 +258,9 @@ class Message:
         table.append(None if isinstance(entry, DecodeError) else entry)
 
     def records(self) -> Iterator[WireRecord]:
-        """The user records, one at a time, each with the defects of its own fields."""
+        """The user records, one after the other, each with the defects of its fields."""
         index = 0
-        for field in fields(self.data, *self._bounds, strict=self._strict):
+        for field in fields(self.data, _START, self._end, strict=self._strict):
             if field.number == 3 and field.wire_type == LENGTH_DELIMITED:
                 yield self._record(field, index)
                 index += 1
@@ -280,7 +280,7 @@ class Message:
             elif name == "tags":
                 tags.append(self._tag(field, index, defects))
             elif name:
-                values[name] = (field.start, field.end) if name == "data" else field.value
+                values[name] = self.data[field.start : field.end] if name == "data" else field.value
         # MSG-6: "A user record without partition_key_index or data MUST be refused, and so must a tag
         # without a key."
         for name in ("partition_key_index", "data"):
@@ -316,8 +316,8 @@ class Message:
         return Tag(texts.get("key", ""), texts.get("value"))
 
     def defects_of(self, record: WireRecord) -> list[DecodeError]:
-        """Everything wrong with one user record, in the order of the bytes: its own fields, and its indices
-        into the tables (a bad table entry is a defect of every user record that uses it)."""
+        """The defects of one user record, in the order of the bytes: of its fields, and of its indices into
+        the tables (a bad table entry is a defect of every user record that uses it)."""
         defects = list(record.defects)
         for table, index, entries in (
             ("partition_key_table", record.partition_key_index, self.partition_keys),
@@ -338,20 +338,21 @@ class Message:
         first = self.defects[0] if self.defects else None
         # MSG-10: "An aggregated record without user records MUST be refused."
         if not self.record_count and first is None:
-            return NoUserRecords(offset=self._bounds[0])
+            return NoUserRecords(offset=_START)
         for record in self.records():
             if first is not None and record.offset > _offset(first):
                 break
-            # The user record comes before the broken table entry it uses: the entry is the defect.
+            # Where a user record comes before the bad table entry that it uses, the entry is the defect.
             others = [defect for defect in self.defects_of(record) if defect.code != "key-unusable"]
             if others:
                 return others[0] if first is None or _offset(others[0]) < _offset(first) else first
         return first
 
 
-def hash_key_offset(data: bytes, start: int, end: int, index: int) -> int:
-    """Where, in bytes, the text of that entry of the explicit hash key table of a sound message begins."""
-    entries = (field for field in fields(data, start, end) if field.number == 2)
+def hash_key_offset(frame: bytes, index: int) -> int:
+    """Where, in bytes, that entry of the explicit hash key table begins, in a frame with a sound message."""
+    message = fields(frame, _START, len(frame) - DIGEST_SIZE)
+    entries = (field for field in message if field.number == 2)
     return next(islice(entries, index, None)).start
 
 

@@ -12,9 +12,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ..ledger.ledger_rows import LedgerLike, Notes, Row, runs
+from ..ledger.ledger_rows import Row, runs
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger, Writer
 
 #: Rows that are kept between two checkpoints at most.
 _MOST_ROWS: Final = 5000
@@ -22,7 +25,7 @@ _MOST_ROWS: Final = 5000
 _Batch = deque[tuple[str, int]]
 
 
-def audited(processor_factory: Any, *, stream: str, ledger: LedgerLike) -> Callable[[], Any]:
+def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[[], Any]:
     """A factory of record processors that do what those of ``processor_factory`` do, and keep a ledger.
 
     * ``processor_factory``: gives a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
@@ -61,7 +64,7 @@ class _Audited:
     """Has every method that a KCL calls; each takes an input of the KCL. Checkpoints may come from another
     thread."""
 
-    def __init__(self, processor: Any, stream: str, ledger: LedgerLike) -> None:
+    def __init__(self, processor: Any, stream: str, ledger: Ledger) -> None:
         self.version = getattr(processor, "version", 3)
         if self.version not in (2, 3):
             raise TypeError(
@@ -72,7 +75,7 @@ class _Audited:
         self._shard_id = ""
         self._lock = threading.RLock()
         self._rows: list[Row] = []  # of what counts, not stored yet
-        self._writer: Notes | None = None
+        self._writer: Writer | None = None
 
     def initialize(self, kcl_input: Any) -> None:
         self._shard_id = kcl_input.shard_id
@@ -145,7 +148,7 @@ class _Audited:
         with self._lock:
             while batch and (last is None or (int(batch[0][0]), batch[0][1]) <= last):
                 names.append((self._shard_id, *batch.popleft()))
-            self._rows += runs("handled", names, int(time.time() * 1000))
+            self._rows += runs(names, Row("handled", "", "", 1, int(time.time() * 1000)))
 
     def _store(self) -> None:
         # AUD-25: "What counts MUST be stored before the KCL gets a checkpoint. Where it cannot be stored, the

@@ -1,2 +1,1 @@
-"""Ledgers: what producers have put and consumers have handled, as lines of JSON. Specification:
-spec/15-audit.md."""
+"""Ledgers: what producers have put and consumers have handled, as lines of JSON. See spec/15-audit.md."""

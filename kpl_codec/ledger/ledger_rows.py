@@ -1,8 +1,5 @@
 """The rows of a ledger, and the line of JSON for each: what became of user records of one Kinesis record.
 
-    {"kind":"delivered","shard":"shardId-000000000000","sequence_number":"4957...","sub_sequence_number":0,
-     "user_records":20,"at_ms":1763719200000,"digest":"0123456789abcdef"}
-
 What is not known is "", and the digest then zeros. A row of a queue or of Firehose has a ``record_id``, too;
 one of refused or left user records an ``error_code``. Specification: spec/15-audit.md, AUD-1 to AUD-3.
 """
@@ -10,24 +7,22 @@ one of refused or left user records an ``error_code``. Specification: spec/15-au
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, get_args
 
 from ..compiled import md5
 from ..format.frame import looks_aggregated
-from ..limits import DIGEST_SIZE, LARGEST_MAX_RECORD_SIZE
+from ..limits import DIGEST_SIZE, MOST_USER_RECORDS
+from ..shards.sequence_numbers import is_sequence_number
 from ..values import Value
 
 #: Of rows without a digest.
 NO_DIGEST: Final = bytes(8)
-#: User records of one Kinesis record at most: the smallest one is six bytes of an aggregate.
-MOST_USER_RECORDS: Final = LARGEST_MAX_RECORD_SIZE // 6
-#: LIN-1's form: digits, without zeros before them.
-SEQUENCE_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,128}", re.ASCII)
-#: Characters of a shard id or a record id at most; the latest time of a row, in ms.
-_TEXT: Final = 4096
+# AUD-23: "No line of a ledger in a log MUST be longer than 12,000 bytes."
+#: Characters of a shard id, an error code or a record id at most. Each takes up to six bytes of a line.
+_MOST_TEXT: Final = 512
+#: The latest time of a row, ms since 1970.
 _LATEST: Final = 1 << 62
 
 #: What became of user records: chapter 15.1 has what each means.
@@ -35,8 +30,6 @@ RowKind = Literal[
     "delivered", "again", "unanswered", "refused", "left", "handled", "repaired", "before", "aside"
 ]  # fmt: skip
 KINDS: Final[tuple[RowKind, ...]] = get_args(RowKind)
-#: Each kind as a number.
-CODES: Final[Mapping[str, int]] = {kind: code for code, kind in enumerate(KINDS)}
 
 
 class Row(Value):
@@ -58,21 +51,6 @@ class Row(Value):
     record_id: str = ""
 
 
-class Notes(Protocol):
-    """Takes rows, such as `kpl_codec.audit.Writer`."""
-
-    def note(self, rows: Sequence[Row]) -> None: ...
-    def close(self) -> None: ...
-
-
-class LedgerLike(Protocol):
-    """Where rows go: see `kpl_codec.audit.Ledger`."""
-
-    def writer(self, stream: str, side: str) -> Notes: ...
-    def handled(self, stream: str, records: Iterable[Any], *, before: bool = False) -> None: ...
-    def note(self, stream: str, rows: Sequence[Row]) -> None: ...
-
-
 def digest_of(partition_key: str, data: bytes) -> bytes:
     """8 bytes that tell Kinesis records apart. Equal keys and data of the user records: equal digests."""
     # AUD-2: "The digest of a Kinesis record MUST be the first 8 bytes of the MD5 in its frame; of one that is
@@ -82,22 +60,16 @@ def digest_of(partition_key: str, data: bytes) -> bytes:
     return md5(b"%s\0%s" % (partition_key.encode(), data))[:8]
 
 
-def runs(
-    kind: RowKind,
-    names: Iterable[tuple[str, str, int]],
-    at: int,
-    digest: bytes = NO_DIGEST,
-    record_id: str = "",
-) -> list[Row]:
-    """Rows of user records, by shard, sequence number and sub-sequence number: a row a run."""
+def runs(names: Iterable[tuple[str, str, int]], row: Row) -> list[Row]:
+    """Rows like ``row``, one a run of user records; ``names``: their shards, sequence numbers and
+    sub-sequence numbers."""
     rows: list[Row] = []
-    for shard_id, number, sub in names:
+    for name in names:
         last = rows[-1] if rows else None
-        same = last and (last.shard_id, last.sequence_number) == (shard_id, number)
-        if last and same and last.first + last.user_records == sub:
+        if last and name == (last.shard_id, last.sequence_number, last.first + last.user_records):
             rows[-1] = last.replace(user_records=last.user_records + 1)
         else:
-            rows.append(Row(kind, shard_id, number, 1, at, digest, sub, record_id))
+            rows.append(row.replace(shard_id=name[0], sequence_number=name[1], first=name[2]))
     return rows
 
 
@@ -107,7 +79,7 @@ def line_of(row: Row) -> str:
     if row.record_id:
         more = f',"record_id":{quoted(row.record_id)}'
     elif row.kind in ("refused", "left"):
-        shard_id, more = "", f',"error_code":{quoted(shard_id)}'
+        shard_id, more = "", f',"error_code":{quoted(shard_id[:_MOST_TEXT])}'
     return (
         f'{{"kind":"{row.kind}","shard":{quoted(shard_id)},"sequence_number":"{row.sequence_number}",'
         f'"sub_sequence_number":{row.first},"user_records":{row.user_records},"at_ms":{row.at},'
@@ -123,24 +95,9 @@ def row_of(line: Mapping[str, Any]) -> Row | None:
     if not all(type(one) is str for one in (*texts, digest)) or not all(type(one) is int for one in numbers):
         return None
     (kind, shard_id, error_code, record_id, number), (count, at, first) = texts, numbers
-    named = len(max(shard_id, error_code, record_id, key=len)) <= _TEXT and kind in KINDS
-    numbered = not number or SEQUENCE_NUMBER.fullmatch(number)
+    named = len(max(shard_id, error_code, record_id, key=len)) <= _MOST_TEXT and kind in KINDS
+    numbered = not number or is_sequence_number(number)
     sized = min(count, at, first) >= 0 and first + count <= MOST_USER_RECORDS and at <= _LATEST
     if not (named and numbered and sized and re.fullmatch("[0-9a-f]{16}", digest)):
         return None
     return Row(kind, error_code or shard_id, number, count, at, bytes.fromhex(digest), first, record_id)
-
-
-#: The lowest and the highest sequence number of each shard; of "" what has no sequence number.
-Ranges = Mapping[str, tuple[str, str]]
-
-
-def ranges_of(rows: Iterable[Row], known: Ranges) -> Ranges:
-    """What ``rows``, in the order of shard and sequence number, name, beside what is ``known``."""
-    ranges = dict(known)
-    for shard_id, some in groupby(rows, lambda row: row.shard_id if row.sequence_number else ""):
-        numbers = [row.sequence_number or "0" for row in some]
-        # Rows without a shard and those without a number share "", so that these are in no order.
-        ends = (*ranges.get(shard_id, ()), *([numbers[0], numbers[-1]] if shard_id else numbers))
-        ranges[shard_id] = min(ends, key=int), max(ends, key=int)
-    return ranges

@@ -2,26 +2,26 @@
 
 How a user record goes from `put` to its Delivery, and which module does it:
 
-    threaded_producer, async_producer: `put`
-        │  pending checks the user record; producer_base asks whether there is room, else `put` waits
+    threads, async_producer: `put`
+        │  pending checks the user record; if the producer is full, `put` waits
         ▼
-    driver.Mailbox, the inbox
-        │  threads: one thread; asyncio: the event loop
+    pending.Mailbox
+        │  threads: one thread takes what is in it; asyncio: the event loop does
         ▼
     driver.Driver.turn ◀──▶ core: what to send, where and when, and what an answer means
         │            ▲
         ▼ calls      │ answers
-    worker threads (threads.Workers, boto3), or tasks (AsyncProducer._call, aiobotocore)
+    threads.Workers (boto3), or tasks (AsyncProducer._call, aiobotocore)
 
     driver.Driver.end: user records that have a result
-        │  those that were not delivered: on_undelivered first (producer_logging.UndeliveredReport)
+        │  those that were not delivered: on_undelivered first (delivery.UndeliveredCallback)
         ▼
-    delivery_future, or asyncio.Future: the Delivery or the DeliveryError, then the callbacks
+    delivery_future, or asyncio.Future: the Delivery or the DeliveryError, then the future's callbacks
 
-`ProducerCore` has no clock, no thread and no network. Read it in this order: config, outcomes, partitioner,
-pending, record_builder, aggregator, send_queue, ordering, shard_router, stored_outcomes, delivery, core. Then
-the modules of the picture; lock says where a caller must not wait. Names that need boto3 are imported on
-first use. Specification: spec/05-producer.md.
+`ProducerCore` has no clock, no thread and no network. Read it in this order: kpl_properties, config,
+outcomes, partitioner, pending, record_builder, aggregator, send_queue, ordering, shard_router,
+stored_outcomes, delivery, metrics, core. Then the four that drive it: delivery_future, driver, threads,
+async_producer. Names that need boto3 are imported on first use. Specification: spec/05-producer.md.
 """
 
 from typing import TYPE_CHECKING
@@ -36,18 +36,18 @@ from .pending import ProducerClosed, ProducerFull, RecordTooLarge
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .async_producer import AsyncProducer as AsyncProducer
     from .delivery_future import DeliveryFuture as DeliveryFuture
-    from .lock import WouldDeadlock as WouldDeadlock
+    from .delivery_future import WouldDeadlock as WouldDeadlock
     from .opentelemetry_metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
-    from .threaded_producer import Producer as Producer
+    from .threads import Producer as Producer
     from .threads import ProducerThreads as ProducerThreads
 
 _HOMES = {
     "AsyncProducer": "async_producer",
     "DeliveryFuture": "delivery_future",
     "OpenTelemetryMetrics": "opentelemetry_metrics",
-    "Producer": "threaded_producer",
+    "Producer": "threads",
     "ProducerThreads": "threads",
-    "WouldDeadlock": "lock",
+    "WouldDeadlock": "delivery_future",
 }
 
 __all__ = [

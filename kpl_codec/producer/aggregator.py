@@ -83,7 +83,7 @@ class Aggregator:
     def _push(self, key: tuple[str, object], deadline: float) -> None:
         self._number += 1
         heapq.heappush(self._deadlines, (deadline, self._number, key))
-        # PRD-66: "What has left the producer MUST take no memory, whatever stays."
+        # PRD-66: "A user record that has ended MUST take no memory, whatever others are outstanding."
         if len(self._deadlines) > 2 * len(self._open) + 64:
             builders = self._open.items()
             self._deadlines = [(one.deadline, at, key) for at, (key, one) in enumerate(builders)]

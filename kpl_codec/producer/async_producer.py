@@ -24,23 +24,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..compiled import prefer_compiled
 from ..format.records import Tag
-from ..lazy import needing_extras
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
-from .delivery import undelivered
-from .driver import CallUnderWay, Driver, Mailbox, call, what_failed
-from .producer_base import ProducerBase, client_config
-from .producer_logging import Log, at_once, log_failure, log_user_records, logger
+from .config import async_session, new_async_client
+from .delivery import log_at_once, log_user_records, logger, undelivered
+from .driver import Answer, Call, Driver, ProducerBase
+from .pending import Mailbox
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from typing_extensions import Unpack
 
-    from .producer_base import ProducerOptions
+    from .config import ProducerOptions
 
-#: Seconds until the producer goes on by itself when a call was cancelled that it has not cancelled.
+#: Seconds until the next turn after a call was cancelled by others than the producer.
 _AFTER_CANCELLING = 1.0
-#: Seconds for which puts that need not wait keep the event loop from its other tasks, and from sending.
+#: PRD-46: seconds of puts without waiting, after which put lets the event loop run other tasks, and send.
 _LONGEST_RUN = 0.001
 #: Seconds that an event loop which ends waits for the deliveries of a producer that nobody has closed.
 _EXIT_TIMEOUT = 10.0
@@ -54,30 +53,27 @@ _track: Final = prefer_compiled("track", lambda future: future)
 
 class AsyncProducer(ProducerBase):
     """A producer for one stream, its name or its ARN, in one event loop. ``options``: see
-    `kpl_codec.producer.producer_base.ProducerOptions`."""
+    `kpl_codec.producer.config.ProducerOptions`."""
 
     _driver: _AsyncDriver
-    _log: Log = staticmethod(at_once)
-    _in_log = staticmethod(lambda: False)  # a log handler cannot await
 
     def __init__(self, stream: str, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(stream, **options)
         if self._client is None:
-            _session()
+            async_session()
         self._own_client = AsyncExitStack()
-        self._core = self._new_core()
-        self._driver = _AsyncDriver(self._core, self._clock, self._on_undelivered)
-        self._driver.client, self._driver.wake = self._client, self._schedule
-        self._mailbox, self._wake = self._driver.mailbox, self._schedule
-        weakref.finalize(self, _never_closed, self._mailbox)
+        schedule = weakref.WeakMethod(self._schedule)  # the finalizer keeps the mailbox, not the producer
+        self._drive(_AsyncDriver(self._stream, self.config, self._options), lambda: (schedule() or bool)())
+        self._driver.client = self._client
+        weakref.finalize(self, _log_never_closed, self._mailbox)
         self._starting, self._turnstile = asyncio.Lock(), asyncio.Lock()
         self._thread: int | None = None  # in which its event loop runs
         self._blocked = 0  # puts that wait for room
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
-        self._ran_at = float("-inf")  # when the event loop was last seen to run
+        self._ran_at = float("-inf")  # when the event loop has last run a turn or another task
         self._rests_until = float("-inf")
-        self._calls: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Call] = {}
         self._loop_end: AsyncGenerator[None, None] | None = None
 
     async def __aenter__(self) -> AsyncProducer:
@@ -90,24 +86,16 @@ class AsyncProducer(ProducerBase):
         async with self._starting:
             if not (self._started or self._mailbox.closing):
                 if self._client is None:
-                    from aiobotocore.config import AioConfig
-
-                    caller_config = self._client_settings.get("config")
-                    merged = client_config(self.config, self.config.max_connections + 1, caller_config)
-                    for name in ("connector_args", "http_session_cls"):
-                        if hasattr(caller_config, name):
-                            merged[name] = getattr(caller_config, name)
-                    settings = {**self._client_settings, "config": AioConfig(**merged)}
-                    own = _session().create_client("kinesis", **settings)
+                    own = new_async_client(self.config, self._client_settings)
                     self._driver.client = self._client = await self._own_client.enter_async_context(own)
                 if not self._mailbox.closing:  # meanwhile
-                    self._driver.notes = await asyncio.to_thread(self._new_notes)
+                    await asyncio.to_thread(self._driver.open_notes)
                     self._driver.loop, self._thread = asyncio.get_running_loop(), get_ident()
                     self._started = True
                     self._schedule()
                     self._loop_end = self._until_loop_ends()
                     await anext(self._loop_end)
-        self._check_open()
+        self._mailbox.check_open()
 
     async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
         """An event loop that ends closes its asynchronous generators: this one then closes the producer."""
@@ -131,7 +119,7 @@ class AsyncProducer(ProducerBase):
     def _left_behind(self) -> None:
         """Its event loop has ended without closing it. (on_undelivered cannot be called any more.)"""
         driver, mailbox = self._driver, self._mailbox
-        _never_closed(mailbox)
+        _log_never_closed(mailbox)
         unresolved = [*driver.unresolved, *mailbox.inbox]
         mailbox.finished, mailbox.inbox, mailbox.records, mailbox.bytes = True, [], 0, 0
         driver.unresolved.clear()
@@ -141,7 +129,7 @@ class AsyncProducer(ProducerBase):
             with suppress(RuntimeError):  # the loop cannot call its callbacks
                 driver.end_futures([pending])
             if not pending.token.cancelled():
-                pending.token.exception()  # else asyncio tells of each
+                pending.token.exception()  # else asyncio logs each
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -165,27 +153,29 @@ class AsyncProducer(ProducerBase):
         try:
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         except RecordTooLarge:
-            if self.config.max_record_size is not None or self._in_hook:
+            if self.config.max_record_size is not None or self._in_callback:
                 raise
             await self._start()
             if not await self._size_read():
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         mailbox, driver = self._mailbox, self._driver
-        # (get_running_loop asks the system for the process, at each call.)
+        # (get_running_loop would make a system call for each put.)
         here = get_ident() == self._thread and driver.loop.is_running()
         if not here or mailbox.closing or mailbox.broken is not None:
             await self._start()
         future: asyncio.Future[Delivery] = _untrack(driver.loop.create_future())
         pending.token = future
-        if self._blocked or not self._leave(pending):
+        if self._blocked or not mailbox.leave(pending, self._clock()):
+            if self._in_callback:
+                raise mailbox.full()
             self._blocked += 1
             try:
                 async with self._turnstile:
-                    self._check_open()
-                    while not self._leave(pending):
+                    mailbox.check_open()
+                    while not mailbox.leave(pending, self._clock()):
                         await mailbox.space.wait()
-                        self._check_open()
+                        mailbox.check_open()
             finally:
                 self._blocked -= 1
         elif pending.accepted_at >= self._ran_at + _LONGEST_RUN:
@@ -196,20 +186,11 @@ class AsyncProducer(ProducerBase):
             self._ran_at = self._clock()
         return future
 
-    @property
-    def _in_hook(self) -> bool:
-        return self._driver.hook.caller is asyncio.current_task()
-
-    def refresh_shard_map(self) -> None:
-        """As `kpl_codec.producer.Producer.refresh_shard_map`."""
-        self._check_loop()
-        super().refresh_shard_map()
-
     async def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """As `kpl_codec.producer.Producer.wait_ready`."""
         self._may_wait("wait_ready")
         await self._start()
-        return await self._have_map(timeout)
+        return await self._mailbox.wait_until(self._has_map, timeout)
 
     async def flush(self, timeout: float | None = None) -> bool:
         """As `kpl_codec.producer.Producer.flush`."""
@@ -247,10 +228,10 @@ class AsyncProducer(ProducerBase):
                 mailbox.close(self._clock())
                 self._turn()
                 await finished()
-            for task in self._calls:
+            for task in self._tasks:
                 task.cancel()
-            if self._calls:
-                await asyncio.wait(self._calls)
+            if self._tasks:
+                await asyncio.wait(self._tasks)
             async with self._starting:  # a start that is under way ends first
                 await self._own_client.aclose()
             notes, driver.notes = driver.notes, None
@@ -278,10 +259,13 @@ class AsyncProducer(ProducerBase):
         else:
             rest = driver.rest()
             self._rests_until = self._ran_at + rest
-            self._timer = driver.loop.call_later(rest, self._look)
+            self._timer = driver.loop.call_later(rest, self._schedule_next)
+        for task, call in self._tasks.items():
+            if not self._core.is_under_way(call):  # it was given up, or has its answer
+                task.cancel()
 
-    def _look(self) -> None:
-        """It has rested: is there something to do?"""
+    def _schedule_next(self) -> None:
+        """After the rest that follows a turn: schedule the next turn, at once or when it is due."""
         wait = self._driver.wait()
         self._mailbox.awake = wait <= 0
         if wait <= 0:
@@ -289,31 +273,26 @@ class AsyncProducer(ProducerBase):
         elif wait < float("inf"):
             self._timer = self._driver.loop.call_later(wait, self._schedule)
 
-    def _make(self, under_way: CallUnderWay) -> None:
-        task = self._driver.loop.create_task(self._call(under_way))
-        under_way.give_up = task.cancel
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
+    def _make(self, call: Call) -> None:
+        task = self._driver.loop.create_task(self._call(call))
+        self._tasks[task] = call
+        task.add_done_callback(self._tasks.pop)
 
-    async def _call(self, under_way: CallUnderWay) -> None:
-        driver, core, request = self._driver, self._core, under_way.request
+    async def _call(self, call: Call) -> None:
+        driver = self._driver
         try:
-            answer = await call(driver.client, request, self._stream.argument)
+            answer: Answer = partial(self._core.receive, call, await driver.send(call))
         except BaseException as error:
             if driver.loop.is_closed():
-                return  # its event loop has left it behind, and nobody asks what the client makes of that
-            failure, answered = what_failed(error, request)
-            driver.answers.append((under_way, partial(core.fail, request, failure, answered=answered)))
-            if isinstance(error, Exception):
-                self._schedule()
-            else:  # it was cancelled, or the program ends: an event loop that ends must get no more calls
-                driver.loop.call_later(_AFTER_CANCELLING, self._schedule)
-            log_failure(request, failure, answered)
+                return  # its event loop has ended, and nobody waits for the answer
+            driver.answers.append(driver.call_failed(call, error))
             if not isinstance(error, Exception):
+                # It was cancelled, or the program ends: an event loop that ends must get no more calls.
+                driver.loop.call_later(_AFTER_CANCELLING, self._schedule)
                 raise
         else:
-            driver.answers.append((under_way, partial(core.receive, request, answer)))
-            self._schedule()
+            driver.answers.append(answer)
+        self._schedule()
 
 
 class _WakeUp(asyncio.Event):
@@ -335,14 +314,18 @@ class _WakeUp(asyncio.Event):
 
 
 class _AsyncDriver(Driver):
-    """The same in an event loop. on_undelivered is called in a task, a plain function in another thread."""
+    """Driven by an event loop. on_undelivered is called in a task, a plain function in another thread."""
 
     loop: asyncio.AbstractEventLoop | Any = None
-    log: Log = staticmethod(at_once)
+    log = staticmethod(log_at_once)
 
     @staticmethod
     def new_condition() -> Any:
         return _WakeUp()
+
+    @staticmethod
+    def this_caller() -> object:
+        return asyncio.current_task()
 
     def end_futures(self, ended: list[Pending]) -> None:
         for pending in ended:
@@ -353,36 +336,36 @@ class _AsyncDriver(Driver):
                 continue  # its owner has cancelled it
             if isinstance(result, DeliveryError):
                 future.set_exception(result)
-                if self.hook.function is not None:
-                    future.exception()  # else asyncio tells of each that nobody has asked for
+                if self.callback.function is not None:
+                    future.exception()  # else asyncio logs each whose result nobody has taken
             else:
                 future.set_result(result)
 
-    def tell_bug(self, error: BaseException) -> None:
+    def report_bug(self, error: BaseException) -> None:
         def bug() -> None:
             raise error
 
-        self.loop.call_soon(bug)  # which tells of it, or ends
+        self.loop.call_soon(bug)  # which reports it, or ends
 
     def close_notes(self) -> None:
         """`AsyncProducer.close` does, in another thread."""
 
     def start_calling(self) -> None:
-        self.hook.caller = self.loop.create_task(self._call_here())
+        self.callback.caller = self.loop.create_task(self._call_here())
 
     async def _call_here(self) -> None:
-        hook = self.hook
-        while batch := hook.next(asyncio.current_task()):
+        callback = self.callback
+        while batch := callback.take_waiting(asyncio.current_task()):
             remaining = iter(batch)
             try:
-                if inspect.iscoroutinefunction(hook.function):
+                if inspect.iscoroutinefunction(callback.function):
                     for pending in remaining:
-                        await hook.finish(hook.call(pending.result))
+                        await callback.finish(callback.call(pending.result))
                 else:  # it may take long: not in the event loop
-                    for result in await asyncio.to_thread(hook.call_all, remaining):
-                        await hook.finish(result)
+                    for result in await asyncio.to_thread(callback.call_all, remaining):
+                        await callback.finish(result)
             except asyncio.CancelledError:
-                rest = hook.next(None)
+                rest = callback.take_waiting(None)
                 text = "on_undelivered was not called for %d user records: its event loop ends"
                 log_user_records(len([*remaining, *rest]), text)
                 batch += rest
@@ -390,15 +373,9 @@ class _AsyncDriver(Driver):
             finally:
                 self._called += batch
                 self.end([])
-        self.wake()
+        self.mailbox.wake()
 
 
-def _session() -> Any:
-    with needing_extras("kpl_codec.producer.AsyncProducer"):
-        from aiobotocore.session import get_session
-    return get_session()
-
-
-def _never_closed(mailbox: Mailbox) -> None:
+def _log_never_closed(mailbox: Mailbox) -> None:
     text = "%d user records not delivered: the producer was never closed"
     log_user_records(mailbox.records, text, outcome="closed")

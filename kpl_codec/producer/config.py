@@ -1,32 +1,35 @@
-"""The producer's settings: names, defaults and ranges of the KPL, and a few new ones.
+"""What a producer takes: settings (`ProducerConfig`) and other options (`ProducerOptions`), with its
+client's configuration.
 
-Values are the KPL's: sizes in bytes, times in milliseconds, which their names say. Everything else here takes
-seconds.
-A value out of range raises ConfigError with setting, value and range.
-Specification: spec/05-producer.md, PRD-1 to PRD-4.
+Settings have the KPL's names, defaults and ranges: sizes in bytes, times in milliseconds, as their names say.
+All other times here are seconds. Specification: spec/05-producer.md, PRD-1 to PRD-4, PRD-45 and PRD-71.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from ..errors import KplError
 from ..format.compression import zstd_module
+from ..lazy import needing_extras
 from ..limits import (
     DEFAULT_MAX_RECORD_SIZE,
     LARGEST_MAX_RECORD_SIZE,
     MAX_PUT_RECORDS,
     MAX_PUT_RECORDS_SIZE,
 )
+from .kpl_properties import read_properties
+from .outcomes import DeliveryError
 
-_LINE: Final = re.compile(r"([^=:\s]+)\s*[=:\s]\s*(.*)\Z")
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+
+#: ``observe(name, value, attributes)`` gets one measurement.
+Observe = Callable[[str, float, Mapping[str, str]], None]
 _HUGE: Final = 2**63 - 1
 
 
@@ -73,7 +76,7 @@ class ProducerConfig:
       ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
       shard in parallel and keep each key in order).
     * ``ignore_keys``, ``adaptive_partitioning``: KIP-794.
-    * ``compression``: of each user record's data; only readers that are told to decompress undo it, KPL and
+    * ``compression``: of each user record's data; only readers that are set to decompress undo it, KPL and
       KCL consumers get it compressed.
     """
 
@@ -132,23 +135,12 @@ class ProducerConfig:
         them under their names here, which go before the configuration's. Raises ConfigError for a file that
         cannot be read and for a value out of range.
         """
-        values = _properties(_text_of(properties))
-        names = {_plain(name): name for name in values}
-        # PRD-45: "A configuration of the KPL MUST give the same settings here; what is no setting here MUST
-        # be ignored with a warning. Region and KinesisEndpoint, the KPL's other settings, and names that are
-        # none of the KPL's MUST be told apart. A file that cannot be read MUST be refused."
-        unknown = [name for plain, name in names.items() if plain not in _KPL_NAMES]
-        where = _client_settings({plain: values[name] for plain, name in names.items()})
-        mapped = ("region", "kinesisendpoint", "kinesisport" if "endpoint_url" in where else "", *_SETTINGS)
-        ignored = [name for plain, name in names.items() if plain not in mapped and name not in unknown]
-        for text, about in (
-            ("where to write is no setting here: give the producer client_settings={}", where),
-            ("settings of the KPL that have no counterpart here, ignored: {}", ", ".join(ignored)),
-            ("no settings of the KPL, ignored: {}", ", ".join(map(_with_hint, unknown))),
-        ):
-            if about:
-                warnings.warn(text.format(about), stacklevel=2)
-        kpl_settings = {_SETTINGS[plain]: values[name] for plain, name in names.items() if plain in _SETTINGS}
+        try:
+            kpl_settings = read_properties(properties, [one.name for one in fields(cls)])
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            expected = f"the path of a properties file that can be read ({reason}), or its text"
+            raise ConfigError(setting="properties", value=os.fspath(properties), expected=expected) from None
         return cls(**{**kpl_settings, **settings})
 
     @property
@@ -164,7 +156,7 @@ class ProducerConfig:
     @property
     def buffering_seconds(self) -> float:
         """How long a user record may wait for others, in seconds."""
-        # PRD-37: "A user record MUST NOT wait for company longer than half its time to live, whatever
+        # PRD-37: "A user record MUST NOT wait for others longer than half its time to live, whatever
         # record_max_buffered_time_ms is."
         return min(self.record_max_buffered_time_ms, self.record_ttl_ms / 2) / 1000
 
@@ -191,8 +183,8 @@ class ProducerConfig:
 
     @property
     def expiry_step(self) -> float:
-        """Seconds between two looks for expired user records. So most Kinesis records are found with all of
-        their user records expired, and few are written anew."""
+        """Seconds between two searches for expired user records. By then most Kinesis records have all of
+        their user records expired, and few must be built anew without those."""
         return min(3.0, self.ttl_seconds / 100)
 
     @property
@@ -228,70 +220,118 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def _plain(name: str) -> str:
-    """The name of a setting in lower case, without the unit and underscores of ours."""
-    return name.removesuffix("_ms").replace("_", "").lower()
+class ProducerOptions(TypedDict, total=False):
+    """What both producers take by keyword, after the stream's name or ARN.
+
+    ``client_settings`` go to ``boto3.client("kinesis", ...)`` or aiobotocore's create_client (endpoint_url,
+    region_name ...; with an ARN its own region counts; of a botocore ``config`` all but its retries). Or give
+    a ``client`` that makes no retries: one of boto3 cannot be used after a fork, one of aiobotocore is closed
+    by the caller. ``observe(name, value, attributes)`` gets the metrics of `kpl_codec.producer.metrics`.
+    ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was put. ``chance(n)`` gives one of 0..n-1.
+    ``clock`` gives seconds, monotonic.
+
+    ``on_undelivered(error)`` is called once for each user record that ends without being delivered, before
+    its future has a result: ``error.user_record`` is what was put, ``error.may_be_stored`` whether a copy may
+    be on the stream. The calls come one after the other, in a thread of their own; AsyncProducer awaits a
+    coroutine function in its event loop. It must bound its own time, because flush and close wait for it, and
+    must not wait for its own producer (WouldDeadlock). What it raises is logged.
+    """
+
+    config: ProducerConfig | None
+    ledger: Ledger | None
+    client: Any
+    client_settings: Mapping[str, Any] | None
+    observe: Observe | None
+    on_undelivered: Callable[[DeliveryError], object] | None
+    chance: Callable[[int], int]
+    clock: Callable[[], float]
 
 
-#: The settings here by their plain names.
-_SETTINGS: Final = {_plain(one.name): one.name for one in fields(ProducerConfig)}
-#: Settings of the KPL that have no counterpart here.
-_ONLY_OF_THE_KPL: Final = """
-CaCertPath CloudwatchEndpoint CloudwatchPort CredentialsProvider CredentialsRefreshDelay EnableCoreDumps
-GlueSchemaRegistryConfiguration GlueSchemaRegistryCredentialsProvider KinesisEndpoint KinesisPort LogLevel
-MaxUserRecordSize MetricsCredentialsProvider MetricsGranularity MetricsLevel MetricsNamespace
-MetricsUploadDelay MinConnections NativeExecutable ProxyHost ProxyPassword ProxyPort ProxyUserName Region
-ReturnUserRecordOnFailure StsEndpoint StsPort TempDirectory ThreadingModel ThreadPoolSize
-UserRecordTimeoutInMillis VerifyCertificate
-"""
-#: All names that a configuration may have, as the KPL writes them, by their plain names.
-_KPL_NAMES: Final = {
-    **{_plain(name): name for name in _ONLY_OF_THE_KPL.split()},
-    **{_plain(name): name.removesuffix("_ms").title().replace("_", "") for name in _SETTINGS.values()},
+#: Arguments of `boto3.client` that callers often give to the producer itself, with boto3's names.
+_CLIENT_ARGUMENTS: Final = {
+    name: name
+    for name in (
+        "region_name", "endpoint_url", "verify", "use_ssl", "api_version",
+        "aws_access_key_id", "aws_secret_access_key", "aws_session_token",
+    )
+} | {"region": "region_name", "endpoint": "endpoint_url"}  # fmt: skip
+#: By option: whether a value is of the right type, and how an error shows one that is.
+_OPTION_TYPES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "config": (lambda value: isinstance(value, ProducerConfig), "ProducerConfig(...)"),
+    "ledger": (lambda value: hasattr(value, "writer"), "Ledger(...)"),
+    "client_settings": (lambda value: isinstance(value, Mapping), '{"region_name": ...}'),
+    "observe": (callable, "a function of name, value and attributes"),
+    "on_undelivered": (callable, "a function of a DeliveryError"),
 }
 
 
-def _text_of(properties: str | os.PathLike[str]) -> str:
-    """The text of a properties file. A single line that sets nothing is the path of one."""
-    if isinstance(properties, str):
-        line = properties.strip()
-        sets = "=" in line or ": " in line or _plain(line.partition(" ")[0]) in _KPL_NAMES
-        if not line or "\n" in line or line[0] in "#!" or (sets and not os.path.isfile(line)):
-            return properties
-    try:
-        return Path(properties).read_text("latin-1")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        expected = f"the path of a properties file that can be read ({reason}), or its text"
-        raise ConfigError(setting="properties", value=os.fspath(properties), expected=expected) from None
+def check_options(producer: str, options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an unknown option, and for one of a wrong type: with what to give instead."""
+    known = ProducerOptions.__annotations__
+    for name, value in options.items():
+        if name in ProducerConfig.__dataclass_fields__:
+            hint = f"it is a setting: config=ProducerConfig({name}={value!r})"
+        elif name in _CLIENT_ARGUMENTS:
+            hint = f"it is boto3's: client_settings={{{_CLIENT_ARGUMENTS[name]!r}: ...}}"
+        elif name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+        else:
+            fits, instead = _OPTION_TYPES.get(name, (lambda value: True, ""))
+            if value is None or fits(value):
+                continue
+            raise TypeError(f"{name} of {producer} is of type {type(value).__name__}: give {name}={instead}")
+        raise TypeError(f"{producer} has no option {name!r}; {hint}")
 
 
-def _client_settings(values: Mapping[str, object]) -> dict[str, object]:
-    """boto3's arguments for what says where the KPL writes; ``values`` by plain names."""
-    settings: dict[str, object] = {}
-    if "region" in values:
-        settings["region_name"] = values["region"]
-    if "kinesisendpoint" in values:
-        port = f":{values['kinesisport']}" if "kinesisport" in values else ""
-        settings["endpoint_url"] = f"https://{values['kinesisendpoint']}{port}"
-    return settings
+def client_config(config: ProducerConfig, connections: int, caller_config: Any = None) -> dict[str, Any]:
+    """Keyword arguments for a botocore Config; its timeouts are seconds. What ``caller_config`` sets, a
+    botocore Config, goes before, but for retries."""
+    ours = {
+        "connect_timeout": config.connect_timeout_ms / 1000,
+        "read_timeout": config.request_timeout_ms / 1000,
+        "max_pool_connections": connections,
+    }
+    theirs = {} if caller_config is None else caller_config._user_provided_options
+    # PRD-71: "A call MUST be made once for each attempt that is reported: retries of a client are switched
+    # off, and a given client that makes any MUST be logged."
+    return {**ours, **theirs, "retries": {"total_max_attempts": 1, "mode": "standard"}}
 
 
-def _with_hint(name: str) -> str:
-    near = get_close_matches(_plain(name), _KPL_NAMES, 1, 0.75)
-    return f"{name} (did you mean {_KPL_NAMES[near[0]]}?)" if near else name
+def import_boto3() -> Any:
+    with needing_extras("kpl_codec.producer.Producer"):
+        import boto3
+    return boto3
 
 
-def _properties(text: str) -> dict[str, object]:
-    """The names and values of a Java properties file, as far as the KPL's settings need it: comments,
-    ``=``, ``:`` or a blank between name and value, lines continued with a backslash."""
-    settings: dict[str, object] = {}
-    for line in map(str.strip, re.sub(r"\\\r?\n\s*", "", text).splitlines()):
-        if line and line[0] not in "#!":
-            match = _LINE.match(line)
-            name, value = match.groups() if match else (line, "")
-            value = value.strip()
-            settings[name] = int(value) if value.isascii() and value.isdigit() else value
-            if value.lower() in ("true", "false"):
-                settings[name] = value.lower() == "true"
-    return settings
+def async_session() -> Any:
+    with needing_extras("kpl_codec.producer.AsyncProducer"):
+        from aiobotocore.session import get_session
+    return get_session()
+
+
+def new_client(config: ProducerConfig, connections: int, settings: Mapping[str, Any]) -> Any:
+    """A client of boto3 that keeps so many connections. (`boto3.client` shares a session that is not
+    thread-safe.)"""
+    from botocore.config import Config
+
+    merged = Config(**client_config(config, connections, settings.get("config")))
+    return import_boto3().session.Session().client("kinesis", **{**settings, "config": merged})
+
+
+def new_async_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
+    """A client of aiobotocore, to be entered."""
+    from aiobotocore.config import AioConfig
+
+    caller_config = settings.get("config")
+    merged = client_config(config, config.max_connections + 1, caller_config)
+    for name in ("connector_args", "http_session_cls"):
+        if hasattr(caller_config, name):
+            merged[name] = getattr(caller_config, name)
+    return async_session().create_client("kinesis", **{**settings, "config": AioConfig(**merged)})
+
+
+def makes_retries(client: Any) -> bool:
+    """Whether a client of the caller's repeats calls by itself."""
+    config = getattr(getattr(client, "meta", None), "config", None)
+    return config is not None and (config.retries or {}).get("total_max_attempts") != 1

@@ -1,6 +1,6 @@
-"""The producer without clock, threads and network: records, answers and times are its arguments.
+"""The producer without clock, threads and network: user records, answers and times are its arguments.
 
-    skin                                    ProducerCore
+    driver                                  ProducerCore
      | accept(pending, now)           ──▶   partition, predict, aggregate
      | ◀── requests(now)                    PutRecords and ListShards calls to make
      | receive(request, answer, now)  ──▶   what became of each Kinesis record; see outcomes.py
@@ -8,14 +8,13 @@
      | ◀── results()                        user records with their ``result``, each once
      | ◀── timer()                          when to call requests(now) again if nothing else happens
 
-    accept ──▶ order ──▶ placer ──▶ send queue ──▶ in flight ──▶ verdicts ──▶ results
-                 ▲                       ▲             │             │
-                 └─ to be placed again ──┴─ as it is ──┴─────────────┘
+    accept ──▶ order ──▶ router ──▶ send queue ──▶ in flight ──▶ stored ──▶ results
+                 ▲                       ▲             │            │
+                 └─ to be placed again ──┴─ as it is ──┴────────────┘
 
-A user record is always in exactly one of these places, and leaves only through `results`. ``outstanding``
-counts those that have not left. Only this class moves them: a place gives out (``take_...``) what is to leave
-it, and the verdicts say what becomes of what. No place knows another.
-Specification: spec/05-producer.md, PRD-6 to PRD-32.
+A user record is always in exactly one of these places, and leaves only through `results`. Only this class
+moves it: each place gives out what is to leave it (``take_...``); `StoredOutcomes` says what becomes of it.
+No place knows another. Specification: spec/05-producer.md, PRD-6 to PRD-32 and PRD-72.
 """
 
 from __future__ import annotations
@@ -23,30 +22,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from ..ledger.ledger_rows import digest_of
 from ..shards.live_shard_map import Failure, LiveShardMap, MapChanged, RefreshFailed, Request
-from .config import ProducerConfig
-from .delivery import StoredRows, deliver, undelivered
-from .metrics import Meter, Observe
+from .config import Observe, ProducerConfig
+from .delivery import LedgerRows, deliver, undelivered
+from .metrics import Meter
 from .ordering import StrictOrder
 from .outcomes import ACTIONS, Attempt, Delivery, Entry, outcome_of, parse_max_record_size, parse_put_records
 from .partitioner import Chance
 from .pending import Pending, ProducerClosed, ProducerFull, PutValidator
-from .record_builder import KinesisRecordBuilder, PutRecordsRequest, build_all
+from .record_builder import KinesisRecordBuilder, PutRecordsRequest, build_all, lost_at
 from .send_queue import SendQueue
 from .shard_router import ShardRouter
-from .stored_outcomes import RetryPlan, StoredOutcomes, note
+from .stored_outcomes import RetryPlan, StoredOutcomes, add_to_histories
 
 
 class ProducerCore:
-    """All of the producer except waiting and calling.
+    """All of the producer except waiting and calling. Times are seconds of one monotonic clock. Not
+    thread-safe, except `prepare` and `is_under_way`.
 
-    ``accepted``: how many user records were, the last has this ``number``; ``outstanding``, with bytes: those
-    that have not ended. ``undelivered``: how many have ended so. ``summaries``: calls of
-    DescribeStreamSummary that have ended; the answer says what the stream takes. ``noted``: keep ``rows``
-    for a ledger. ``live``: the stream's live shard map; the core makes its requests too. ``chance(n)``: a
-    random number of 0..n-1, the only source of chance. ``observe(name, value, attributes)`` gets
-    measurements. All times are seconds of one monotonic clock. Not thread-safe, except `prepare`.
+    ``live``: the stream's live shard map, whose requests the core makes, too. ``chance(n)``: a random number
+    of 0..n-1, the only source of chance. ``keep_rows``: keep ``rows`` for a ledger. ``accepted``: how many
+    user records were, the last has this ``number``; ``outstanding``, ``outstanding_bytes``: those that have
+    not ended; ``undelivered``: how many have ended so. ``summaries``: calls of DescribeStreamSummary that
+    have ended.
     """
 
     def __init__(
@@ -56,7 +54,7 @@ class ProducerCore:
         chance: Chance,
         observe: Observe | None = None,
         *,
-        noted: bool = False,
+        keep_rows: bool = False,
     ) -> None:
         self.config = config
         self.live = live
@@ -68,10 +66,11 @@ class ProducerCore:
         self._observed = observe is not None
         self.accepted = self.outstanding = self.outstanding_bytes = self.undelivered = self.summaries = 0
         self._results: list[Pending] = []
-        self.rows = StoredRows() if noted else None
-        self._meter = Meter(observe)
+        self.rows = LedgerRows() if keep_rows else None
+        self.meter = Meter(observe)
         self._chance = chance
         self._requests = 0
+        self._under_way: dict[int, tuple[float, PutRecordsRequest | Request]] = {}  # by id, until when
         self._closed = self._refresh_again = False
         self._make_places()
 
@@ -79,17 +78,17 @@ class ProducerCore:
         config, live = self.config, self.live
         strict = config.ordering == "partition-key"
         self._order = StrictOrder(config.expiry_step) if strict else None
-        self._placer = ShardRouter(config, live, self._chance)
+        self._router = ShardRouter(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
         self._in_flight: dict[int, list[KinesisRecordBuilder]] = {}
-        self._verdicts = StoredOutcomes(config, live)
+        self._stored = StoredOutcomes(config, live)
 
     # -- records in ---------------------------------------------------------------------------
 
     def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
         """Take a user record (from `prepare`). Its result comes from `results`, exactly once.
 
-        ``put_at``: when its caller put it, ``now`` if not given.
+        ``put_at``: when its caller put it; by default ``now``.
         Raises ProducerFull or ProducerClosed; then nothing was accepted.
         """
         if self._closed:
@@ -108,31 +107,32 @@ class ProducerCore:
         pending.enter(number, put_at, self._aggregating, self._map_wait, self._ttl)
         self.outstanding, self.outstanding_bytes = self.outstanding + 1, size
         if self._observed:
-            self._meter.accepted(put_at)
+            self.meter.accepted(put_at)
         order = self._order
         if pending.keyless:
             self._place_keyless(pending, now)
         elif order is None:
-            self._placer.place(pending, now)
+            self._router.place(pending, now)
         elif order.is_held(pending) or not self._place_in_order(order, pending, now):
             order.hold(pending)
-        if self._placer.closed:
+        if self._router.closed:
             self._queue_closed()
 
     def drop(self, pending: Pending, now: float) -> None:
         """Take a user record for which there is no room: it ends at once."""
         pending.accepted_at = now
         pending.number = self.accepted = self.accepted + 1
-        self._meter.failed("dropped")
+        self.meter.failed("dropped")
         self.undelivered += 1
         self._results.append(undelivered(self.config, pending, "dropped"))
 
     def refresh(self, now: float) -> None:
-        """Read map and summary anew, after a refresh that is under way: its summary may be read already."""
+        """Read the shard map and the stream's summary. A refresh that is under way may have read the summary
+        already: then once more after it."""
         self._refresh_again = not self.live.refresh(now)
 
     def flush(self) -> None:
-        self._placer.flush(self.accepted + 1)
+        self._router.flush(self.accepted + 1)
         self._queue_closed()
 
     def close(self) -> None:
@@ -141,16 +141,16 @@ class ProducerCore:
         self.flush()
 
     def abandon(self, now: float) -> None:
-        """Give up: everything outstanding fails as closed. Later answers are ignored."""
+        """Everything outstanding fails as "closed". Later answers are ignored."""
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
         self._closed = True
-        attempts = [(one, one.attempt(Entry("no-answer"), now)) for one in self._flying()]
-        attempts += [(parked.outgoing, parked.attempt) for parked in self._verdicts.parked]
+        attempts = [(one, one.attempt(Entry("no-answer"), now)) for one in chain(*self._in_flight.values())]
+        attempts += [(parked.outgoing, parked.attempt) for parked in self._stored.parked]
         for outgoing, attempt in attempts:
             if self.rows is not None:
-                self.rows.note(outgoing, attempt)
-            note(outgoing, attempt)
-            self._meter.failed(attempt.outcome)
+                self.rows.add_attempt(outgoing, attempt)
+            add_to_histories(outgoing, attempt)
+            self.meter.failed(attempt.outcome)
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
         self._make_places()
@@ -162,39 +162,36 @@ class ProducerCore:
         # map, held behind its key, in an open aggregate, in a shard's queue, in the next request, in flight,
         # or waiting for a verdict."
         yield list(self._order.held()) if self._order is not None else []
-        yield from self._placer.places()
-        parked = [parked.outgoing for parked in self._verdicts.parked]
-        for outgoing in chain(self._queue.kinesis_records(), self._flying(), parked):
+        yield from self._router.places()
+        parked = [parked.outgoing for parked in self._stored.parked]
+        for outgoing in chain(self._queue.kinesis_records(), *self._in_flight.values(), parked):
             yield outgoing.records
-
-    def _flying(self) -> Iterator[KinesisRecordBuilder]:
-        return chain.from_iterable(self._in_flight.values())
 
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
-        self._placer.leave(pending)
-        if self._placer.needs_queues:
-            self._placer.partitioner.update_queues(self._queue.queued())
-        self._placer.place(pending, now)
+        self._router.leave(pending)
+        if self._router.needs_queues:
+            self._router.partitioner.update_queues(self._queue.queued())
+        self._router.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
         """Place a user record beside those of its key; whether that could be done."""
         home = order.home(pending)
-        placed = None if home == "waiting" else self._placer.place(pending, now, home)
+        placed = None if home == "waiting" else self._router.place(pending, now, home)
         if placed is not None:
             order.placed(pending, placed)
         return placed is not None
 
     def _place_again(self, records: Sequence[Pending], now: float) -> None:
-        """Place user records that have left the place where they were, before later ones; and what was held
-        because of them, or of others that have ended."""
+        """Place user records again, the earliest first; then those that waited behind them, or behind others
+        that have ended."""
         order = self._order
         for pending in sorted(records, key=lambda pending: pending.number):
             if pending.keyless:
                 self._place_keyless(pending, now)
             elif order is None:
-                self._placer.place(pending, now)
+                self._router.place(pending, now)
         if order is not None:
             order.come_back([pending for pending in records if not pending.keyless])
             while (first := order.next_held()) is not None:
@@ -203,16 +200,17 @@ class ProducerCore:
         self._queue_closed()
 
     def _queue_closed(self) -> None:
-        for outgoing in self._placer.closed:
+        for outgoing in self._router.closed:
             self._queue.add(outgoing)
-        self._placer.closed.clear()
+        self._router.closed.clear()
 
     # -- requests out -------------------------------------------------------------------------
 
     def requests(self, now: float) -> list[PutRecordsRequest | Request]:
         """The calls to make now. Also does all that is due at ``now``."""
-        again = self._placer.take_waiting(now)
-        for parked in self._verdicts.take_due(now):
+        self._give_up_calls(now)
+        again = self._router.take_waiting(now)
+        for parked in self._stored.take_due(now):
             again += self._finish_attempt(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
@@ -221,12 +219,12 @@ class ProducerCore:
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
-        self._placer.close_due(now)
+        self._router.close_due(now)
         self._queue_closed()
         self._expire(self._queue.take_expired(now), now)
         # PRD-22: "At most max_connections PutRecords calls MUST be under way at a time."
         while len(self._in_flight) < self.config.max_connections:
-            kinesis_records = self._queue.take(now, self._placer.urgent_below)
+            kinesis_records = self._queue.take(now, self._router.urgent_below)
             if kinesis_records is None:
                 break
             for outgoing in kinesis_records:
@@ -237,32 +235,38 @@ class ProducerCore:
             self._requests += 1
             self._in_flight[self._requests] = kinesis_records
             for outgoing in kinesis_records:
-                outgoing.sent_at, outgoing.generation = now, self.live.known.generation
-            entries = build_all(kinesis_records)
-            if self.rows is not None:
-                for outgoing, entry in zip(kinesis_records, entries, strict=True):
-                    outgoing.digest = digest_of(entry["PartitionKey"], entry["Data"])
+                outgoing.sent_at, outgoing.generation = now, self.live.stream_state.generation
+            entries = build_all(kinesis_records, with_digests=self.rows is not None)
             calls.append(PutRecordsRequest(self._requests, entries))
-            self._meter.sent(kinesis_records, now)
-        self._meter.levels(self.outstanding, now)
+            self.meter.sent(kinesis_records, now)
+        for call in calls:
+            flying = self._in_flight[call.number] if isinstance(call, PutRecordsRequest) else []
+            self._under_way[id(call)] = lost_at(self.config, flying, now), call
+        self.meter.levels(self.outstanding, now)
         return calls
 
     def timer(self) -> float | None:
         """When to call `requests` again if nothing happens before; None for never."""
         times = [
+            min([until for until, _ in self._under_way.values()], default=None),
             self.live.timer(),
-            self._placer.timer(),
-            self._verdicts.timer(),
+            self._router.timer(),
+            self._stored.timer(),
             self._order.expires_at() if self._order is not None else None,
             self._queue.expires_at(),
             self._queue.ready_at() if len(self._in_flight) < self.config.max_connections else None,
         ]
         return min((at for at in times if at is not None), default=None)
 
-    def expiry_of(self, request: PutRecordsRequest) -> tuple[float, float]:
-        """When the times to live of the Kinesis records of a call under way end, the first and the last."""
-        times = [outgoing.expires_at for outgoing in self._in_flight[request.number]]
-        return min(times), max(times)
+    def is_under_way(self, request: PutRecordsRequest | Request) -> bool:
+        """Whether the answer of a call still counts. Thread-safe."""
+        return id(request) in self._under_way
+
+    def _give_up_calls(self, now: float) -> None:
+        for until, request in list(self._under_way.values()):
+            if until <= now:
+                failure = Failure("NoAnswer", "the call has not returned")
+                self.fail(request, failure, now, answered=False)
 
     def _expire(self, expired: list[Pending], now: float) -> None:
         if expired:
@@ -273,7 +277,9 @@ class ProducerCore:
     # -- answers in ---------------------------------------------------------------------------
 
     def receive(self, request: PutRecordsRequest | Request, answer: object, now: float) -> None:
-        """The answer to a request: the response of PutRecords, ListShards or DescribeStreamSummary."""
+        """Take the response of a call. One that comes after the call was given up is ignored."""
+        if self._under_way.pop(id(request), None) is None:
+            return
         if isinstance(request, Request):
             if request.operation == "DescribeStreamSummary":
                 self.summaries += 1
@@ -281,19 +287,21 @@ class ProducerCore:
                     self.preparation.learn_size(max_size)
             self._map_answered(self.live.receive(request, answer, now), now)
             return
-        landed = self._take_in_flight(request, now)
-        self._process_entries(landed, parse_put_records(answer, len(landed)), now)
+        if landed := self._in_flight.pop(request.number, None):
+            self._process_entries(landed, parse_put_records(answer, len(landed)), now)
 
     def fail(
         self, request: PutRecordsRequest | Request, failure: Failure, now: float, *, answered: bool
     ) -> None:
         """A call failed. ``answered`` False: no whole answer came, so nobody knows what was stored."""
+        if self._under_way.pop(id(request), None) is None:
+            return
         if isinstance(request, Request):
             self.summaries += request.operation == "DescribeStreamSummary"
             self._map_answered(self.live.fail(request, failure, now), now)
             return
-        landed = self._take_in_flight(request, now)
-        if not landed:
+        landed = self._in_flight.pop(request.number, None)
+        if not landed:  # the producer was closed meanwhile
             return
         outcome = outcome_of(*failure, answered=answered)
         if failure.code == "ResourceNotFoundException":
@@ -301,48 +309,40 @@ class ProducerCore:
         if ACTIONS[outcome] == "isolate":
             # (Without its text, which may repeat data and keys.)
             self._queue.refused_as_invalid(now)
+            self.meter.answered(landed, now)
             for _ in landed:
-                self._meter.failed(failure.code)
-            self._place_again(self._move(self._verdicts.invalid(landed, failure.code, now)), now)
+                self.meter.failed(failure.code)
+            self._place_again(self._move(self._stored.invalid(landed, failure.code, now)), now)
         else:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
             self._process_entries(landed, [entry] * len(landed), now)
-
-    def _take_in_flight(self, request: PutRecordsRequest, now: float) -> list[KinesisRecordBuilder]:
-        landed = self._in_flight.pop(request.number, [])
-        if landed:
-            self._meter.observe("RequestTime", (now - landed[0].sent_at) * 1000, {})
-        return landed
 
     def _process_entries(
         self, kinesis_records: list[KinesisRecordBuilder], entries: list[Entry], now: float
     ) -> None:
         again: list[Pending] = []
+        self.meter.answered(kinesis_records, now)
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
-            again += self._process_entry(outgoing, entry, now)
+            attempt = outgoing.attempt(entry, now)
+            if attempt.outcome == "delivered":
+                attempt = self._stored.judge(outgoing, attempt, now)
+            if attempt.outcome != "placement-unknown":
+                again += self._finish_attempt(outgoing, attempt, now)
         self._queue.answered(kinesis_records, entries, now)
         self._place_again(again, now)
-
-    def _process_entry(self, outgoing: KinesisRecordBuilder, entry: Entry, now: float) -> Sequence[Pending]:
-        attempt = outgoing.attempt(entry, now)
-        if attempt.outcome == "delivered":
-            attempt = self._verdicts.judge(outgoing, attempt, now)
-            if attempt.outcome == "placement-unknown":
-                return ()
-        return self._finish_attempt(outgoing, attempt, now)
 
     def _finish_attempt(
         self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float
     ) -> Sequence[Pending]:
         if self.rows is not None:
-            self.rows.note(outgoing, attempt)
+            self.rows.add_attempt(outgoing, attempt)
         if attempt.outcome == "delivered":
             deliver(outgoing.records, attempt)
             self._end(outgoing.records)
-            self._meter.delivered(outgoing, attempt.shard_id or "")
+            self.meter.delivered(outgoing, attempt.shard_id or "")
             return ()
-        self._meter.failed(attempt.code or attempt.outcome)
-        return self._move(self._verdicts.failed(outgoing, attempt, now))
+        self.meter.failed(attempt.code or attempt.outcome)
+        return self._move(self._stored.failed(outgoing, attempt, now))
 
     def _move(self, plan: RetryPlan) -> Sequence[Pending]:
         """Do what is to become of failed Kinesis records; returns the user records to place again."""
@@ -359,20 +359,20 @@ class ProducerCore:
         if self._refresh_again:
             self.refresh(now)
         if isinstance(outcome, RefreshFailed):
-            self._meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
+            self.meter.observe("ShardMapErrors", 1, {"ErrorCode": outcome.error.code})
         moved: list[Pending] = []
-        if isinstance(outcome, MapChanged) or outcome.learnt:
+        if isinstance(outcome, MapChanged) or outcome.routes_changed:
             # PRD-32: "When the map changes, everything that waits for a shard that is no longer open MUST be
             # predicted and aggregated anew."
             # In another life of the stream the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
-            still_open = frozenset(() if recreated else self.live.known.routes.shard_ids)
-            for outgoing in self._placer.map_changed(still_open) + self._queue.take_others(still_open):
+            still_open = frozenset(() if recreated else self.live.stream_state.routes.shard_ids)
+            for outgoing in self._router.map_changed(still_open) + self._queue.take_others(still_open):
                 moved += outgoing.records
-            for outgoing, attempt in self._verdicts.map_changed():
+            for outgoing, attempt in self._stored.map_changed():
                 moved += self._finish_attempt(outgoing, attempt, now)
         if not self.live.map_may_come:
-            moved += self._placer.take_waiting()
+            moved += self._router.take_waiting()
         self._place_again(moved, now)
 
     # -- results ------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ class ProducerCore:
         return results
 
     def _end(self, ended: Sequence[Pending]) -> None:
-        """User records have ended that were not held behind their keys."""
+        """These have ended, and were not held behind their keys."""
         self._take_results(ended)
         if self._order is not None:
             self._order.ended(ended)
@@ -395,5 +395,5 @@ class ProducerCore:
         self.outstanding -= len(ended)
         self.outstanding_bytes -= sum([pending.size for pending in ended])
         if self._observed:
-            self._meter.ended(ended)
+            self.meter.ended(ended)
         self._results += ended

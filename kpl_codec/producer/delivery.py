@@ -1,14 +1,37 @@
-"""How user records end: as a Delivery, or as a DeliveryError; and what a ledger notes of it."""
+"""How user records end: as a Delivery, or as a DeliveryError, with which on_undelivered is called first. And
+what the log "kpl_codec.producer" and a ledger say of it: codes, counts, shard ids, never data or keys.
+
+Specification: spec/05-producer.md, PRD-10, PRD-34 and PRD-63 to PRD-65; spec/15-audit.md, AUD-1.
+"""
 
 from __future__ import annotations
 
+import logging
+import queue
+import sys
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from ..aws_errors import is_permanent
 from ..compiled import prefer_compiled
 from ..format.compression import decompress
 from ..ledger.ledger_rows import Row, RowKind
+from ..shards.live_shard_map import Failure, Request
 from .config import ProducerConfig
 from .outcomes import MAY_BE_STORED, NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome, Put
 from .pending import KEYLESS_PARTITION_KEY, Pending
-from .record_builder import KinesisRecordBuilder
+from .record_builder import KinesisRecordBuilder, PutRecordsRequest
+
+# PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
+logger: Final = logging.getLogger("kpl_codec.producer")
+#: Log calls that wait, at most, while a log handler does not return.
+_MOST_LOG_CALLS: Final = 10_000
+#: Seconds after which a call of on_undelivered that has not returned is logged.
+SLOW: Final = 10.0
 
 
 def deliver(records: list[Pending], attempt: Attempt) -> None:
@@ -57,13 +80,111 @@ def undelivered(
     return pending
 
 
-class StoredRows:
-    """A row for each attempt that has stored a Kinesis record, or may have."""
+def log_user_records(count: int, text: str, *facts: object, **extra: object) -> None:
+    """One line about so many user records, the first fact of ``text``, if there are any."""
+    if count:
+        logger.error(text, count, *facts, extra={"user_records": count, **extra})
+
+
+def log_undelivered(errors: Sequence[DeliveryError]) -> None:
+    """One line for each outcome and code."""
+    for (outcome, code), count in Counter((error.outcome, error.reason) for error in errors).items():
+        text = "%d user records not delivered: %s (%s)"
+        log_user_records(count, text, outcome, code, outcome=outcome, error_code=code)
+
+
+def log_failed_call(request: PutRecordsRequest | Request, failure: Failure, answered: bool) -> None:
+    """One line about a call that has failed."""
+    operation, level = getattr(request, "operation", "PutRecords"), logging.WARNING
+    facts: dict[str, object] = {"error_code": failure.code, "answered": answered, "operation": operation}
+    if isinstance(request, PutRecordsRequest):
+        facts["kinesis_records"] = len(request.records)
+    elif operation != "ListShards" or not is_permanent(*failure):
+        level = logging.INFO  # (without ListShards nothing is aggregated: somebody must mend that)
+    logger.log(level, "%s failed: %s", operation, failure.code, extra=facts)
+
+
+class _LogThread:
+    """Makes log calls in a thread that lives as long as there are any."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._busy = False
+        self._idle = threading.Condition()
+
+    def add(self, call: Callable[[], object]) -> None:
+        # PRD-76: "Whatever other locks a caller holds, each method of the thread producer MUST return, or
+        # raise an error that says why not."
+        if self._calls.qsize() < _MOST_LOG_CALLS:
+            self._calls.put(call)
+        try:
+            with self._idle:
+                if self._busy:
+                    return
+                self._busy = True
+            threading.Thread(target=self._run, name="kpl-codec log", daemon=True).start()
+        except RuntimeError:  # no more threads, as when the interpreter ends
+            self._run()
+        except BaseException:  # Ctrl-C: there may be no thread, so the next call starts one
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        with self._idle:
+            self._busy = False
+            self._idle.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._idle:
+                if self._calls.empty():
+                    return self._end()
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:  # after a Ctrl-C there may be two of these threads
+                continue
+            log_at_once(call)
+
+    def wait(self, timeout: float) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: not self._busy, timeout)
+
+
+_log_thread = _LogThread()
+
+
+def log_at_once(call: Callable[[], object]) -> None:
+    """Make a log call. What a filter or handler of the caller's raises costs nothing else."""
+    try:
+        call()
+    except BaseException:  # noqa: BLE001 - see above
+        sys.excepthook(*sys.exc_info())
+
+
+def log_in_background(call: Callable[[], object]) -> None:
+    """Make a log call in another thread."""
+    _log_thread.add(call)
+
+
+def wait_for_log() -> None:
+    """Wait until the log calls so far were made, but not for a log handler that does not return."""
+    _log_thread.wait(1.0)
+
+
+def forget_log_calls() -> None:
+    """In a forked child: the parent makes its log calls itself."""
+    global _log_thread
+    _log_thread = _LogThread()
+
+
+class LedgerRows:
+    """What a ledger notes: a row for each attempt that has stored a Kinesis record, or may have, and the
+    number of user records that were not delivered."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[RowKind, str, str, int, float, bytes]] = []
 
-    def note(self, outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
+    def add_attempt(self, outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
         """An attempt has ended; called before its user records leave it."""
         # AUD-1: "Of each attempt that has stored a Kinesis record, or may have, a producer's ledger MUST have
         # a row: where it is, how many user records it has, and its digest."
@@ -77,10 +198,101 @@ class StoredRows:
             (kind, shard_id, number or "", len(records), records[0].accepted_at, outgoing.digest)
         )
 
-    def take(self, offset: float) -> list[Row]:
-        """Those since the last call. ``offset``: seconds from the producer's clock to 1970's."""
+    def take(self, ended: Sequence[Pending], offset: float) -> list[Row]:
+        """The rows since the last call, and those of the user records that have ended without being
+        delivered. ``offset``: seconds from the producer's clock to 1970's."""
         rows, self._rows = self._rows, []
+        failed = Counter[tuple[RowKind, str, int]]()
+        for pending in ended:
+            if isinstance(error := pending.result, DeliveryError):
+                kind: RowKind = "left" if error.may_be_stored else "refused"
+                failed[kind, error.code, int(pending.accepted_at + offset)] += 1
         return [
             Row(kind, shard_id, number, count, int((at + offset) * 1000), digest)
             for kind, shard_id, number, count, at, digest in rows
+        ] + [Row(kind, code, "", count, at * 1000) for (kind, code, at), count in failed.items()]
+
+
+class UndeliveredCallback:
+    """The caller's on_undelivered, and the user records that wait for it. ``function`` None: there is none.
+
+    ``held``: user records without a result yet; ``waiting``: those of them that it is not called for yet.
+    ``caller``: the thread or task that calls it now. ``called_at``: when the call under way began.
+    """
+
+    def __init__(
+        self, function: Callable[[DeliveryError], object] | None, clock: Callable[[], float]
+    ) -> None:
+        self.function = function
+        self.held: set[Pending] = set()
+        self.waiting: list[Pending] = []
+        self.caller: object = None
+        self.called_at: float | None = None
+        self._clock = clock
+        self._logged_of: float | None = None  # when the last call began that was logged as slow
+        self._raised: Counter[str] = Counter()
+
+    def hold(self, ended: list[Pending]) -> list[Pending]:
+        """Hold those that were not delivered. Returns the others."""
+        # PRD-64: "on_undelivered MUST be called exactly once for each user record that ends without being
+        # delivered, with its DeliveryError, before its future has a result."
+        if self.function is None:
+            return ended
+        failed = [pending for pending in ended if isinstance(pending.result, DeliveryError)]
+        self.waiting += failed
+        self.held.update(failed)
+        return [pending for pending in ended if pending not in self.held] if failed else ended
+
+    def take_waiting(self, caller: object) -> list[Pending]:
+        """Those that ``caller`` calls it for now. Without any nobody calls it any more."""
+        batch, self.waiting = self.waiting, []
+        self.caller = caller if batch else None
+        return batch
+
+    def call(self, error: DeliveryError) -> Any:
+        """What it returns: for a coroutine function an awaitable, for `finish`."""
+        assert self.function is not None
+        self.called_at = self._clock()
+        # PRD-65: "Whatever on_undelivered raises, and however long it takes, MUST NOT cost another user
+        # record its delivery or its result; both MUST be logged."
+        try:
+            return self.function(error)
+        except BaseException as raised:  # noqa: BLE001 - see above
+            self.has_raised(raised)
+        finally:
+            self.called_at = None
+
+    def call_all(self, records: Iterator[Pending]) -> list[Any]:
+        return [self.call(pending.result) for pending in records]
+
+    async def finish(self, result: Any) -> None:
+        if not hasattr(result, "__await__"):
+            return
+        self.called_at = self._clock()
+        try:
+            await result
+        except Exception as raised:  # noqa: BLE001 - as in `call`
+            self.has_raised(raised)
+        finally:
+            self.called_at = None
+
+    def has_raised(self, raised: BaseException) -> None:
+        """Count an error by its place, without its text, which may repeat data."""
+        frames = traceback.extract_tb(raised.__traceback__)
+        place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+        self._raised[f"{type(raised).__name__}{place}"] += 1
+
+    def log_calls(self) -> list[Callable[[], object]]:
+        """The log calls to make: what it has raised, and once for each call that it has not returned for
+        long."""
+        raised, self._raised = self._raised, Counter()
+        text = "on_undelivered failed for %d user records: %s"
+        calls: list[Callable[[], object]] = [
+            partial(log_user_records, count, text, place) for place, count in raised.items()
         ]
+        since = self.called_at
+        if since is not None and since != self._logged_of and self._clock() >= since + SLOW:
+            self._logged_of, held = since, len(self.held)
+            text = "on_undelivered has not returned for %d s; %d user records wait for it"
+            calls.append(partial(logger.warning, text, SLOW, held, extra={"user_records": held}))
+        return calls

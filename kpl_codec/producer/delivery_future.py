@@ -1,22 +1,132 @@
-"""The future that `Producer.put` gives."""
+"""The future that `Producer.put` gives; and what all thread producers of a process share: one lock, where a
+caller must not wait, forks, and the end of the process.
+
+A signal handler or a finalizer may interrupt its thread where that has the lock. The lock is never held while
+anything else is called or waited for, so no other code meets it again. But a caller may hold locks of others
+that the producers' threads need: a log handler's, while botocore logs. So in a log call `put` does not wait,
+all other waits are short, and the producers' threads leave their own log calls to another thread.
+
+The process ends as                               | what closes the producers
+--------------------------------------------------+-----------------------------------------------------
+a program, or a child of os.fork that returns     | an exit handler
+a child of multiprocessing or billiard, its pools | a finalizer of that module: of its children some run
+                                                  | no exit handlers
+a worker of Celery's pool                         | its signal worker_process_shutdown
+os._exit, kill -9, Pool.terminate, a signal       | nothing: accepted user records are lost
+without a handler (SIGTERM), a job of RQ          |
+"""
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, as_completed, wait
-from concurrent.futures._base import FINISHED, RUNNING
+from concurrent.futures._base import FINISHED
+from concurrent.futures._base import RUNNING as FUTURE_RUNNING
 from functools import partial
 from types import FrameType
 from typing import Any, Final
 
 from ..compiled import prefer_compiled
+from ..errors import KplError
 from . import Delivery, DeliveryError, Pending
-from .lock import LOCK, interrupted, locked, may_wait_for_result
-from .producer_logging import in_background, logger
+from .delivery import (
+    forget_log_calls,
+    log_in_background,
+    log_user_records,
+    logger,
+    undelivered,
+    wait_for_log,
+)
 
-_WAITS: Final = (wait.__code__, as_completed.__code__)
+#: Re-entrant: a signal handler must be able to find out who owns it, without waiting.
+LOCK: Final[Any] = threading.RLock()
+_owned: Final[Callable[[], bool]] = LOCK._is_owned
+#: Seconds that `flush`, `close` and `wait_ready` wait at most inside a log call.
+LOG_WAIT: Final = 5.0
+
+
+class WouldDeadlock(KplError, RuntimeError):
+    """``method`` was called where it could never return. Nothing was done. ``instead``: what to do.
+
+    ``code`` is "in-signal-handler" for a signal handler or finalizer that interrupted its own thread in a
+    producer or in a wait for its futures, "in-callback" for a callback of a future or of on_undelivered,
+    "in-log" where a log call is under way in this thread: the producer's threads may need the same handler.
+    """
+
+    code: str
+    requirement = "PRD-40"
+    method: str
+    instead: str
+    text = "{method} would wait for itself ({code}): {instead}"
+    todo = "Do what the text says. The method can be called again as soon as what is under way has returned."
+    codes = ("in-signal-handler", "in-callback", "in-log")
+
+
+class _Driving(threading.local):
+    """``here``: this thread drives producers and runs the callbacks of their futures, or it makes calls."""
+
+    here = False
+
+
+driving: Final = _Driving()
+#: Drivers whose threads run. Used with the lock held.
+RUNNING: Final[set[Any]] = set()
+#: Their ``after_fork_in_child`` is called in a forked child.
+FORKED: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_registered = False  # in this process, to close all producers at its end
+
+
+def locked(method: str) -> threading.RLock:
+    """The lock, to be taken for ``method``. Raises WouldDeadlock if this thread has it."""
+    # PRD-40: "A signal handler MAY call every method of the thread producer and wait for its futures; where
+    # that could never return it MUST raise an error that says what to do instead."
+    if _owned():
+        raise _interrupted(method)
+    return LOCK  # type: ignore[no-any-return]
+
+
+def _interrupted(method: str) -> WouldDeadlock:
+    instead = "a signal handler or finalizer has interrupted a producer; set a flag there, and act later"
+    return WouldDeadlock(code="in-signal-handler", method=method, instead=instead)
+
+
+def in_log() -> bool:
+    """Whether this thread holds a lock of `logging`: that of any handler, or of the module."""
+    module: Any = logging
+    handlers = [reference() for reference in module._handlerList]
+    locks = [module._lock, *[getattr(handler, "lock", None) for handler in handlers]]
+    return any(getattr(lock, "_is_owned", bool)() for lock in locks)
+
+
+def may_wait(method: str) -> None:
+    """Raises WouldDeadlock in a callback: this thread must not wait for itself."""
+    if driving.here:
+        instead = "a callback must not wait; let another thread do it"
+        raise WouldDeadlock(code="in-callback", method=method, instead=instead)
+
+
+def _may_wait_for_result(method: str, timeout: float | None = None) -> None:
+    """Raises WouldDeadlock in a callback; and in a log call, unless ``timeout`` is short."""
+    may_wait(method)
+    if (timeout is None or timeout > LOG_WAIT) and in_log():
+        instead = "a log call is under way in this thread, and the producer may have to log, too; wait later"
+        raise WouldDeadlock(code="in-log", method=method, instead=instead)
+
+
+def within_limit(timeout: float | None) -> float | None:
+    """The seconds to wait for a producer's thread; None: as long as it takes."""
+    # PRD-70: "In a log call put MUST NOT wait, and flush, close and wait_ready MUST return within seconds."
+    most = LOG_WAIT if in_log() else threading.TIMEOUT_MAX
+    if timeout is None:
+        return None if most > LOG_WAIT else most
+    return min(max(0.0, timeout), most)
 
 
 class DeliveryFuture(Future[Delivery]):
@@ -29,7 +139,7 @@ class DeliveryFuture(Future[Delivery]):
     `as_completed` of concurrent.futures also in one that interrupted one of these.
 
     A Future makes a condition and two lists when it is made: a third of what a put costs. Here they are made
-    when they are asked for, and all conditions share the producers' lock. The garbage collector need not
+    on first use, and all conditions share the producers' lock. The garbage collector need not
     visit one that holds at most its Delivery: nothing leads back to it.
     """
 
@@ -48,7 +158,7 @@ class DeliveryFuture(Future[Delivery]):
 
     @property
     def _state(self) -> str:
-        return FINISHED if self.done() else RUNNING
+        return FINISHED if self.done() else FUTURE_RUNNING
 
     @_state.setter
     def _state(self, state: str) -> None:
@@ -80,7 +190,7 @@ class DeliveryFuture(Future[Delivery]):
         if not self.done():
             locked("result")
             if timeout is None or timeout > 0:
-                may_wait_for_result("result", timeout)
+                _may_wait_for_result("result", timeout)
             return super().exception(timeout)
         return self._exception
 
@@ -102,25 +212,27 @@ new_future: Final[Callable[[], DeliveryFuture]] = partial(
 )
 _track: Final[Callable[[DeliveryFuture], object]] = prefer_compiled("track", lambda _: None)
 _set: Final = object.__setattr__
+_WAITS: Final = (wait.__code__, as_completed.__code__)
 
 
 class _Waiters(list[Any]):
-    """Whom to tell of the end: `wait` and `as_completed` put them here. In a handler that has interrupted a
-    producer they might wait for themselves, and for each other."""
+    """The waiters that `wait` and `as_completed` leave in a future. In a signal handler that has interrupted
+    a producer they might wait for themselves, and for each other."""
 
     def append(self, waiter: Any) -> None:
-        may_wait_for_result("wait")
+        _may_wait_for_result("wait")
         frame: FrameType | None = sys._getframe(2).f_back  # the caller of `wait`
         while frame is not None and frame.f_code is not end_all.__code__:  # (a fork in a callback)
             if frame.f_code in _WAITS or frame.f_globals.get("__package__") == __package__:
-                raise interrupted("wait")
+                raise _interrupted("wait")
             frame = frame.f_back
         super().append(waiter)
 
 
 def end_all(ended: Sequence[Pending]) -> None:
+    """Give the futures of these user records their results, then run their callbacks."""
     futures: list[DeliveryFuture] = []
-    waited_for: list[tuple[DeliveryFuture, list[Any]]] = []
+    with_waiters: list[tuple[DeliveryFuture, list[Any]]] = []
     with LOCK:
         for pending in ended:
             future: DeliveryFuture = pending.token
@@ -135,28 +247,97 @@ def end_all(ended: Sequence[Pending]) -> None:
                 future._ended.notify_all()
                 futures.append(future)
                 if future._waiters:
-                    waited_for.append((future, future._waiters))
+                    with_waiters.append((future, future._waiters))
                 future._waiters = list(future._waiters)  # from now on nothing is refused
-    if waited_for:
-        # A signal handler may have interrupted `wait` where it holds locks, and wait for the thread that is
-        # here.
+    if with_waiters:
+        # A signal handler may have interrupted `wait` where it holds locks, and wait for this thread.
+        notify = partial(_notify, with_waiters)
         try:
-            threading.Thread(target=_tell, args=(waited_for,), name="kpl-codec waited", daemon=True).start()
+            threading.Thread(target=notify, name="kpl-codec waiters", daemon=True).start()
         except RuntimeError:  # no more threads, as when the interpreter ends
-            _tell(waited_for)
+            notify()
     for future in futures:
         for fn in future._done_callbacks:
             # PRD-38: "Whatever a callback raises MUST NOT cost another user record its result."
             try:
                 fn(future)
             except BaseException as error:  # noqa: BLE001 - see above
-                in_background(partial(logger.error, "a callback of a delivery failed", exc_info=error))
+                log_in_background(partial(logger.error, "a callback of a delivery failed", exc_info=error))
 
 
-def _tell(waited_for: list[tuple[DeliveryFuture, list[Any]]]) -> None:
-    for future, waiters in waited_for:
+def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:
+    for future, waiters in with_waiters:
         for waiter in waiters:
             if future._exception is None:
                 waiter.add_result(future)
             else:
                 waiter.add_exception(future)
+
+
+def close_at_exit() -> None:
+    """Have all producers closed when this process ends. Called with the lock held when one starts."""
+    global _registered
+    if _registered:
+        return
+    _registered = True
+    # PRD-61: "A process that ends MUST close the producers that nobody has closed, and a producer that is
+    # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
+    for name in ("multiprocessing", "billiard"):
+        process, util = (sys.modules.get(f"{name}.{part}") for part in ("process", "util"))
+        if process is not None and util is not None and process.current_process()._parent_pid is not None:
+            util.Finalize(None, _close_all, exitpriority=100)
+    if (signals := sys.modules.get("celery.signals")) is not None:
+        signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
+    if "rq" in sys.modules and "RQ_JOB_ID" in os.environ:
+        text = "RQ ends this process without exit handlers: call flush() or close() before the job returns"
+        log_in_background(partial(logger.warning, text))
+
+
+def _close_all(**_of_the_signal: object) -> None:
+    begun = time.monotonic()
+    with LOCK:
+        drivers = list(RUNNING)
+        for driver in drivers:
+            driver.mailbox.close(driver.clock() + driver.exit_timeout)
+            driver.mailbox.wake()
+        for driver in drivers:
+            _wait_for_end(driver, begun)
+    wait_for_log()
+
+
+def _wait_for_end(driver: Any, begun: float) -> None:
+    """Wait for a driver that has begun to close at ``begun``: exit_timeout seconds for deliveries, and as
+    long again for on_undelivered; but not for one call of it that takes all that time."""
+    # PRD-73: "A process that ends MUST NOT wait longer than exit_timeout for one call of on_undelivered, nor
+    # longer than twice that for anything; what has no result then MUST be logged."
+    mailbox, callback = driver.mailbox, driver.callback
+    for until in (begun + driver.exit_timeout, begun + 2 * driver.exit_timeout):
+        called_at = callback.called_at
+        mailbox.news.wait_for(lambda: mailbox.finished, max(0.0, until - time.monotonic()))
+        if mailbox.finished:
+            return
+        if called_at is not None and called_at == callback.called_at:
+            break
+    text = "%d user records have no result: the process ends; on_undelivered or a callback has not returned"
+    log_in_background(partial(log_user_records, mailbox.records, text))
+
+
+def _after_fork_in_child() -> None:
+    """Begin anew: the parent's threads, which had locks and work to do, do not exist here."""
+    global _registered
+    _registered = False
+    if not _owned():  # whoever had the lock is not here, unless it was the thread that forked
+        LOCK._at_fork_reinit()
+    driving.here = False
+    forget_log_calls()
+    for driver in RUNNING:
+        for pending in [*driver.unresolved, *driver.mailbox.inbox]:
+            pending.token.orphan(undelivered(driver.core.config, pending, "closed", "forked").result)
+    RUNNING.clear()
+    for forked in list(FORKED):
+        forked.after_fork_in_child()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

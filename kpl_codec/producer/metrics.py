@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from .config import Observe
 from .outcomes import NO_HISTORY
 
 if TYPE_CHECKING:
     from .pending import Pending
     from .record_builder import KinesisRecordBuilder
-
-#: ``observe(name, value, attributes)``.
-Observe = Callable[[str, float, Mapping[str, str]], None]
 
 # PRD-33: "Measurements MUST have the KPL's metric names."
 #: Name -> (kind, unit). Counters add up, histograms take single values, gauges show a level.
@@ -47,12 +45,23 @@ def _ignore(name: str, value: float, attributes: Mapping[str, str]) -> None:
 
 
 class Meter:
-    """Calls ``observe`` with the metrics above."""
+    """Calls ``observe`` with the metrics above. ``error``: what it raised first."""
 
     def __init__(self, observe: Observe | None) -> None:
-        self.observe = observe or _ignore
-        self._outstanding = 0  # as it was told last
+        self.observe = self._guard if observe else _ignore
+        self.error: BaseException | None = None
+        self._observe = observe or _ignore
+        self._outstanding = 0  # as of the last `levels`
         self._put_in = Counter[int]()  # how many are outstanding, by the tenth of a second of their put
+
+    def _guard(self, name: str, value: float, attributes: Mapping[str, str]) -> None:
+        # PRD-35: "An error in the caller's measuring MUST NOT cost a user record, nor its result."
+        try:
+            self._observe(name, value, attributes)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - see above
+            self.error = self.error or error
 
     def accepted(self, put_at: float) -> None:
         self.observe("UserRecordsReceived", 1, {})
@@ -62,7 +71,7 @@ class Meter:
         self._put_in -= Counter([int(pending.accepted_at * 10) for pending in ended])
 
     def levels(self, outstanding: int, now: float) -> None:
-        """Called every turn: so an idle producer has told that nothing is outstanding."""
+        """Measure once more after nothing is outstanding any more: so the last value is 0."""
         if outstanding or self._outstanding:
             age = max(0.0, now - min(self._put_in, default=now * 10) / 10)
             self.observe("UserRecordsPending", outstanding, {})
@@ -82,6 +91,9 @@ class Meter:
             for pending in outgoing.records:
                 if not pending.history:
                     observe("BufferingTime", (now - pending.accepted_at) * 1000, {})
+
+    def answered(self, kinesis_records: Sequence[KinesisRecordBuilder], now: float) -> None:
+        self.observe("RequestTime", (now - kinesis_records[0].sent_at) * 1000, {})
 
     def failed(self, code: str) -> None:
         self.observe("ErrorsByCode", 1, {"ErrorCode": code})

@@ -12,7 +12,7 @@ from ..lazy import needing_extras
 from ..shards.stream_name import stream_of
 from .metrics import METRICS
 
-#: How each kind of instrument is told a value.
+#: The method of each kind of instrument that takes a value.
 _TELL: Final = {"counter": "add", "histogram": "record", "gauge": "set"}
 
 

@@ -21,7 +21,7 @@ Home = KinesisRecordBuilder | Literal["waiting"]
 
 class StrictOrder:
     """State: the homes, how many user records of the key are in each, the held user records by key (oldest
-    first), the keys that left their home. ``expiry_step``: seconds between two looks for expired ones."""
+    first), the keys that left their home. ``expiry_step``: seconds between two searches for expired ones."""
 
     def __init__(self, expiry_step: float) -> None:
         self._homes: dict[str, Home] = {}

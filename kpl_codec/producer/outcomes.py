@@ -16,13 +16,14 @@ from ..aws_errors import rule_of
 from ..errors import KplError
 from ..format.records import Tag
 from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
+from ..shards.live_shard_map import Failure
 from ..values import Value
 
 Outcome = Literal[
     "delivered", "misplaced", "placement-unknown", "throttled", "internal", "unauthenticated", "not-sent",
     "no-answer", "count-mismatch", "invalid", "refused", "expired", "closed", "dropped",
 ]  # fmt: skip
-"""What became of a user record, or of one attempt to send it; spec/05, PRD-10 to PRD-24, tells them apart."""
+"""What became of a user record, or of one attempt to send it. The table is in spec/05-producer.md, 5.5."""
 
 #: What is done about an outcome.
 ACTIONS: Final[dict[Outcome, str]] = {
@@ -55,6 +56,28 @@ def outcome_of(code: str, reason: str = "", *, answered: bool = True) -> Outcome
     """The outcome for an error code of AWS or of the client, with its text. ``answered`` False: no answer
     came."""
     return rule_of(code, reason).producer if answered else "no-answer"
+
+
+def failure_of_call(error: BaseException, operation: str) -> tuple[Failure, bool]:
+    """The failure of a call of boto3 or aiobotocore, and whether it is an answer or came before sending: then
+    nothing is stored. A 5xx is an answer; the table above says whether its records may be stored."""
+    from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, SSLError
+
+    from ..aws.calls import failure_of
+
+    if not isinstance(error, (ClientError, BotoCoreError, OSError)):
+        return Failure(type(error).__name__), False
+    failure = failure_of(error, operation)
+    # PRD-36: "A failed call MUST count as one that may have stored its records unless it is known that
+    # nothing was sent, or that it was refused."
+    answered = isinstance(error, ClientError) or rule_of(failure.code).producer in ("not-sent", "invalid")
+    if isinstance(error, EndpointConnectionError):
+        # aiobotocore raises it where an existing connection broke, too.
+        causes = {kind.__name__ for kind in type(error.kwargs.get("error")).__mro__}
+        answered = not causes.isdisjoint(("NewConnectionError", "ClientConnectorError", "gaierror"))
+    elif isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Failure("SSLCertVerificationError", failure.reason), True  # no request before the handshake
+    return failure, answered
 
 
 class Entry(NamedTuple):
@@ -166,9 +189,10 @@ class Delivery(Value):
 
 
 class Put(NamedTuple):
-    """What a caller gave to ``put``: ``producer.put(*given)`` puts it again. Its text shows nothing of it.
+    """The arguments of a ``put``: ``producer.put(*error.user_record)`` puts it again. Its repr shows no data.
 
-    ``partition_key`` is None where the caller gave neither it nor an explicit hash key, which is a text here.
+    ``partition_key``: None if there was neither it nor an explicit hash key. ``explicit_hash_key``: a decimal
+    number as text.
     """
 
     partition_key: str | None
@@ -204,7 +228,7 @@ class DeliveryError(KplError):
 
     @property
     def reason(self) -> str:
-        """The code; of one that expired or was given up that of its last attempt."""
+        """The code; for outcomes expired and closed the code of the last attempt."""
         last = self.attempts[-1] if self.attempts else None
         if last is None or self.outcome not in ("expired", "closed"):
             return str(self.code)

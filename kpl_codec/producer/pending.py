@@ -1,7 +1,8 @@
-"""A user record in the producer, from `put` to its result."""
+"""A user record in the producer, from `put` to its result; and the mailbox between callers and driver."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..compiled import prefer_compiled
@@ -114,7 +115,7 @@ class PlainPending:
 
 Pending = PlainPending
 Pending = prefer_compiled("Pending", PlainPending)  # type: ignore[misc]
-#: Makes a plain Pending at once; None: it needs a second look. In Python each does.
+#: A Pending, if a user record needs no more than its sizes and hash; else None, as always in Python.
 _plain_pending = prefer_compiled("plain_pending", lambda *_: None)
 
 
@@ -136,7 +137,7 @@ class PutValidator:
         self._hashes: dict[str, int] = {}  # of keys that may be written
         chosen = config.compression
         self._compression: Compression | None = None if chosen == "none" else chosen
-        # With these settings a plain user record can be made as it is: the compiled code does.
+        # With these settings the compiled code prepares a plain user record.
         special = self._buckets or config.ignore_keys or self._compression
         self._most_are_plain = not special
 
@@ -224,3 +225,103 @@ class PutValidator:
                 self._hashes.clear()
             hash_key = self._hashes[key] = partition_key_hash(key)
         return hash_key
+
+
+class Flush:
+    """A flush with a waiting caller. ``left``: of the user records accepted before it; None: not begun."""
+
+    left: set[Pending] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.left is not None and not self.left
+
+
+class Mailbox:
+    """User records that were put and that the driver has not taken yet, flushes, and whether the producer
+    closes. Used with the lock held.
+
+    ``hands_over``: dropped user records wait for on_undelivered. ``wake`` wakes the driver. ``space`` and
+    ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: of outstanding
+    user records, ``dropped`` of them without room: their size is 0. ``unread``: news besides puts and
+    flushes. ``awake``: the driver takes puts soon, and needs not be woken.
+    """
+
+    def __init__(self, config: ProducerConfig, hands_over: bool, new_condition: Callable[[], Any]) -> None:
+        self._config, self._hands_over = config, hands_over
+        self.wake: Callable[[], object] = lambda: None
+        self.space, self.news = new_condition(), new_condition()
+        self.inbox: list[Pending] = []
+        self.records = self.bytes = self.dropped = 0
+        self.flushes: list[Flush] = []
+        self.refresh_wanted = True  # the first map
+        self.unread = self.closing = self.finished = self.awake = False
+        self.give_up_at: float | None = None
+        self.broken: BaseException | None = None
+
+    def leave(self, pending: Pending, now: float) -> bool:
+        """Leave a user record for the driver; False if there is no room, and its caller may wait. Raises
+        ProducerFull."""
+        config, most, size = self._config, self._config.max_outstanding_records, pending.size
+        room = self.bytes + size <= config.max_outstanding_bytes
+        if not room or self.records - self.dropped >= most:
+            if config.when_full == "drop" and not (self._hands_over and self.dropped >= most):
+                pending.size = size = 0  # what is dropped takes no room from others
+                self.dropped += 1
+            elif config.when_full == "block":
+                return False
+            else:
+                raise self.full()
+        pending.accepted_at = now
+        # Ctrl-C may come between any two of these lines: the driver, once woken, counts again.
+        if not self.awake:
+            self.wake()
+            self.awake = True
+        self.records += 1
+        self.bytes += size
+        self.inbox.append(pending)
+        return True
+
+    def full(self) -> ProducerFull:
+        return ProducerFull(records=self.records, bytes=self.bytes)
+
+    def check_open(self) -> None:
+        """Raises ProducerClosed."""
+        if self.broken is not None:
+            raise ProducerClosed(code="broken") from self.broken
+        if self.closing:
+            raise ProducerClosed(code="closed")
+
+    def request_map(self) -> None:
+        """Have the shard map and what the stream takes read."""
+        self.refresh_wanted = self.unread = True
+        self.wake()
+
+    async def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait for news that make ``condition`` true; whether they did. Raises ProducerClosed."""
+        await self._wait(lambda: condition() or self.broken is not None or self.closing, timeout)
+        self.check_open()
+        return condition()
+
+    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> None:
+        from ..aws.calls import maybe_await  # which needs botocore
+
+        await maybe_await(self.news.wait_for(condition, timeout))
+
+    async def flush(self, timeout: float) -> bool:
+        """Whether all user records put before have ended within ``timeout`` seconds."""
+        flush = Flush()
+        self.flushes.append(flush)
+        self.wake()
+        await self._wait(lambda: flush.done or self.finished, timeout)
+        return flush.done or (self.finished and not self.records)
+
+    def close(self, give_up_at: float | None) -> None:
+        """Accept nothing more. Wakes all callers that wait."""
+        self.closing = self.unread = True
+        self.give_up_at = give_up_at
+        self.notify()
+
+    def notify(self) -> None:
+        self.space.notify_all()
+        self.news.notify_all()

@@ -5,14 +5,20 @@ Specification: spec/05-producer.md, PRD-11 to PRD-14.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..errors import AggregateFull
 from ..format.codec import AggregatedRecordBuilder, build_many
 from ..format.hash_keys import format_hash_key
-from ..ledger.ledger_rows import NO_DIGEST
+from ..ledger.ledger_rows import NO_DIGEST, digest_of
+from .config import ProducerConfig
 from .outcomes import Attempt, Entry
 from .pending import Pending
+
+#: PRD-72: seconds after their time to live for which user records wait for an answer, at most; and seconds
+#: after its timeouts for which a call may be under way.
+GRACE, LONGEST_CALL = 3.0, 60.0
 
 
 class PutRecordsRequest(NamedTuple):
@@ -120,12 +126,15 @@ class KinesisRecordBuilder:
         return self.data_size + len(self.partition_key.encode())
 
 
-def build_all(kinesis_records: list[KinesisRecordBuilder]) -> list[dict[str, Any]]:
-    """The entries of a PutRecords request: Data, PartitionKey, ExplicitHashKey."""
+def build_all(
+    kinesis_records: list[KinesisRecordBuilder], *, with_digests: bool = False
+) -> list[dict[str, Any]]:
+    """The entries of a PutRecords request: Data, PartitionKey, ExplicitHashKey. ``with_digests``: set
+    ``digest``."""
     frames = iter(build_many(outgoing.aggregate for outgoing in kinesis_records if outgoing.aggregated))
     # PRD-11: "An aggregate MUST be put under the effective hash key of its first user record as explicit
     # hash key, a lone record under its own."
-    return [
+    entries: list[dict[str, Any]] = [
         {
             "Data": next(frames) if outgoing.aggregated else outgoing.records[0].record.data,
             "PartitionKey": outgoing.partition_key,
@@ -133,3 +142,18 @@ def build_all(kinesis_records: list[KinesisRecordBuilder]) -> list[dict[str, Any
         }
         for outgoing in kinesis_records
     ]
+    if with_digests:
+        for outgoing, entry in zip(kinesis_records, entries, strict=True):
+            outgoing.digest = digest_of(entry["PartitionKey"], entry["Data"])
+    return entries
+
+
+def lost_at(config: ProducerConfig, kinesis_records: Sequence[KinesisRecordBuilder], now: float) -> float:
+    """When a call that is made now, with these Kinesis records, counts as one that will never return."""
+    # PRD-72: "A call that does not return MUST count as one without an answer: 3 seconds after the time to
+    # live of all its user records, or after its timeouts and that of one of them, and in any case a minute
+    # after its timeouts."
+    timeouts = now + (config.connect_timeout_ms + config.request_timeout_ms) / 1000
+    latest = timeouts + LONGEST_CALL
+    times = [outgoing.expires_at for outgoing in kinesis_records]
+    return min(max(timeouts, min(times)), max(times) + GRACE, latest) if times else latest

@@ -83,12 +83,12 @@ class ShardRouter:
 
     @property
     def _ignores_keys(self) -> bool:
-        return self._live.known.shards.distribution == "AUTO"
+        return self._live.stream_state.shards.distribution == "AUTO"
 
     @property
     def needs_queues(self) -> bool:
-        """Whether the next user record without a key draws a shard: tell the partitioner the queues
-        before."""
+        """Whether the next user record without a key draws a shard: the partitioner needs the lengths of the
+        queues before."""
         return self.partitioner.needs_draw and not self._ignores_keys
 
     def _shard_of(self, pending: Pending) -> str | None:
@@ -123,7 +123,7 @@ class ShardRouter:
         return shard
 
     def leave(self, pending: Pending) -> None:
-        """A user record without a key comes back: the shard that did not store it is not kept for others."""
+        """A user record without a key comes back. If its shard did not store it, the next draws another."""
         if pending.history and pending.history.not_stored:
             self.partitioner.leave(pending.history.attempts[-1].predicted_shard)
 
@@ -169,7 +169,7 @@ class ShardRouter:
 
     def map_changed(self, open_shards: frozenset[str]) -> list[KinesisRecordBuilder]:
         self._starts.clear()
-        self.partitioner.set_shards(self._live.known.routes.shard_ids)
+        self.partitioner.set_shards(self._live.stream_state.routes.shard_ids)
         return self._aggregator.take_others(open_shards)
 
     def places(self) -> Iterator[list[Pending]]:

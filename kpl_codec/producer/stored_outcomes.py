@@ -44,7 +44,7 @@ class RetryPlan(NamedTuple):
     isolated: Sequence[list[KinesisRecordBuilder]] = ()
 
 
-def note(outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
+def add_to_histories(outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
     """Add a failed attempt to the history of its user records."""
     before, after = None, NO_HISTORY.with_attempt(attempt)  # nearly all of them share one history
     for pending in outgoing.records:
@@ -139,7 +139,7 @@ class StoredOutcomes:
         return min(times, default=None)
 
     def failed(self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float) -> RetryPlan:
-        note(outgoing, attempt)
+        add_to_histories(outgoing, attempt)
         outcome, action = attempt.outcome, ACTIONS[attempt.outcome]
         if action == "fail" or (outcome == "throttled" and self._config.fail_if_throttled):
             return RetryPlan(
@@ -151,8 +151,8 @@ class StoredOutcomes:
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it or PRT-9 frees it."
             return RetryPlan(ended, unchanged=[outgoing] if outgoing.records else ())
-        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time_ms and 3 s, and
-        # never beyond its time to live."
+        # PRD-25: "A retry MUST wait for others at most half of record_max_buffered_time_ms and 3 s, and never
+        # beyond its time to live."
         deadline = now + self._aggregating
         for pending in outgoing.records:
             pending.deadline = min(deadline, pending.expires_at)
@@ -173,7 +173,7 @@ class StoredOutcomes:
         live = self._live
         if outgoing.shard is None:  # one user record
             return live.predict(outgoing.lowest) is None and not live.map_may_come
-        return outgoing.generation == live.known.generation and live.trusts(outgoing.shard)
+        return outgoing.generation == live.stream_state.generation and live.trusts(outgoing.shard)
 
     def invalid(self, kinesis_records: list[KinesisRecordBuilder], code: str, now: float) -> RetryPlan:
         """The service refused a whole call as invalid: find the invalid record by halving.
@@ -185,9 +185,9 @@ class StoredOutcomes:
         if len(kinesis_records) == 1 and len(first.records) == 1:
             return self.failed(first, first.attempt(Entry("refused", code=code), now), now)
         for outgoing in kinesis_records:
-            note(outgoing, outgoing.attempt(Entry("invalid", code=code), now))
-        same_life = first.generation == self._live.known.generation
-        open_shards = frozenset(self._live.known.routes.shard_ids if same_life else ())
+            add_to_histories(outgoing, outgoing.attempt(Entry("invalid", code=code), now))
+        same_life = first.generation == self._live.stream_state.generation
+        open_shards = frozenset(self._live.stream_state.routes.shard_ids if same_life else ())
         again: list[Pending] = []
         # PRD-32: what was meant for a shard that has closed since is placed anew; its next request is halved.
         halved: list[KinesisRecordBuilder] = []

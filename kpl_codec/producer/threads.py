@@ -1,59 +1,72 @@
-"""The threads of thread producers: one that drives them, and workers that make their calls.
+"""The producer with threads and boto3.
 
-driving thread ──▶ Workers.give ──▶ a worker makes the call ──▶ answers ──▶ driving thread
+    with Producer("orders", config=ProducerConfig(record_max_buffered_time_ms=50)) as producer:
+        future = producer.put("customer-17", b"...")          # a future, at once
+        producer.put(None, b"...")                            # no key: the partitioner chooses
+        delivery = future.result()                            # Delivery, or raises DeliveryError
 
-And what happens to thread producers when the process forks or ends:
+    put (any thread) ──▶ mailbox ──▶ one thread drives the core ──▶ calls ──▶ workers (boto3)
+      future ◀───────────────────────── results ◀───────────────── answers ◀──────┘
 
-ends as                                           | what closes the producers
---------------------------------------------------+-----------------------------------------------------
-a program, or a child of os.fork that returns     | an exit handler
-a child of multiprocessing or billiard, its pools | a finalizer of that module: of its children some run
-                                                  | no exit handlers
-a worker of Celery's pool                         | its signal worker_process_shutdown
-os._exit, kill -9, Pool.terminate, a signal       | nothing: accepted user records are lost
-without a handler (SIGTERM), a job of RQ          |
+Only the driving thread uses the core. Signals go to the main thread, so Ctrl-C can interrupt a caller but not
+the core. Forks and the end of the process: `delivery_future`.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 import queue
-import sys
 import threading
-import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from . import ProducerConfig, lock, producer_logging
-from .delivery import undelivered
-from .driver import CallUnderWay, Driver, call, what_failed
-from .lock import LOCK, driving
-from .producer_base import client_config, import_boto3
-from .producer_logging import in_background, log_failure, log_user_records, logger, wait_for_log
+from ..aws.calls import run_sync
+from ..format.records import Tag
+from . import ProducerClosed, ProducerConfig, RecordTooLarge
+from .config import import_boto3, new_client
+from .delivery import undelivered, wait_for_log
+from .delivery_future import (
+    FORKED,
+    LOCK,
+    RUNNING,
+    DeliveryFuture,
+    close_at_exit,
+    driving,
+    in_log,
+    locked,
+    may_wait,
+    new_future,
+    within_limit,
+)
+from .driver import CROWD, CROWD_WAIT, Answer, Call, Driver, ProducerBase
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from typing_extensions import Unpack
+
+    from .config import ProducerOptions
 
 #: Seconds that the driving thread sleeps at most: a wait may not be longer than threading.TIMEOUT_MAX.
 _LONGEST_SLEEP: Final = 3600.0
-#: Those whose threads run: it keeps them until they end. With the lock held.
-RUNNING: Final[set[ProducerThreads]] = set()
-#: None only wakes the driving thread. A finalizer may put into it: it has no lock.
-Answers = queue.SimpleQueue[tuple[Driver, CallUnderWay, Callable[[float], None]] | None]
 #: Threads that make calls, at most, calls included that do not return.
 _MOST_THREADS: Final = 1000
+#: None only wakes the driving thread. A finalizer may put into it: it has no lock.
+Answers = queue.SimpleQueue[tuple[Driver, Answer] | None]
 
 
 class Workers:
-    """As many threads as calls are under way. Only the driving thread calls it."""
+    """Threads that make calls, as many as calls are under way. Only the driving thread uses it."""
 
     def __init__(self) -> None:
         self.busy = 0  # calls whose answers were not taken yet
         self.answers: Answers = queue.SimpleQueue()
-        self._calls: queue.SimpleQueue[tuple[Driver, CallUnderWay] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Driver, Call] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def give(self, driver: Driver, call: CallUnderWay) -> None:
+    def give(self, driver: Driver, call: Call) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         if len(self._threads) <= min(self.busy, _MOST_THREADS):
             self.start_one()
@@ -80,19 +93,14 @@ class Workers:
             self._make(*item)
             item = None  # an idle thread keeps no producer alive
 
-    def _make(self, driver: Driver, under_way: CallUnderWay) -> None:
-        request = under_way.request
+    def _make(self, driver: Driver, call: Call) -> None:
         try:
-            if under_way not in driver.calls:  # it had to wait for a thread for so long
+            if not driver.core.is_under_way(call):  # it had to wait for a thread for so long
                 raise TimeoutError
-            answer = call(driver.client, request, driver.stream)
-        except BaseException as error:  # noqa: BLE001 - botocore raises anything for an answer that is no JSON
-            failure, answered = what_failed(error, request)
-            fail = partial(driver.core.fail, request, failure, answered=answered)
-            self.answers.put((driver, under_way, fail))
-            driver.log(partial(log_failure, request, failure, answered))
-        else:
-            self.answers.put((driver, under_way, partial(driver.core.receive, request, answer)))
+            answer: Answer = partial(driver.core.receive, call, driver.send(call))
+        except BaseException as error:  # noqa: BLE001 - botocore may raise anything here
+            answer = driver.call_failed(call, error)
+        self.answers.put((driver, answer))
 
 
 class ProducerThreads:
@@ -103,55 +111,44 @@ class ProducerThreads:
             ...
 
     They start with the first put, and end when the last of the producers is closed. One thread drives all
-    producers and runs all callbacks; calls are made by as many threads as calls are under way, so a stream
-    that hangs takes nothing from the others. Producers with equal settings share a boto3 client. An error in
-    one producer breaks that one only. The methods are for the producers.
+    producers and runs all callbacks; each call has a thread of its own, so a stream that hangs takes nothing
+    from the others. Producers with equal settings share a boto3 client. The methods are for the producers.
     """
 
     def __init__(self) -> None:
         self._clients: list[tuple[Any, Any]] = []
-        self.begin()
+        self.after_fork_in_child()
+        FORKED.add(self)
 
-    def begin(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Set everything that a forked child needs anew."""
         self.drivers: list[Driver] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()
 
     def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
-        """The boto3 client for these settings. The first takes long: not to be called with the lock held."""
+        """The boto3 client for these settings. Making it takes long: not to be called with the lock held."""
         key = os.getpid(), config, settings  # (a forked child must not use the parent's connections)
         for client_key, client in self._clients:
             if client_key == key:
                 return client
-        from botocore.config import Config
-
-        # `boto3.client` shares a session that is not thread-safe. The client keeps a connection for each call
-        # that was under way at a time, and several producers may share it.
-        merged = Config(**client_config(config, _MOST_THREADS, settings.get("config")))
-        client = import_boto3().session.Session().client("kinesis", **{**settings, "config": merged})
+        # It keeps a connection for each call that was under way at a time; several producers may share it.
+        client = new_client(config, _MOST_THREADS, settings)
         self._clients.append((key, client))
         return client
 
     def wake(self) -> None:
-        """There is something for a driver to do. Called with the lock held."""
+        """There is something for a driver to do. Has no lock: finalizers call it anywhere."""
         self._answers.put(None)
 
-    def let_go(self, driver: Driver) -> None:
-        """Its producer was dropped without `close`: deliver what is outstanding, then end. May be called
-        anywhere, as finalizers are."""
-        driver.mailbox.closing = driver.mailbox.unread = True
-        self._answers.put(None)
-
-    def drive(self, driver: Driver, name: str) -> None:
+    def drive(self, driver: Driver) -> None:
         """Give ``driver`` its turns from now on. Called with the lock held."""
         if self.thread is None:
-            workers = Workers()
+            workers, name = Workers(), f"kpl-codec producer {driver.stream.name}"
             workers.start_one()
             threading.Thread(target=self._run, args=(workers,), name=name, daemon=True).start()
-        RUNNING.add(self)
-        driver.wake = self.wake
         self.drivers.append(driver)
+        RUNNING.add(driver)
         self.wake()
 
     def _run(self, workers: Workers) -> None:
@@ -162,7 +159,7 @@ class ProducerThreads:
                 workers.stop()
                 return
             self.thread = threading.current_thread()
-            # Of these workers only: earlier ones may still answer calls that were given up.
+            # Earlier workers may still answer calls that were given up, in a queue that nobody reads.
             self._answers = workers.answers
         while True:
             with LOCK:
@@ -186,9 +183,9 @@ class ProducerThreads:
             item = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
             while True:
                 if item is not None:
-                    driver, call, answer = item
+                    driver, answer = item
                     workers.busy -= 1
-                    driver.answers.append((call, answer))
+                    driver.answers.append(answer)
                 item = self._answers.get_nowait()
         except queue.Empty:
             pass
@@ -197,83 +194,206 @@ class ProducerThreads:
         """A driver has had its last turn. Whether it was the last of all: then the threads end."""
         with LOCK:
             self.drivers.remove(driver)
+            RUNNING.discard(driver)
             driver.finish()
-            if self.drivers:
-                return False
-            self.thread = None
-            RUNNING.discard(self)
-            return True
+            if not self.drivers:
+                self.thread = None
+            return not self.drivers
 
 
-#: They are reset in a forked child.
-PRODUCERS: weakref.WeakSet[Any] = weakref.WeakSet()
-_registered = False  # in this process
+class Producer(ProducerBase):
+    """A producer for one stream, its name or its ARN. All methods are thread-safe.
 
+    ``options``: see `kpl_codec.producer.config.ProducerOptions`. ``threads``: those to share with producers
+    of other streams, else it has its own. ``exit_timeout``: seconds that a process which ends waits for
+    deliveries, and as long again for on_undelivered.
 
-def close_at_exit() -> None:
-    """A producer of this process starts: see that all are closed at its end. Called with the lock held."""
-    global _registered
-    if _registered:
-        return
-    _registered = True
-    # PRD-61: "A process that ends MUST close the producers that nobody has closed, and a producer that is
-    # dropped MUST deliver what it has accepted: in children of multiprocessing, too."
-    for name in ("multiprocessing", "billiard"):
-        process, util = (sys.modules.get(f"{name}.{part}") for part in ("process", "util"))
-        if process is not None and util is not None and process.current_process()._parent_pid is not None:
-            util.Finalize(None, _close_all, exitpriority=100)
-    if (signals := sys.modules.get("celery.signals")) is not None:
-        signals.worker_process_shutdown.connect(_close_all, weak=False, dispatch_uid=__name__)
-    if "rq" in sys.modules and "RQ_JOB_ID" in os.environ:
-        text = "RQ ends this process without exit handlers: call flush() or close() before the job returns"
-        in_background(partial(logger.warning, text))
+    Callbacks of its futures run in the thread that drives it: they must be short, and cannot wait for any
+    producer. Every method may raise WouldDeadlock in a signal handler and in a finalizer. In a log call (a
+    handler may put) `put` raises ProducerFull instead of waiting, and `flush`, `close` and `wait_ready`
+    return after 5 seconds at most. One that is dropped without `close` delivers what is outstanding, too. In
+    AWS Lambda call `flush` before the handler returns: threads do not run between invocations.
+    """
 
+    def __init__(
+        self,
+        stream: str,
+        *,
+        threads: ProducerThreads | None = None,
+        exit_timeout: float = 10.0,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        super().__init__(stream, **options)
+        if self._client is None:  # not in the first put: that may come when the main thread has ended
+            import_boto3()
+        self._exit_timeout, self._threads = exit_timeout, threads or ProducerThreads()
+        self._forked = False
+        self._begin()
+        FORKED.add(self)
 
-def _close_all(**_of_the_signal: object) -> None:
-    begun = time.monotonic()
-    with LOCK:
-        drivers = [driver for threads in RUNNING for driver in threads.drivers]
-        for driver in drivers:
-            driver.mailbox.close(driver.clock() + driver.exit_timeout)
-            driver.wake()
-        for driver in drivers:
-            _wait_for_end(driver, begun)
-    wait_for_log()
+    def _begin(self) -> None:
+        """Set everything that a forked child needs anew. Threads start when they are needed."""
+        self._drive(Driver(self._stream, self.config, self._options), self._threads.wake)
+        self._driver.exit_timeout = self._exit_timeout
+        self._started = False
+        self._connecting: set[int] = set()  # threads that make the client
+        self._finalizer: weakref.finalize[..., Producer] | None = None
 
+    def put(
+        self,
+        partition_key: str | None,
+        data: bytes,
+        explicit_hash_key: str | int | None = None,
+        tags: tuple[Tag, ...] = (),
+        *,
+        schema: UUID | str | None = None,
+    ) -> DeliveryFuture:
+        """Accept a user record; its future gives a Delivery or raises a DeliveryError.
 
-def _wait_for_end(driver: Driver, begun: float) -> None:
-    """Wait for a driver that closes since ``begun``: exit_timeout seconds for deliveries, and as long again
-    for on_undelivered of what was given up; but not for a call of it that takes all that time."""
-    # PRD-73: "A process that ends MUST NOT wait longer than exit_timeout for one call of on_undelivered, nor
-    # longer than twice that for anything; what has no result then MUST be logged."
-    mailbox = driver.mailbox
-    for until in (begun + driver.exit_timeout, begun + 2 * driver.exit_timeout):
-        called_at = driver.hook.called_at
-        mailbox.news.wait_for(lambda: mailbox.finished, max(0.0, until - time.monotonic()))
-        if mailbox.finished:
+        ``schema``: a schema version id of Glue Schema Registry; ``data``, its payload, is framed with it as
+        by the KPL. ``partition_key`` None: no key, the partitioner chooses a shard. When the producer is full
+        it waits, raises ProducerFull, or gives a future that fails as "dropped", as configured; with
+        `on_undelivered` it raises ProducerFull, too, while as many dropped ones wait for that.
+        Raises EncodeError for a user record that cannot be written, ProducerClosed. A put that Ctrl-C
+        interrupts may have been accepted or not. One that is too large waits, at most 10 s and once a minute,
+        until the stream's limit has been read again.
+        """
+        try:
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+        except RecordTooLarge:
+            if not self._read_limit():
+                raise
+            pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
+        future = pending.token = new_future()
+        mailbox, clock = self._mailbox, self._clock
+        if not self._started:
+            self._connect()
+        with locked("put"):
+            if mailbox.closing or mailbox.broken is not None or not self._started:
+                self._ensure_running()
+            while not mailbox.leave(pending, clock()):
+                if self._cannot_wait():
+                    raise mailbox.full()
+                mailbox.space.wait()
+                self._ensure_running()
+            # PRD-46: "with threads it waits, at most 10 ms, while 1000 puts are not taken yet"
+            if len(mailbox.inbox) >= CROWD and not driving.here:
+                mailbox.wake()
+                mailbox.news.wait_for(lambda: len(mailbox.inbox) < CROWD, CROWD_WAIT)
+        return future
+
+    def _cannot_wait(self) -> bool:
+        """Whether the producer may need this thread before there is room: in a callback or a log call."""
+        return driving.here or self._in_callback or in_log()
+
+    def _read_limit(self) -> bool:
+        """See `_size_read`. False also where the limit is a setting, and where `put` cannot wait."""
+        if self.config.max_record_size is not None or self._cannot_wait():
+            return False
+        self._connect()
+        with locked("put"):
+            self._ensure_running()
+            return run_sync(self._size_read())
+
+    def _may_wait(self, method: str) -> None:
+        may_wait(method)
+        super()._may_wait(method)
+
+    def wait_ready(self, timeout: float | None = 10.0) -> bool:
+        """Start, and wait until there is a shard map, without which user records are not aggregated.
+
+        Returns whether there is one within ``timeout`` seconds. Calling it is optional. Raises
+        ProducerClosed, also where the producer is closed meanwhile.
+        """
+        self._may_wait("wait_ready")
+        self._connect()
+        with locked("wait_ready"):
+            self._ensure_running()
+            return run_sync(self._mailbox.wait_until(self._has_map, within_limit(timeout)))
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Send everything at once and wait until all earlier puts have ended, delivered or failed.
+
+        Returns whether they did within ``timeout`` seconds, an hour if that is None: records may have a
+        longer time to live. Calls that never return end, too.
+        """
+        self._may_wait("flush")
+        with locked("flush"):
+            return run_sync(self._wait_flush(within_limit(timeout)))
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Accept nothing more, deliver what is outstanding, end the threads unless other producers use them.
+
+        After ``timeout`` seconds the rest fails as "closed", and on_undelivered has exit_timeout seconds for
+        it. Without one it lasts until each user record has its result, in an outage as long as
+        record_ttl_ms and 3 seconds, and until on_undelivered has returned. Returns whether every user record
+        that the producer has ever accepted was delivered. Closing twice is allowed.
+        """
+        self._may_wait("close")
+        driver, mailbox = self._driver, self._mailbox
+        with locked("close"):
+            mailbox.close(mailbox.give_up_at if timeout is None else self._clock() + timeout)
+            mailbox.wake()
+            # (The thread is not joined: a handler that has interrupted a join would wait for itself.)
+            most = within_limit(None if timeout is None else timeout + self._exit_timeout)
+            ended = mailbox.news.wait_for(lambda: mailbox.finished or not self._started, most)
+        if not in_log():
+            wait_for_log()
+        # PRD-60: "Closing MUST report that everything was delivered only if every accepted user record was."
+        return ended and not driver.failed
+
+    def __enter__(self) -> Producer:
+        """Start. Raises ProducerClosed."""
+        self._connect()
+        with locked("with"):
+            self._ensure_running()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _connect(self) -> None:
+        """Make the client. (botocore logs meanwhile, and a log handler may put: that waits in the
+        mailbox.)"""
+        driver, mailbox, thread = self._driver, self._mailbox, threading.get_ident()
+        unusable = mailbox.closing or (self._forked and self._client)
+        if driver.client is not None or unusable or thread in self._connecting:
             return
-        if called_at is not None and called_at == driver.hook.called_at:
-            break
-    text = "%d user records have no result: the process ends; on_undelivered or a callback has not returned"
-    in_background(partial(log_user_records, mailbox.records, text))
+        self._connecting.add(thread)
+        try:
+            driver.client = self._client or self._threads.client(self.config, self._client_settings)
+        except BaseException:
+            with locked("put"):
+                unsent, mailbox.inbox = ([], mailbox.inbox) if self._started else (mailbox.inbox, [])
+            driver.failed += len(unsent)
+            driver.end([undelivered(self.config, pending, "closed", "not-started") for pending in unsent])
+            raise
+        finally:
+            self._connecting.discard(thread)
+
+    def _ensure_running(self) -> None:
+        self._mailbox.check_open()
+        if self._forked and self._client is not None:  # its connections are the parent's
+            raise ProducerClosed(code="forked")
+        if self._started or threading.get_ident() in self._connecting:
+            return
+        close_at_exit()
+        self._finalizer = weakref.finalize(self, _let_go, self._driver)
+        self._finalizer.atexit = False
+        self._threads.drive(self._driver)
+        self._started = True
+
+    def after_fork_in_child(self) -> None:
+        """Empty the child's producer; earlier puts belong to the parent."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        closing, self._forked = self._mailbox.closing, True
+        self._begin()
+        self._mailbox.closing = closing
 
 
-def _after_fork_in_child() -> None:
-    """Nothing of the parent's threads is believed: neither locks, nor what they were about to do."""
-    global _registered
-    _registered = False
-    lock.after_fork()
-    producer_logging.after_fork()
-    for threads in RUNNING:
-        for driver in threads.drivers:
-            for pending in [*driver.unresolved, *driver.mailbox.inbox]:
-                pending.token.orphan(undelivered(driver.core.config, pending, "closed", "forked").result)
-        threads.begin()
-    RUNNING.clear()
-    for producer in list(PRODUCERS):
-        producer._after_fork_in_child()
-
-
-atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+def _let_go(driver: Driver) -> None:
+    """Its producer was dropped without `close`: deliver what is outstanding, then end. Has no lock:
+    finalizers call it anywhere."""
+    driver.mailbox.closing = driver.mailbox.unread = True
+    driver.mailbox.wake()

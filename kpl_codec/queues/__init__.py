@@ -1,4 +1,4 @@
-"""Queues of Kinesis with aggregated records: a consumer, what is in a queue, dead letters; and channels.
+"""Kinesis queues with aggregated records: a consumer, and what is in a queue and in its dead letters.
 
     queue = find_queue(client, "orders-queue")
     counts = process_queue_records(client, queue, handle)      # until SIGTERM
@@ -12,23 +12,17 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
-    from .queue_calls import DEAD_LETTERS as DEAD_LETTERS
-    from .queue_calls import RECORDS as RECORDS
-    from .queue_calls import Calls as Calls
     from .queue_calls import QueuesUnsupported as QueuesUnsupported
     from .queue_calls import QueueUnavailable as QueueUnavailable
+    from .queue_calls import browse_queue as browse_queue
     from .queue_calls import find_queue as find_queue
-    from .queue_calls import look_into as look_into
-    from .queue_calls import restore as restore
+    from .queue_calls import restore_dead_letters as restore_dead_letters
     from .threaded_consumer import QUEUE_METRICS as QUEUE_METRICS
     from .threaded_consumer import QueueCounts as QueueCounts
     from .threaded_consumer import QueueOptions as QueueOptions
     from .threaded_consumer import process_queue_records as process_queue_records
 
-_CALLS = (
-    "DEAD_LETTERS", "RECORDS", "Calls", "QueueUnavailable", "QueuesUnsupported", "find_queue", "look_into",
-    "restore",
-)  # fmt: skip
+_CALLS = ("QueueUnavailable", "QueuesUnsupported", "browse_queue", "find_queue", "restore_dead_letters")
 _CONSUMER = ("QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records")
 _HOMES = {**dict.fromkeys(_CALLS, "queue_calls"), **dict.fromkeys(_CONSUMER, "threaded_consumer")}
 

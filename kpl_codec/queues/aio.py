@@ -1,23 +1,23 @@
-"""A consumer of a queue on asyncio: the Kinesis records of an answer in parallel, user records in order.
+"""A consumer of a queue on asyncio. It handles the Kinesis records of a response in parallel.
 
     from kpl_codec.queues.aio import process_queue_records
 
     counts = await process_queue_records(client, queue_arn, handle)      # until SIGTERM
 
-``client``: aiobotocore's where that is built on botocore 1.44, or boto3's, whose calls then run in threads.
+``client``: one of aiobotocore that is built on botocore 1.44 or newer, or one of boto3, whose calls then run
+in threads.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import maybe_await
 from ..aws_lambda.aio import AsyncOnce
-from .queue_consumer import QueueConsumer, QueueCounts, Received
+from .queue_consumer import QueueConsumer, QueueCounts, QueueDelivery
 from .threaded_consumer import QueueOptions, stopped_by_sigterm
 
 if TYPE_CHECKING:
@@ -36,21 +36,21 @@ async def process_queue_records(
     stop: asyncio.Event | None = None,
     **options: Unpack[QueueOptions],
 ) -> QueueCounts:
-    """Like `queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel. SIGTERM
-    ends all that run in the main thread. Raises what that raises."""
+    """As `queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel, and the user
+    records of each in order. SIGTERM stops it in the main thread. Raises the same errors."""
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
     stop = stop or asyncio.Event()
-    consumer = _Tasks(client, queue, handle, once, stop, time.monotonic, asyncio.sleep, **options)
-    consumer.client = _InThreads(client)
-    consumer.gate = asyncio.Semaphore(concurrency)
     loop = asyncio.get_running_loop()
+    consumer = _AsyncConsumer(client, queue, handle, once, stop, loop.time, asyncio.sleep, **options)
+    consumer.client = _AwaitableClient(client)
+    consumer.semaphore = asyncio.Semaphore(concurrency)
     with stopped_by_sigterm(lambda: loop.call_soon_threadsafe(stop.set)):
         return await consumer.run()
 
 
-class _InThreads:
-    """A client whose calls are awaited: boto3's block, and aiobotocore's only make an awaitable."""
+class _AwaitableClient:
+    """A client whose calls are awaited. Those of boto3 block, so they run in threads."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -62,33 +62,33 @@ class _InThreads:
         return call
 
 
-class _Tasks(QueueConsumer):
-    gate: asyncio.Semaphore
+class _AsyncConsumer(QueueConsumer):
+    semaphore: asyncio.Semaphore
 
-    async def result(self, returned: object) -> None:
-        await maybe_await(returned)  # a plain handler has already run
+    async def finish(self, result: object) -> None:
+        await maybe_await(result)  # a plain handler has already run
 
-    def nested(self, steps: Coroutine[Any, Any, None]) -> Any:
+    def start(self, steps: Coroutine[Any, Any, None]) -> Any:
         return steps
 
-    async def all_of(self, records: list[Received]) -> None:
-        async def gated(received: Received) -> None:
-            async with self.gate:
-                await self.handle_record(received)
+    async def handle_all(self, deliveries: list[QueueDelivery]) -> None:
+        async def handle(delivery: QueueDelivery) -> None:
+            async with self.semaphore:
+                await self.handle_record(delivery)
 
-        async def beats() -> None:
+        async def repeat_heartbeat() -> None:
             while True:
-                await asyncio.sleep(self.beat_seconds)
-                await self.beat()
+                await asyncio.sleep(self.heartbeat_interval)
+                await self.heartbeat()
 
-        beating = asyncio.create_task(beats())
+        heartbeats = asyncio.create_task(repeat_heartbeat())
         try:
-            await asyncio.gather(*map(gated, records))
+            await asyncio.gather(*map(handle, deliveries))
         finally:
-            beating.cancel()
-            await asyncio.wait([beating])
+            heartbeats.cancel()
+            await asyncio.wait([heartbeats])
 
-    async def wait(self, seconds: float) -> bool:
+    async def wait_for_stop(self, seconds: float) -> bool:
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.stop.wait(), seconds)
         return bool(self.stop.is_set())

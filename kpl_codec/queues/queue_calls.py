@@ -1,11 +1,9 @@
-"""The calls of a queue (ReceiveQueueRecords and the others), for boto3's clients and aiobotocore's.
+"""Calls about a Kinesis queue, for clients of boto3 and aiobotocore.
 
     queue = find_queue(client, "orders-queue")             # its ARN
-    for answer in look_into(client, queue): ...            # what is in it now; all of it is given back
+    for records in browse_queue(client, queue): ...        # what is in it now; all of it is given back
 
-Queues came with botocore 1.44. A queue hangs on one stream; it gives each Kinesis record until that is
-acknowledged.
-Specification: spec/14-queues-and-channels.md.
+botocore has these operations since 1.44. Specification: spec/14-queues-and-channels.md.
 """
 
 from __future__ import annotations
@@ -18,19 +16,16 @@ from typing import Any, Final, NamedTuple
 import botocore
 
 from ..aws.calls import CallFailed, call_service, call_with_retries, run_sync
-from ..aws_errors import what_to_check
+from ..aws_errors import failure_text
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
 
-__all__ = [
-    "DEAD_LETTERS", "RECORDS", "Calls", "QueueUnavailable", "QueuesUnsupported",
-    "find_queue", "look_into", "restore",
-]  # fmt: skip
+__all__ = ["QueueUnavailable", "QueuesUnsupported", "browse_queue", "find_queue", "restore_dead_letters"]
 
-#: Records of one call, at most.
+#: The most records of one call.
 MOST_RECORDS: Final = 10
-#: Seconds for which records are not given to others while somebody looks at them.
-_LOOK: Final = 120
+#: Seconds for which consumers do not get the records that `browse_queue` reads, if this process dies.
+_BROWSE_SECONDS: Final = 120
 
 
 class QueueUnavailable(KplError):
@@ -43,8 +38,7 @@ class QueueUnavailable(KplError):
     operation: str
     reason: str
     permanent: bool = False
-    text = "{operation} failed for queue {queue}: {code}: {reason}"
-    concerns = "The consumer of this queue. What it received and did not acknowledge comes again."
+    concerns = "The consumer of this queue. What it received and did not acknowledge is delivered again."
     todo = (
         "The code is AWS's own. ResourceNotFoundException: give the queue's ARN (aws kinesis list-queues). "
         "AccessDeniedException: allow the action of that name on the queue."
@@ -52,8 +46,7 @@ class QueueUnavailable(KplError):
     codes = ("no-such-queue", "UnknownQueueState")
 
     def describe(self) -> str:
-        check = what_to_check(self.code)
-        return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
+        return f"{self.operation} failed for queue {self.queue}: {failure_text(self.code, self.reason)}"
 
 
 class QueuesUnsupported(KplError, RuntimeError):
@@ -70,19 +63,18 @@ class QueuesUnsupported(KplError, RuntimeError):
     todo = "Install boto3 1.44 or newer."
 
 
-class Calls(NamedTuple):
-    """The names of the client's methods for the records of a queue, or for its dead letters."""
+class QueueOperations(NamedTuple):
+    """The client's methods for the records of a queue, or for its dead letters."""
 
     receive: str
     acknowledge: str
     update_visibility: str
 
 
-RECORDS: Final = Calls(
+RECORDS: Final = QueueOperations(
     "receive_queue_records", "acknowledge_queue_records", "update_queue_records_visibility"
 )
-DEAD_LETTERS: Final = Calls(*(name.replace("queue", "dead_letter_queue") for name in RECORDS))
-RESTORE: Final = "restore_dead_letter_queue_records"
+DEAD_LETTERS: Final = QueueOperations(*(name.replace("queue", "dead_letter_queue") for name in RECORDS))
 
 
 def check_client(client: Any) -> None:
@@ -93,14 +85,16 @@ def check_client(client: Any) -> None:
         raise QueuesUnsupported(version=botocore.__version__)
 
 
-def missing(operation: str, answer: Mapping[str, Any]) -> str | None:
+def missing_member(operation: str, response: Mapping[str, Any]) -> str | None:
     # QUE-11: "An answer that was cut short MUST be taken for a call that failed."
-    needed = ["QueueRecords"] if operation.startswith("receive") else ["Successful", "Failed"]
-    lacks = [name for name in needed if name not in answer]
-    for record in answer.get("QueueRecords", ()):
-        if not {"ReceiptHandle", "RecordId", "Data"} <= record.keys():
-            lacks.append("QueueRecords[].RecordId")
-    return lacks[0] if lacks else None
+    for name in ["QueueRecords"] if operation.startswith("receive") else ["Successful", "Failed"]:
+        if name not in response:
+            return name
+    for record in response.get("QueueRecords", ()):
+        for name in ("ReceiptHandle", "RecordId", "Data"):
+            if name not in record:
+                return f"QueueRecords[].{name}"
+    return None
 
 
 async def call(
@@ -112,82 +106,83 @@ async def call(
     sleep: Callable[[float], object] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Mapping[str, Any]:
-    """The answer of a call about the records of a queue, after retries. Raises QueueUnavailable.
+    """The response of a call about the records of a queue, after retries. Raises QueueUnavailable.
 
-    ``sleep``: if it gives something true, no more attempt is made, and the answer is empty."""
-    attempt = partial(call_service, client, operation, arguments, partial(missing, operation))
+    ``sleep``: if it returns something true, the call is not repeated, and the response is empty."""
+    attempt = partial(call_service, client, operation, arguments, partial(missing_member, operation))
     unavailable = partial(QueueUnavailable, queue=arguments["QueueARN"])
     return await call_with_retries(attempt, unavailable, patience, sleep, clock)
 
 
-def refusals(handles: Iterable[str], answer: Mapping[str, Any]) -> dict[str, str]:
-    """By receipt handle of a call with entries, the code of each that the service did not do."""
+def failed_entries(handles: Iterable[str], response: Mapping[str, Any]) -> dict[str, str]:
+    """The error code of each entry of a call that the service did not do, by receipt handle."""
     # QUE-3: "Each entry of an answer MUST be read by itself, whatever the HTTP status: what is not listed as
     # successful has failed."
-    successful = {entry.get("ReceiptHandle") for entry in answer["Successful"]}
-    codes = {entry.get("ReceiptHandle"): str(entry.get("ErrorCode")) for entry in answer["Failed"]}
+    successful = {entry.get("ReceiptHandle") for entry in response["Successful"]}
+    codes = {entry.get("ReceiptHandle"): str(entry.get("ErrorCode")) for entry in response["Failed"]}
     failed = [handle for handle in handles if handle in codes or handle not in successful]
     return {handle: codes.get(handle, "IncompleteAnswer") for handle in failed}
 
 
 def find_queue(client: Any, queue: str) -> str:
-    """The ARN of the queue with this name or ARN. Raises QueuesUnsupported, and QueueUnavailable where there
-    is none."""
+    """The ARN of the queue with this name or ARN. Raises QueuesUnsupported, and QueueUnavailable if there is
+    no such queue."""
     check_client(client)
     if queue.startswith("arn:"):
         return queue
-    token: dict[str, str] | None = {}
-    failed = CallFailed(
-        "list_queues", Failure("no-such-queue", "no queue of this account and region has that name")
-    )
+    arguments: dict[str, str] = {}
     try:
-        while token is not None:
-            answer = run_sync(call_service(client, "list_queues", token))
-            for summary in answer["QueueSummaries"]:
+        while True:
+            response = run_sync(call_service(client, "list_queues", arguments))
+            for summary in response["QueueSummaries"]:
                 if summary["QueueName"] == queue:
                     return str(summary["QueueARN"])
-            token = {"NextToken": answer["NextToken"]} if answer.get("NextToken") else None
+            if not response.get("NextToken"):
+                reason = "no queue of this account and region has that name"
+                raise CallFailed("list_queues", Failure("no-such-queue", reason))
+            arguments = {"NextToken": response["NextToken"]}
     except CallFailed as error:
-        failed = error
-    failed.permanent = True
-    raise QueueUnavailable(queue=queue, **vars(failed))
+        error.permanent = True
+        raise QueueUnavailable(queue=queue, **vars(error)) from None
 
 
-def look_into(client: Any, queue: str, calls: Calls = RECORDS) -> Iterator[list[dict[str, Any]]]:
-    """What is in the queue now, some records at a time, each once; at the end all of it is given back.
+def browse_queue(client: Any, queue: str, *, dead_letters: bool = False) -> Iterator[list[dict[str, Any]]]:
+    """The records that are in a queue now, or its ``dead_letters``, up to 10 at a time, each once; at the end
+    all of them are given back.
 
-    Every look counts as a delivery (ReceiveCount), and meanwhile no consumer gets the records. With
-    `DEAD_LETTERS` the dead letters. Raises QueueUnavailable.
+    Reading is a delivery (it raises ReceiveCount), and no consumer gets the records meanwhile. Raises
+    QueueUnavailable.
     """
+    operations = DEAD_LETTERS if dead_letters else RECORDS
+    arguments = {"QueueARN": queue, "WaitTimeSeconds": 1, "VisibilityTimeoutSeconds": _BROWSE_SECONDS}
     record_ids: set[str] = set()
     handles: list[str] = []
     try:
         while True:
-            arguments = {"QueueARN": queue, "WaitTimeSeconds": 1, "VisibilityTimeoutSeconds": _LOOK}
-            records = run_sync(call(client, calls.receive, arguments))["QueueRecords"]
+            records = run_sync(call(client, operations.receive, arguments))["QueueRecords"]
             handles += [record["ReceiptHandle"] for record in records]
-            fresh = [record for record in records if record["RecordId"] not in record_ids]
-            if not fresh:
+            new_records = [record for record in records if record["RecordId"] not in record_ids]
+            if not new_records:
                 return
-            record_ids |= {record["RecordId"] for record in fresh}
-            yield fresh
+            record_ids |= {record["RecordId"] for record in new_records}
+            yield new_records
     finally:
-        # QUE-12: "Looking into a queue MUST give back at once all that it received."
-        for some in _calls_of(handles):
-            entries = [{"ReceiptHandle": handle, "VisibilityTimeoutSeconds": 0} for handle in some]
-            run_sync(call(client, calls.update_visibility, {"QueueARN": queue, "Entries": entries}))
+        # QUE-12: "Browsing a queue MUST give back at once all that it received."
+        _call_about(client, queue, operations.update_visibility, handles, VisibilityTimeoutSeconds=0)
 
 
-def _calls_of(handles: list[str]) -> Iterator[list[str]]:
+def restore_dead_letters(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
+    """Give dead letters back to the queue's consumers. Returns the error code of each that the service did
+    not restore, by receipt handle. Raises QueueUnavailable."""
+    return _call_about(client, queue, "restore_dead_letter_queue_records", handles)
+
+
+def _call_about(client: Any, queue: str, operation: str, handles: list[str], **more: Any) -> dict[str, str]:
+    """Make calls with an entry for each receipt handle. Returns `failed_entries`."""
+    failed: dict[str, str] = {}
     for at in range(0, len(handles), MOST_RECORDS):
-        yield handles[at : at + MOST_RECORDS]
-
-
-def restore(client: Any, queue: str, handles: list[str]) -> dict[str, str]:
-    """Give dead letters back to the queue's consumers. By receipt handle the code of each that the service
-    did not restore. Raises QueueUnavailable."""
-    refused: dict[str, str] = {}
-    for some in _calls_of(handles):
-        entries = [{"ReceiptHandle": handle} for handle in some]
-        refused |= refusals(some, run_sync(call(client, RESTORE, {"QueueARN": queue, "Entries": entries})))
-    return refused
+        chunk = handles[at : at + MOST_RECORDS]
+        entries = [{"ReceiptHandle": handle, **more} for handle in chunk]
+        response = run_sync(call(client, operation, {"QueueARN": queue, "Entries": entries}))
+        failed |= failed_entries(chunk, response)
+    return failed

@@ -1,13 +1,13 @@
-"""What a consumer of a queue does, in threads and on asyncio alike.
+"""The consumer of a queue, as threads and asyncio have it in common. Each record of a response goes this way:
 
-    received -> handled -> acknowledged       all its user records were handled
-             -> failed  -> comes again        after a while that grows with each delivery
-             -> gone                          its visibility ended before it was begun: another consumer's
-             -> given back                    not begun when the consumer was stopped
+    received -> handled -> acknowledged     all its user records were handled
+             -> failed  -> delivered again  after a time that grows with each delivery
+             -> expired                     its visibility ended before it was begun: another consumer has it
+             -> released                    it was not begun when the consumer was stopped
 
-One aggregate is one record of a queue: its user records are acknowledged together. In threads the coroutines
-never wait (`kpl_codec.aws.calls.finished`). `queues` and `aio_queues` override the methods at the end.
-Specification: spec/14-queues-and-channels.md.
+An aggregated record is one record of a queue, so its user records are acknowledged together.
+`threaded_consumer` and `aio` implement the abstract methods at the end. With those of threads no coroutine
+waits, so `kpl_codec.aws.calls.run_sync` runs them. Specification: spec/14-queues-and-channels.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -38,20 +38,21 @@ from ..aws_lambda.batch import (
 from ..deaggregation.deaggregated_record import Drop
 from ..deaggregation.policies import deaggregate
 from ..deaggregation.policy_rules import Policy, require_on_drop
-from ..ledger.ledger_rows import LedgerLike, Row, RowKind, digest_of, runs
-from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, refusals
+from ..ledger.ledger_rows import Row, RowKind, digest_of, runs
+from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, failed_entries
 
 if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
     from ..schema_registry import Unframe
 
-#: After how many seconds a record that failed comes again, by its deliveries.
-_AGAIN: Final = Backoff(5.0, 900.0)
-#: Seconds between two beats, at most: so long a handled record waits for others to be acknowledged with.
-_BEAT: Final = 1.0
-#: How often an acknowledgement is tried that the service may still take.
-_TRIES: Final = 5
+#: Seconds after which a record that failed is delivered again, by the number of its deliveries.
+_REDELIVERY: Final = Backoff(5.0, 900.0)
+#: The most seconds between two heartbeats; so long a handled record waits to be acknowledged with others.
+_HEARTBEAT_INTERVAL: Final = 1.0
+#: How often an acknowledgement is tried that the service may still accept.
+_MOST_ATTEMPTS: Final = 5
 
-#: Called after each answer with a name of QUEUE_METRICS, how much was added, and the queue as an attribute.
+#: Called after each response with a name of QUEUE_METRICS, the amount to add, and the queue's ARN.
 Observe = Callable[[str, float, Mapping[str, str]], object]
 
 
@@ -59,11 +60,12 @@ Observe = Callable[[str, float, Mapping[str, str]], object]
 class QueueCounts:
     """What a consumer has done so far.
 
-    ``kinesis_records``: received, each delivery by itself. ``user_records``: handled. ``skipped``: user
-    records that ``once`` knew as handled. ``put_aside``: user records, and Kinesis records that cannot be
-    opened, that ``on_poison`` took. ``failed``: Kinesis records that come again since something in them
-    failed. ``acknowledged``; ``not_acknowledged``: handled, but the service refused, so they come again.
-    ``gone``: not begun in time. ``given_back``: not begun when the consumer was stopped.
+    ``kinesis_records``: records received; each delivery counts. ``user_records``: user records handled.
+    ``skipped``: user records that ``once`` knew as handled. ``put_aside``: what ``on_poison`` took: user
+    records, and Kinesis records that cannot be opened. ``failed``: Kinesis records that are delivered again,
+    because something in them failed. ``acknowledged``. ``not_acknowledged``: records that were handled, but
+    whose acknowledgement the service refused; they are delivered again. ``gone``: records whose visibility
+    ended before they were begun. ``given_back``: records not begun when the consumer was stopped.
     """
 
     kinesis_records: int = 0
@@ -77,167 +79,173 @@ class QueueCounts:
     given_back: int = 0
 
 
-#: The names that ``observe`` gets: all are counters.
+#: The names that ``observe`` is called with. All are counters.
 QUEUE_METRICS: Final = tuple(field.name for field in fields(QueueCounts))
 
 
 @dataclass(eq=False, slots=True)
-class Received:
-    """One record of an answer, until it is acknowledged or comes again."""
+class QueueDelivery:
+    """One record of a response. ``expires``: when its visibility ends, in seconds of the consumer's clock.
+    ``attempts``: of acknowledging it. ``unrecorded``: sub-sequence numbers of its user records that the
+    ledger does not have yet, by the kind of their rows."""
 
     raw: Mapping[str, Any]
-    batch: Invocation
-    until: float
-    receive_count: int
-    state: Literal["received", "handled", "acknowledged", "failed", "gone"] = "received"
-    tries: int = 0
-    #: Sub-sequence numbers that have no note yet: handled now, handled before, and put aside.
-    ran: list[int] = field(default_factory=list)
-    skipped: list[int] = field(default_factory=list)
-    aside: list[int] = field(default_factory=list)
+    invocation: Invocation
+    expires: float
+    state: Literal["received", "handled", "acknowledged", "failed", "expired"] = "received"
+    attempts: int = 0
+    unrecorded: dict[RowKind, list[int]] = field(default_factory=dict)
+
+    @property
+    def receive_count(self) -> int:
+        return int(self.raw.get("ReceiveCount") or 1)
 
     def entry(self, **more: Any) -> dict[str, Any]:
         return {"ReceiptHandle": self.raw["ReceiptHandle"], **more}
 
+    def record_later(self, kind: RowKind, group: list[HandlerCall]) -> None:
+        numbers = [call.record.sub_sequence_number for call in group]
+        self.unrecorded.setdefault(kind, []).extend(numbers)
 
+
+@dataclass(eq=False)
 class QueueConsumer(ABC):
-    """One consumer. ``handle`` and ``once`` are the caller's; ``stop`` is an event."""
+    """One consumer. ``handle`` and ``once`` are the caller's functions, ``stop`` is an event; the options are
+    those of `QueueOptions`."""
 
-    def __init__(
-        self,
-        client: Any,
-        queue: str,
-        handle: Callable[[Any], object],
-        once: Callable[[str, Callable[[], Any]], object] | None,
-        stop: Any,
-        clock: Callable[[], float],
-        sleep: Callable[[float], Any],
-        *,
-        batch: int | None = None,
-        after_failure: AfterFailure = "stop",
-        policy: Policy = "strict",
-        on_drop: Callable[[Drop], None] | None = None,
-        max_decompressed_size: int | None = None,
-        unframe: Unframe = False,
-        on_poison: Callable[[Poison], object] | None = None,
-        poison_after: int = 5,
-        visibility: int = 30,
-        wait: int = 9,
-        dead_letters: bool = False,
-        drain: bool = False,
-        observe: Observe | None = None,
-        ledger: LedgerLike | None = None,
-    ) -> None:
-        check_client(client)
-        require_on_drop(policy, on_drop)  # LMB-12, as for Lambda
-        if min(1 if batch is None else batch, visibility, wait, poison_after) < 1:
+    client: Any
+    queue: str
+    handle: Callable[[Any], object]
+    once: Callable[[str, Callable[[], Any]], object] | None
+    stop: Any
+    clock: Callable[[], float]
+    sleep: Callable[[float], Any]
+    _: KW_ONLY
+    batch: int | None = None
+    after_failure: AfterFailure = "stop"
+    policy: Policy = "strict"
+    on_drop: Callable[[Drop], None] | None = None
+    max_decompressed_size: int | None = None
+    unframe: Unframe = False
+    on_poison: Callable[[Poison], object] | None = None
+    poison_after: int = 5
+    visibility: int = 30
+    wait: int = 9
+    dead_letters: bool = False
+    drain: bool = False
+    observe: Observe | None = None
+    ledger: Ledger | None = None
+
+    def __post_init__(self) -> None:
+        check_client(self.client)
+        require_on_drop(self.policy, self.on_drop)  # LMB-12, as for Lambda
+        if min(1 if self.batch is None else self.batch, self.visibility, self.wait, self.poison_after) < 1:
             raise ValueError("batch, visibility, wait and poison_after: 1 or more")
-        self.client, self._queue, self._handle, self._once = client, queue, handle, once
-        self.stop, self._clock, self._sleep = stop, clock, sleep
-        self._calls = DEAD_LETTERS if dead_letters else RECORDS
-        self._size, self._after_failure, self._poison_after = batch, after_failure, poison_after
-        self._opening = partial(
-            deaggregate, policy=policy, on_drop=on_drop, max_decompressed_size=max_decompressed_size,
-            unframe=unframe,
+        self._deaggregate = partial(
+            deaggregate, policy=self.policy, on_drop=self.on_drop,
+            max_decompressed_size=self.max_decompressed_size, unframe=self.unframe,
         )  # fmt: skip
-        self._on_poison, self._drain, self._observe = on_poison, drain, observe
-        self._notes = None if ledger is None else ledger.writer(queue, "handled")
-        self._visibility = {"VisibilityTimeoutSeconds": visibility}
-        self._receive = {"Limit": MOST_RECORDS, "WaitTimeSeconds": wait, **self._visibility}
-        #: Seconds between two beats while something is handled.
-        self.beat_seconds = min(_BEAT, visibility / 3)
-        self.counts, self._observed = QueueCounts(), QueueCounts()
-        self._received: list[Received] = []
-        self._handled: deque[Received] = deque()  # to be acknowledged; a thread may append, another take
+        self._operations = DEAD_LETTERS if self.dead_letters else RECORDS
+        self._ledger = None if self.ledger is None else self.ledger.writer(self.queue, "handled")
+        self.heartbeat_interval = min(_HEARTBEAT_INTERVAL, self.visibility / 3)
+        self.counts, self._observed_counts = QueueCounts(), QueueCounts()
+        self._deliveries: list[QueueDelivery] = []
+        #: Handled and not acknowledged. The thread of heartbeats takes from it while another one appends.
+        self._handled: deque[QueueDelivery] = deque()
 
     async def run(self) -> QueueCounts:
-        """Until ``stop`` is set, or with ``drain`` until an answer is empty."""
-        with nullcontext() if self._notes is None else closing(self._notes):
+        """Consume until ``stop`` is set; with ``drain`` until a response is empty."""
+        arguments = {
+            "Limit": MOST_RECORDS,
+            "WaitTimeSeconds": self.wait,
+            "VisibilityTimeoutSeconds": self.visibility,
+        }
+        with nullcontext() if self._ledger is None else closing(self._ledger):
             while not self.stop.is_set():
                 # Once ``stop`` is set, no failing call is repeated.
-                answer = await self._call(self._calls.receive, self._receive, sleep=self.wait)
-                records = answer.get("QueueRecords", ())
+                response = await self._call(self._operations.receive, arguments, sleep=self.wait_for_stop)
+                records = response.get("QueueRecords", ())
                 if records:
                     try:
-                        self._take(records)
-                        await self.all_of(self._received)
+                        self._receive(records)
+                        await self.handle_all(self._deliveries)
                     finally:
-                        await self.acknowledge(all_of_them=True)
-                        await self._give_back()
+                        await self.acknowledge(until_settled=True)
+                        await self._release()
                 self._report_counts()
-                if self._drain and not records:
+                if self.drain and not records:
                     break
         return self.counts
 
     async def _call(self, operation: str, arguments: Mapping[str, Any], **how: Any) -> Any:
-        how = {"clock": self._clock, "sleep": self._sleep, **how}
-        return await call(self.client, operation, {"QueueARN": self._queue, **arguments}, **how)
+        how = {"clock": self.clock, "sleep": self.sleep, **how}
+        return await call(self.client, operation, {"QueueARN": self.queue, **arguments}, **how)
 
-    async def _refusals(
-        self, operation: str, records: list[Received], more: Mapping[str, Any], **how: Any
-    ) -> list[tuple[Received, str | None]]:
-        """Make a call about records. Of each, why it was refused."""
-        entries = [received.entry(**more) for received in records]
-        answer = await self._call(operation, {"Entries": entries}, **how)
-        codes = refusals([entry["ReceiptHandle"] for entry in entries], answer)
-        return [(received, codes.get(received.raw["ReceiptHandle"])) for received in records]
+    async def _call_about(
+        self, deliveries: list[QueueDelivery], operation: str, how: Mapping[str, Any], **more: Any
+    ) -> list[tuple[QueueDelivery, str | None]]:
+        """Make a call with one entry for each delivery; its error code, None where the service did it."""
+        entries = [delivery.entry(**more) for delivery in deliveries]
+        response = await self._call(operation, {"Entries": entries}, **how)
+        codes = failed_entries([entry["ReceiptHandle"] for entry in entries], response)
+        return [(delivery, codes.get(delivery.raw["ReceiptHandle"])) for delivery in deliveries]
 
-    def _take(self, records: list[Mapping[str, Any]]) -> None:
-        until = self._clock() + self._visibility["VisibilityTimeoutSeconds"]
-        hook = None if self._on_poison is None else self._put_aside
-        self._received = []
+    def _receive(self, records: list[Mapping[str, Any]]) -> None:
+        expires = self.clock() + self.visibility
+        hook = None if self.on_poison is None else self._put_aside
+        self._deliveries = []
         for raw in records:
-            batch = Invocation(map(self._open, [raw]), after_failure=self._after_failure, on_poison=hook)
-            self._received.append(Received(raw, batch, until, int(raw.get("ReceiveCount") or 1)))
+            invocation = Invocation(self._open(raw), self.after_failure, hook)
+            self._deliveries.append(QueueDelivery(raw, invocation, expires))
         self.counts.kinesis_records += len(records)
 
-    def _open(self, raw: Mapping[str, Any]) -> OpenedRecord:
+    def _open(self, raw: Mapping[str, Any]) -> Iterator[OpenedRecord]:
         record = queue_record(raw)
-        return open_record(record, raw, self._queue, self._opening, record.record_id or "")
+        yield open_record(record, raw, self.queue, self._deaggregate, record.record_id or "")
 
-    def _is_last_chance(self, received: Received) -> bool:
-        return self._on_poison is not None and received.receive_count >= self._poison_after
+    def _is_last_chance(self, delivery: QueueDelivery) -> bool:
+        return self.on_poison is not None and delivery.receive_count >= self.poison_after
 
     def _put_aside(self, poison: Poison) -> object:
-        assert self._on_poison is not None
-        result = self._on_poison(poison)
+        assert self.on_poison is not None
+        result = self.on_poison(poison)
         self.counts.put_aside += 1
         return result
 
-    async def handle_record(self, received: Received) -> None:
-        """Handle a record, if it may still be begun."""
+    async def handle_record(self, delivery: QueueDelivery) -> None:
+        """Handle the user records of a record, if it may still be begun."""
         # QUE-9: "After SIGTERM a record that was begun MUST be handled to its end, and every other one given
         # back at once."
         if self.stop.is_set():
             return
         # QUE-5: "The visibility of a record that waits or is handled MUST be extended before it ends; a
         # record MUST NOT be begun after that."
-        if self._clock() >= received.until:
-            received.state = "gone"
+        if self.clock() >= delivery.expires:
+            delivery.state = "expired"
             self.counts.gone += 1
             return
-        for group in self._groups(received):
+        for group in self._groups(delivery):
             try:
-                await self._claim(group, received)
+                await self._handle_once(group, delivery)
             except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the records failed
-                received.batch.fail(*group)
+                delivery.invocation.fail(*group)
         # QUE-2: "A record MUST be acknowledged when all its user records were handled, and MUST NOT be before
         # that."
-        if received.batch.first_failure() is None:
-            received.state = "handled"
-            self._handled.append(received)
+        if delivery.invocation.first_failure() is None:
+            delivery.state = "handled"
+            self._handled.append(delivery)
         else:
-            received.state = "failed"
+            delivery.state = "failed"
             self.counts.failed += 1
 
-    def _groups(self, received: Received) -> Iterator[list[HandlerCall]]:
-        """Its user records in order, as many at a time as ``batch`` allows."""
+    def _groups(self, delivery: QueueDelivery) -> Iterator[list[HandlerCall]]:
+        """The user records of a record in their order, as many at a time as ``batch`` allows."""
         # QUE-7: "The user records of an aggregate MUST be handled in their order, one group after the other."
-        alone = self._once is not None or self._is_last_chance(received)
-        size = 1 if alone else self._size or 1
+        one_by_one = self.once is not None or self._is_last_chance(delivery)
+        size = 1 if one_by_one else self.batch or 1
         group: list[HandlerCall] = []
-        for item in received.batch.calls():
-            if item is None or not received.batch.may_start(item):
+        for item in delivery.invocation.calls():
+            if item is None or not delivery.invocation.may_start(item):
                 continue
             group.append(item)
             if len(group) == size:
@@ -246,155 +254,153 @@ class QueueConsumer(ABC):
         if group:
             yield group
 
-    async def _claim(self, group: list[HandlerCall], received: Received) -> None:
-        """Handle these; with ``once`` it is one, which may have been handled before."""
-        if self._once is None:
-            await self._run(group, received)
+    async def _handle_once(self, group: list[HandlerCall], delivery: QueueDelivery) -> None:
+        """Handle a group. With ``once`` it is one user record, which may have been handled before."""
+        if self.once is None:
+            await self._handle_group(group, delivery)
             return
-        claimed: list[HandlerCall] = []
+        is_new = False
 
-        def claim() -> Any:
-            claimed.extend(group)
-            return self.nested(self._run(group, received))
+        def handle() -> Any:
+            nonlocal is_new
+            is_new = True
+            return self.start(self._handle_group(group, delivery))
 
-        await self.result(self._once(group[0].key, claim))
-        if not claimed:
+        await self.finish(self.once(group[0].key, handle))
+        if not is_new:
             self.counts.skipped += 1
-            received.skipped.append(group[0].record.sub_sequence_number)
+            delivery.record_later("before", group)
 
-    async def _run(self, group: list[HandlerCall], received: Received) -> None:
-        records = [call.record for call in group]
+    async def _handle_group(self, group: list[HandlerCall], delivery: QueueDelivery) -> None:
+        records = [item.record for item in group]
         try:
-            await self.result(self._handle(records[0] if self._size is None else records))
+            await self.finish(self.handle(records[0] if self.batch is None else records))
             self.counts.user_records += len(records)
-            received.ran += [record.sub_sequence_number for record in records]
+            delivery.record_later("handled", group)
         except Exception as error:
             # QUE-8: "A user record that fails in delivery number poison_after or a later one MUST be given to
             # the poison hook, by itself; if that takes it, it counts as handled."
-            if not self._is_last_chance(received):
+            if not self._is_last_chance(delivery):
                 raise
-            last = records[-1]
-            failed = UserRecordFailed(
-                record_id=last.record_id,
-                sub_sequence_number=last.sub_sequence_number,
-                receive_count=received.receive_count,
+            failure = UserRecordFailed(
+                record_id=records[0].record_id,
+                sub_sequence_number=records[0].sub_sequence_number,
+                receive_count=delivery.receive_count,
                 reason=type(error).__name__,
             )
-            failed.__cause__ = error
-            poison = Poison(failed, queue_record(received.raw), received.raw, self._queue, last)
+            failure.__cause__ = error
+            kinesis_record = queue_record(delivery.raw)
+            poison = Poison(failure, kinesis_record, delivery.raw, self.queue, records[0])
             if not handle_poison(poison, self._put_aside):
                 raise
-            received.aside.append(last.sub_sequence_number)
+            delivery.record_later("aside", group)
 
-    # -- meanwhile ------------------------------------------------------------------------------
-
-    async def beat(self) -> None:
-        """Extend and acknowledge what is due. What fails is tried again at the next beat."""
-        now, seconds = self._clock(), self._visibility["VisibilityTimeoutSeconds"]
-        in_work = [received for received in self._received if received.state in ("received", "handled")]
+    async def heartbeat(self) -> None:
+        """Extend and acknowledge what is due. The next heartbeat tries again what fails."""
+        now = self.clock()
+        pending = [delivery for delivery in self._deliveries if delivery.state in ("received", "handled")]
         try:
-            if any(received.until <= now + seconds * 2 / 3 for received in in_work):
-                update = self._calls.update_visibility
-                for received, code in await self._refusals(update, in_work, self._visibility, patience=0):
+            if any(delivery.expires <= now + self.visibility * 2 / 3 for delivery in pending):
+                update, more = (
+                    self._operations.update_visibility,
+                    {"VisibilityTimeoutSeconds": self.visibility},
+                )
+                for delivery, code in await self._call_about(pending, update, {"patience": 0}, **more):
                     if code is None:
-                        received.until = now + seconds
+                        delivery.expires = now + self.visibility
             await self.acknowledge(patience=0)
-        except Exception as error:  # noqa: BLE001 - a call's, or whatever a ledger raises: `run` meets it, too
+        except Exception as error:  # noqa: BLE001 - of a call or a ledger; `run` makes the same call at the end
             LOG.error("%s", error)
 
-    async def acknowledge(self, *, all_of_them: bool = False, **how: Any) -> None:
-        """Acknowledge what was handled; with ``all_of_them`` again and again, until each is settled."""
+    async def acknowledge(self, *, until_settled: bool = False, **how: Any) -> None:
+        """Acknowledge what was handled. ``until_settled``: repeat it until no acknowledgement is open."""
         failures = 0
         while self._handled:
-            chosen = [self._handled.popleft() for _ in range(len(self._handled))]
+            deliveries = [self._handled.popleft() for _ in range(len(self._handled))]
             try:
-                self._note(chosen)
-                answers = await self._refusals(self._calls.acknowledge, chosen, {}, **how)
+                self._write_ledger(deliveries)
+                results = await self._call_about(deliveries, self._operations.acknowledge, how)
             except BaseException:
-                self._handled.extend(chosen)
+                self._handled.extend(deliveries)
                 raise
-            again = [
-                received for received, code in answers if not self._settle_acknowledgement(received, code)
-            ]
-            self._handled.extend(again)
-            if again:
-                if not all_of_them:
-                    return
-                await maybe_await(self._sleep(BACKOFF.seconds(failures)))
+            self._handled.extend(delivery for delivery, code in results if not self._settle(delivery, code))
+            if not until_settled:
+                return
+            if self._handled:
+                await maybe_await(self.sleep(BACKOFF.seconds(failures)))
                 failures += 1
 
-    def _note(self, records: list[Received]) -> None:
-        # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
-        if self._notes is None:
-            return
-        rows, now = list[Row](), int(time.time() * 1000)
-        for received in records:
-            record = queue_record(received.raw)
-            digest, record_id = digest_of(record.partition_key or "", record.data), record.record_id or ""
-            by_kind: dict[RowKind, list[int]] = {
-                "handled": received.ran, "before": received.skipped, "aside": received.aside,
-            }  # fmt: skip
-            for kind, subs in by_kind.items():
-                names = [("", "", sub) for sub in sorted(subs)]
-                rows += runs(kind, names, now, digest, record_id)
-            rows += [Row("aside", "", "", 0, now, digest, 0, record_id) for _ in received.batch.aside]
-        if rows:
-            self._notes.note(rows)
-        for received in records:
-            received.ran, received.skipped, received.aside, received.batch.aside = [], [], [], []
-
-    def _settle_acknowledgement(self, received: Received, code: str | None) -> bool:
-        """Whether that is settled: otherwise the service may still take the acknowledgement."""
-        received.tries += 1
+    def _settle(self, delivery: QueueDelivery, code: str | None) -> bool:
+        """Whether an acknowledgement with this error code is settled: it was done, or no attempt can help."""
+        delivery.attempts += 1
         if code is None:
-            received.state = "acknowledged"
+            delivery.state = "acknowledged"
             self.counts.acknowledged += 1
             return True
         # QUE-4: "An acknowledgement that failed MUST be tried again where that can help, and counted where it
         # cannot: the record comes again."
-        if not (is_permanent(code) or received.tries >= _TRIES):
+        if not is_permanent(code) and delivery.attempts < _MOST_ATTEMPTS:
             return False
-        received.state = "gone"
+        delivery.state = "expired"
         self.counts.not_acknowledged += 1
-        LOG.error("record was handled, but not acknowledged (%s): %s", code, received.raw["RecordId"])
+        LOG.error("record was handled, but not acknowledged (%s): %s", code, delivery.raw["RecordId"])
         return True
 
-    async def _give_back(self) -> None:
-        """Say when those come again that failed, or were not begun; all of the answer is forgotten."""
-        self._note(self._received)
+    def _write_ledger(self, deliveries: list[QueueDelivery]) -> None:
+        # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
+        if self._ledger is None:
+            return
+        rows, now = list[Row](), int(time.time() * 1000)
+        for delivery in deliveries:
+            record = queue_record(delivery.raw)
+            digest = digest_of(record.partition_key or "", record.data)
+            like = Row("aside", "", "", 0, now, digest, 0, record.record_id or "")
+            for kind, numbers in delivery.unrecorded.items():
+                names = [("", "", number) for number in sorted(numbers)]
+                rows += runs(names, like.replace(kind=kind, user_records=1))
+            rows += [like for _ in delivery.invocation.aside]
+        if rows:
+            self._ledger.note(rows)
+        for delivery in deliveries:
+            delivery.unrecorded, delivery.invocation.aside = {}, []
+
+    async def _release(self) -> None:
+        """Say when the records that failed, and those that were not begun, are delivered again."""
+        self._write_ledger(self._deliveries)
         entries = []
-        for received in self._received:
-            if received.state == "failed":
-                seconds = int(_AGAIN.seconds(received.receive_count - 1))
-                entries.append(received.entry(VisibilityTimeoutSeconds=seconds))
-            elif received.state == "received":
+        for delivery in self._deliveries:
+            if delivery.state == "failed":
+                seconds = int(_REDELIVERY.seconds(delivery.receive_count - 1))
+                entries.append(delivery.entry(VisibilityTimeoutSeconds=seconds))
+            elif delivery.state == "received":
                 self.counts.given_back += 1
-                entries.append(received.entry(VisibilityTimeoutSeconds=0))
-        self._received = []
-        if entries:  # (What is refused here comes again as well, when its visibility ends.)
-            await self._call(self._calls.update_visibility, {"Entries": entries})
+                entries.append(delivery.entry(VisibilityTimeoutSeconds=0))
+        self._deliveries = []
+        if entries:  # (An entry that fails is delivered again when its visibility ends.)
+            await self._call(self._operations.update_visibility, {"Entries": entries})
 
     def _report_counts(self) -> None:
-        for name in QUEUE_METRICS if self._observe is not None else ():
-            added = getattr(self.counts, name) - getattr(self._observed, name)
-            if added and self._observe is not None:
-                self._observe(name, added, {"QueueARN": self._queue})
-        self._observed = replace(self.counts)
+        if self.observe is None:
+            return
+        for name in QUEUE_METRICS:
+            if added := getattr(self.counts, name) - getattr(self._observed_counts, name):
+                self.observe(name, added, {"QueueARN": self.queue})
+        self._observed_counts = replace(self.counts)
 
-    # -- what differs ---------------------------------------------------------------------------
-
-    @abstractmethod
-    async def result(self, returned: object) -> None:
-        """Take what a handler or ``once`` has returned. Raises TypeError for what must not be."""
+    # -- what threads and asyncio do differently ------------------------------------------------
 
     @abstractmethod
-    def nested(self, steps: Coroutine[Any, Any, None]) -> Any:
-        """What the call that ``once`` is given returns."""
+    async def finish(self, result: object) -> None:
+        """Await what the handler or ``once`` returned. Threads raise TypeError for a coroutine."""
 
     @abstractmethod
-    async def all_of(self, records: list[Received]) -> None:
-        """`handle_record` for each, and meanwhile `beat` every ``beat_seconds``."""
+    def start(self, steps: Coroutine[Any, Any, None]) -> Any:
+        """The result of the call that ``once`` makes: threads run ``steps``, asyncio returns it."""
 
     @abstractmethod
-    def wait(self, seconds: float) -> Any:
-        """Sleep, but until ``stop`` is set. Gives whether it is; on asyncio an awaitable of that."""
+    async def handle_all(self, deliveries: list[QueueDelivery]) -> None:
+        """`handle_record` for each, with a `heartbeat` every ``heartbeat_interval`` seconds meanwhile."""
+
+    @abstractmethod
+    def wait_for_stop(self, seconds: float) -> Any:
+        """Sleep until ``stop`` is set, or so long. Returns whether it is set; on asyncio an awaitable."""

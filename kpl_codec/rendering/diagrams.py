@@ -1,4 +1,4 @@
-"""Pictures of shards made of characters, without colours: the key space, the lineage in time, skew."""
+"""Pictures of shards made of characters, without colours: the key space, the lineage in time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import NamedTuple
 
 from ..shards.lineage import Lineage
 from ..shards.shard import Shard
-from ..shards.skew import Skew
 from .labels import KEY_SPACE, share, short_id, utc
-
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def key_space(shards: Sequence[Shard], width: int = 100) -> str:
@@ -121,20 +118,3 @@ def _align_right(texts: Iterable[str]) -> list[str]:
     several = list(texts)
     wide = max(map(len, several), default=0)
     return [text.rjust(wide) for text in several]
-
-
-def skew_bars(skew: Skew, names: Sequence[str], width: int = 100) -> str:
-    """A bar for each shard, with its count and its share; ``┊`` marks the mean."""
-    counts = _align_right(f"{count:,}" for count in skew.counts)
-    most = max([*skew.counts, 1])
-    inner = max(width - max(map(len, names), default=1) - len(counts[0]) - 12, 10)
-    mean = min(round(skew.mean / most * inner), inner - 1)
-    lines = []
-    for name, count, text in zip(_align_right(names), skew.counts, counts, strict=True):
-        eighths = round(count / most * inner * 8)
-        bar = ("█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()).ljust(inner)
-        if bar[mean] == " ":
-            bar = f"{bar[:mean]}┊{bar[mean + 1 :]}"
-        part = 100 * count / skew.total if skew.total else 0.0
-        lines.append(f"{name}  {text}  {part:5.1f}%  {bar}".rstrip())
-    return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from datetime import datetime, timezone
 
@@ -27,6 +28,24 @@ def safe_lines(text: object) -> str:
 def safe_json(text: str) -> str:
     """JSON with those characters as escapes; they can only stand in its texts, and mean the same."""
     return _UNSAFE.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
+
+
+#: Words for the commonest errors of the system; others keep the system's own.
+_REFUSALS = {
+    errno.ENOENT: "no such file or folder",
+    errno.EISDIR: "it is a folder, not a file",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.EACCES: "you are not permitted to",
+    errno.EROFS: "the disk is read-only",
+    errno.ENOSPC: "no space is left on the disk",
+    errno.EDQUOT: "your share of the disk is used up",
+    errno.EFBIG: "the file is too large for this system",
+}
+
+
+def refusal(error: OSError) -> str:
+    """Why the system refused a path, in words."""
+    return _REFUSALS.get(error.errno or 0) or error.strerror or str(error)
 
 
 def short_id(shard_id: str) -> str:

@@ -39,9 +39,9 @@ def use_color() -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
-def width(default: int = 100) -> int:
-    """Columns to draw in, 40 to 160: those of the terminal, else COLUMNS, else ``default``."""
-    return max(40, min(shutil.get_terminal_size((default, 24)).columns, 160))
+def width() -> int:
+    """Columns to draw in, 40 to 160: those of the terminal, else COLUMNS, else 100."""
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 160))
 
 
 @cache
@@ -158,9 +158,16 @@ def write_on(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """One line to standard error; dropped where nobody can be told."""
+    """One line to standard error; on a terminal in lines of its width. It is dropped where standard error is
+    closed or full."""
+    text = f"kpl-codec: {safe(text)}"
     with suppress(OSError):
-        sys.stderr.write(f"kpl-codec: {safe(text)}\n")
+        if sys.stderr.isatty() or "COLUMNS" in os.environ:
+            indent = " " * len("kpl-codec: ")
+            text = textwrap.fill(
+                text, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            )
+        sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
 

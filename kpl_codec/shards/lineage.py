@@ -1,7 +1,7 @@
 """Lineage: every known shard of a stream, and how they descend from one another.
 
-A shard map describes the present, a lineage the past. It takes any shards, open or closed, also with gaps
-(closed shards expire). It is immutable.
+A shard map describes the present, a lineage also the past: open and closed shards, of which some may be
+missing because closed shards expire.
 
     shardId-0 [0 .......... max]  ──split──▶  shardId-1 [0 .. mid]  ──┐
                                               shardId-2 [mid+1 .. max] ┴─merge──▶  shardId-3 [0 .. max]
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class Lineage(Mapping[str, Shard]):
-    """All known shards of one life of a stream by their ids, parents before children. Immutable.
+    """The known shards of one life of a stream by their ids, parents before children. Immutable.
 
-    A shard may be given twice: closed, it stays closed. Raises ShardMapError: duplicate (one id, two
-    different ranges, parents or starts: another life of the stream, or another stream), cycle.
-    ``stream``: which one it is of, None if that is not known; it does not count for equality.
+    ``shards`` may have a shard twice, open and then closed: it is closed. ``stream``: the stream's name or
+    ARN, None if it is not known; it does not count for equality. Raises ShardMapError: duplicate (two shards
+    of one id differ in range, parents or start, so they are of two lives or two streams), cycle.
     """
 
     def __init__(
@@ -49,33 +49,19 @@ class Lineage(Mapping[str, Shard]):
         self.stream = stream
         by_id: dict[str, Shard] = {}
         for shard in shards:
-            known = by_id.get(shard.shard_id)
-            by_id[shard.shard_id] = shard if known is None else agreed(known, shard)
+            before = by_id.get(shard.shard_id)
+            by_id[shard.shard_id] = shard if before is None else merge_shard(before, shard)
         self.distribution: Distribution = distribution
         self._children: dict[str, list[str]] = {}
         for shard in sorted(by_id.values(), key=lambda shard: shard.shard_id):
             for parent in dict.fromkeys(shard.parent_shard_ids):
                 self._children.setdefault(parent, []).append(shard.shard_id)
-        self._by_id = self._order(by_id)
-        self._place = {shard_id: place for place, shard_id in enumerate(self._by_id)}
+        self._by_id = _parents_first(by_id)
+        self._order = {shard_id: index for index, shard_id in enumerate(self._by_id)}
         self._generations: dict[str, int] = {}
         for shard in self._by_id.values():
             above = (self._generations[p] for p in shard.parent_shard_ids if p in self._generations)
             self._generations[shard.shard_id] = 1 + max(above, default=-1)
-
-    def _order(self, by_id: dict[str, Shard]) -> dict[str, Shard]:
-        """Parents before children: by id, as AWS numbers them, or else from generation to generation."""
-        above = {i: [p for p in by_id[i].parent_shard_ids if p in by_id] for i in sorted(by_id)}
-        ids: Iterable[str] = above
-        if any(parent >= i for i, parents in above.items() for parent in parents):
-            try:
-                ids = tuple(TopologicalSorter(above).static_order())
-            except CycleError as error:
-                # SHD-6: "A listing in which a shard descends from itself MUST be refused."
-                cycle = tuple(sorted({*error.args[1]}))
-                reason = f"{cycle[0]} descends from itself"
-                raise ShardMapError(code="cycle", reason=reason, shard_ids=cycle) from None
-        return {i: by_id[i] for i in ids}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_id)
@@ -113,36 +99,30 @@ class Lineage(Mapping[str, Shard]):
 
     def _above(self, shard_id: str) -> Iterator[str]:
         """The ids of the known ancestors, each once, nearest first."""
-        seen = {shard_id}
-        todo = deque([shard_id])
-        while todo:
-            for parent in self._by_id[todo.popleft()].parent_shard_ids:
-                if parent in self._by_id and parent not in seen:
-                    seen.add(parent)
-                    todo.append(parent)
+        visited = {shard_id}
+        queue = deque([shard_id])
+        while queue:
+            for parent in self._by_id[queue.popleft()].parent_shard_ids:
+                if parent in self._by_id and parent not in visited:
+                    visited.add(parent)
+                    queue.append(parent)
                     yield parent
 
     def ancestors(self, shard_id: str) -> tuple[Shard, ...]:
-        """All known ancestors, oldest first. Raises UnknownShard.
-
-        O(n log n) in the number of ancestors, however large the lineage is.
-        """
+        """All known ancestors, oldest first, in O(n log n) of their number. Raises UnknownShard."""
         _ = self[shard_id]
-        return tuple(self._by_id[i] for i in sorted(self._above(shard_id), key=self._place.__getitem__))
+        return tuple(self._by_id[i] for i in sorted(self._above(shard_id), key=self._order.__getitem__))
 
     def is_descendant(self, shard_id: str, ancestor_id: str) -> bool:
-        """Whether ``shard_id`` descends from ``ancestor_id``, as far as known.
-
-        ``ancestor_id`` may itself have expired.
-        """
+        """Whether ``shard_id`` is known to descend from ``ancestor_id``, which may itself have expired."""
         if shard_id not in self._by_id:
             return False
-        heirs = self._children.get(ancestor_id, ())
-        return shard_id in heirs or any(above in heirs for above in self._above(shard_id))
+        children = self._children.get(ancestor_id, ())
+        return shard_id in children or any(above in children for above in self._above(shard_id))
 
     def generation(self, shard_id: str) -> int:
-        """How many reshards lie between the oldest known ancestor and this shard: 0 for one without known
-        parents. Raises UnknownShard."""
+        """The number of reshards between the oldest known ancestor and this shard, 0 for a shard without
+        known parents. Raises UnknownShard."""
         return self._generations[self[shard_id].shard_id]
 
     def chain(self, hash_key: int) -> tuple[Shard, ...]:
@@ -152,7 +132,8 @@ class Lineage(Mapping[str, Shard]):
         return tuple(shard for shard in self.values() if hash_key in shard.hash_key_range)
 
     def created(self, shard_id: str) -> datetime | None:
-        """When the shard was created, by the hint in its starting sequence number. Raises UnknownShard."""
+        """When the shard was created, by the hint in its starting sequence number; None where that has no
+        hint. Raises UnknownShard."""
         hint = sequence_hint(self[shard_id].starting_sequence_number)
         return hint.shard_created if hint else None
 
@@ -162,10 +143,9 @@ class Lineage(Mapping[str, Shard]):
         shard = self[shard_id]
         if shard.open:
             return None
-        made = [self.created(child.shard_id) for child in self.children(shard_id)]
-        known = [moment for moment in made if moment is not None]
+        times = [self.created(child.shard_id) for child in self.children(shard_id)]
         hint = sequence_hint(shard.ending_sequence_number)
-        return min(known) if known else hint.time if hint else None
+        return min(filter(None, times), default=hint.time if hint else None)
 
 
 def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:
@@ -184,17 +164,33 @@ def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:
     return by_id
 
 
-def agreed(known: Shard, listed: Shard) -> Shard:
-    """One shard from two listings of it. Raises ShardMapError if they contradict each other."""
-    if known.contradicts(listed) or (listed.open and not known.open):
+def _parents_first(by_id: dict[str, Shard]) -> dict[str, Shard]:
+    """In the order of their ids where these grow from parent to child, as AWS's do, else in topological
+    order. Raises ShardMapError(code="cycle")."""
+    parents = {i: [p for p in by_id[i].parent_shard_ids if p in by_id] for i in sorted(by_id)}
+    ids: Iterable[str] = parents
+    if any(parent >= i for i, above in parents.items() for parent in above):
+        try:
+            ids = tuple(TopologicalSorter(parents).static_order())
+        except CycleError as error:
+            # SHD-6: "A listing in which a shard descends from itself MUST be refused."
+            cycle = tuple(sorted({*error.args[1]}))
+            reason = f"{cycle[0]} descends from itself"
+            raise ShardMapError(code="cycle", reason=reason, shard_ids=cycle) from None
+    return {i: by_id[i] for i in ids}
+
+
+def merge_shard(before: Shard, now: Shard) -> Shard:
+    """One shard of two listings, as both know it. Raises ShardMapError if they contradict each other."""
+    if before.contradicts(now) or (now.open and not before.open):
         # LIN-5: "Facts about a shard MUST only be added: its range, parents and starting sequence number
         # never change, and a closed shard never opens again."
         # LIN-11: "A listing that contradicts what is known of a shard MUST be taken for another life
         # of the stream, never mixed with the first."
         raise ShardMapError(
             code="duplicate",
-            reason=f"{listed.shard_id} differs from what was listed before",
-            shard_ids=(listed.shard_id,),
+            reason=f"{now.shard_id} differs from what was listed before",
+            shard_ids=(now.shard_id,),
             requirement="LIN-11",
         )
-    return listed if known.open else known
+    return now if before.open else before

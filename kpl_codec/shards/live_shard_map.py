@@ -1,20 +1,21 @@
-"""The live shard map of a stream, which follows its reshards. Sans-I/O: requests out, answers in.
+"""The live shard map of a stream, which follows its splits and merges. It does no I/O: its driver makes the
+calls.
 
-    skin                                     LiveShardMap
+    driver                                   LiveShardMap
      | refresh(now) / invalidate(...)  ──▶   wants a refresh
      | ◀── next_request(now)                 Request("ListShards", {...}), one at a time
-     | receive(request, answer, now)   ──▶   next page, or a new map; gives a MapChanged
-     | fail(request, failure, now)     ──▶   the refresh has failed; gives a RefreshFailed
-     | ◀── timer()                           when to ask next_request again
-     | predict(hash_key)               ──▶   shard id, or None: not known
+     | receive(request, response, now) ──▶   next page, or a new map; returns a MapChanged
+     | fail(request, failure, now)     ──▶   the refresh has failed; returns a RefreshFailed
+     | ◀── timer()                           when to call next_request again
+     | predict(hash_key)               ──▶   shard id, None where it is not known
 
 After `invalidate` only the doubted shards are not predicted, and after a listing with a gap or an overlap
 only the shards and hash keys that this concerns: one split does not stop the others.
 
-`trust.py` has the rules for trusting the map. Without trust there is no prediction: a user record sent alone
-needs none, and an aggregate made for a shard that has split would be misplaced. All times are seconds of one
-monotonic clock of the caller. Not thread-safe, but `predict` only reads one attribute, replaced as a whole.
-Specification: spec/08-live-shard-map.md, 8.1.
+`map_freshness` has the rules for trusting the map. Without trust it predicts nothing: a user record sent
+alone needs no prediction, and an aggregate made for a shard that has split would be misplaced. All times are
+seconds of one monotonic clock of the caller. Not thread-safe, but `predict` only reads one attribute,
+replaced as a whole. Specification: spec/08-live-shard-map.md, 8.1.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ MapState = Literal["INVALID", "UPDATING", "READY"]
 
 
 class LiveShardMap:
-    """The state machine of one stream, given by its name or ARN.
+    """The live shard map of one stream, given by its name or ARN.
 
     ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
     hold records (for lineage). ``refresh_interval``: seconds between routine refreshes, None for none.
-    ``describe``: call DescribeStreamSummary, too: it shows AUTO distribution, and that a stream was created
-    again. ``chance``: gives a random number from 0 up to 1.
+    ``describe``: call DescribeStreamSummary, too, which shows AUTO distribution and that a stream was created
+    again. ``chance``: returns a random number from 0 up to 1.
     """
 
     def __init__(
@@ -69,16 +70,16 @@ class LiveShardMap:
     ) -> None:
         self.stream = stream
         self._chance = chance
-        named = stream_of(stream)
-        self._argument = named.argument
+        stream_name = stream_of(stream)
+        self._argument = stream_name.argument
         self._shard_filter = shard_filter
         self._interval = refresh_interval
         self._describe = describe
-        self._trust = MapFreshness(_BACKOFF)
-        #: Trusted or not. Replaced as a whole.
-        self.known = StreamState(KnownShards({}, {}, "USER_PARTITION_KEY", named))
-        #: Those of the known stream without the shards that are in doubt: what `predict` asks. Replaced as a
-        #: whole: other threads predict.
+        self._freshness = MapFreshness(_BACKOFF)
+        #: What is known of the stream, trusted or not. Replaced as a whole.
+        self.stream_state = StreamState(KnownShards({}, {}, "USER_PARTITION_KEY", stream_name))
+        #: The prediction table, without the shards that are in doubt. Replaced as a whole: other threads read
+        #: it.
         self.routes = NO_ROUTES
         self._refresh: Refresh | None = None
         self._retry_at: float | None = None
@@ -88,56 +89,53 @@ class LiveShardMap:
         #: Why the last refresh failed; None if it did not.
         self.error: StreamUnavailable | None = None
 
-    # -- what is known ------------------------------------------------------------------------
-
     @property
     def state(self) -> MapState:
         """A routine refresh of a trusted map leaves it READY."""
-        if self._trust.state == "TRUSTED":
+        if self._freshness.state == "TRUSTED":
             return "READY"
         return "UPDATING" if self._refresh is not None else "INVALID"
 
     @property
     def shard_map(self) -> ShardMap | None:
-        """The last sound map, trusted or not; None before the first. Made when it is first read."""
-        return self.known.shards.shard_map
+        """The last sound map, trusted or not; None before the first."""
+        return self.stream_state.shards.shard_map
 
     @property
     def lineage(self) -> Lineage:
-        """Every shard of this life of the stream that is not forgotten (MAP-20). Made when first read."""
-        return self.known.shards.lineage
+        """Every shard of this life of the stream that is not forgotten (MAP-20)."""
+        return self.stream_state.shards.lineage
 
     def shard(self, shard_id: str) -> Shard | None:
         """A known shard, open or closed; None if it is not known, or forgotten."""
-        return self.known.shards.all.get(shard_id)
+        return self.stream_state.shards.all.get(shard_id)
 
     @property
     def permanent_error(self) -> StreamUnavailable | None:
-        """The permanent error for which there is no map until somebody fixes it; None if there is none."""
+        """The permanent error because of which there is no map until somebody fixes it; else None."""
         return self.error if self.state == "INVALID" and self._failed_for_good else None
 
     @property
     def map_may_come(self) -> bool:
-        """Whether there is no trusted map yet, but no permanent error either."""
+        """Whether there is no trusted map yet, and no permanent error."""
         return self.state != "READY" and (
             self._refresh is not None or (self._retry_at is not None and self.permanent_error is None)
         )
 
     def predict(self, hash_key: int) -> str | None:
-        """The open shard that takes ``hash_key``; None while it is doubted, and on an AUTO stream. O(log n).
-        Raises HashKeyError outside 0 to 2^128 - 1."""
+        """The id of the open shard that takes ``hash_key``; None while that shard is in doubt, and on an AUTO
+        stream. O(log n). Raises HashKeyError outside 0 to 2^128 - 1."""
         return self.routes.predict(hash_key)
 
-    def _reroute(self) -> None:
-        """What may be predicted has changed."""
-        in_doubt = self._trust.in_doubt
+    def _update_routes(self) -> None:
+        in_doubt = self._freshness.in_doubt
         # MAP-1: "A prediction MUST come from a map that is trusted for its shard; otherwise the answer is
         # that none can be made."
         # MAP-13: "On a stream that distributes records AUTO no prediction MUST be made."
-        if in_doubt is None or self.known.shards.distribution == "AUTO":
+        if in_doubt is None or self.stream_state.shards.distribution == "AUTO":
             self.routes = NO_ROUTES
         else:
-            self.routes = self.known.routes.without(in_doubt)
+            self.routes = self.stream_state.routes.without(in_doubt)
 
     def trusts(self, shard_id: str) -> bool:
         """Whether this shard may be predicted."""
@@ -146,16 +144,14 @@ class LiveShardMap:
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
     ) -> Shard | Literal["unknown", "gone"]:
-        """As `known_stream.shard_of_record`: the shard; "unknown": ask again after the next refresh; "gone":
-        it is in a life of the stream that is over."""
-        shard = shard_of_record(self.known, shard_id, sequence_number, generation, answered_at)
+        """As `stream_state.shard_of_record`: the shard of a record; "unknown" until the next refresh; "gone"
+        if the life of the stream that has the record is over."""
+        shard = shard_of_record(self.stream_state, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
-        return "unknown" if self._trust.state == "NONE" and shard != "gone" else shard
-
-    # -- asking for a refresh -----------------------------------------------------------------
+        return "unknown" if self._freshness.state == "NONE" and shard != "gone" else shard
 
     def refresh(self, now: float) -> bool:
-        """Start a refresh, unless one runs or waits for its backoff to end; returns whether it did. After a
+        """Start a refresh, unless one runs or waits for its backoff; returns whether it did. After a
         permanent error it does not wait: the caller has fixed something."""
         # MAP-3: "At most one refresh MUST run at a time, however many callers ask."
         backing_off = self._failures and self._retry_at is not None and not self._failed_for_good
@@ -169,38 +165,38 @@ class LiveShardMap:
         return self.error is not None and self.error.permanent
 
     def invalidate(self, seen_at: float, predicted_shard: str | None, now: float) -> bool:
-        """Report that a record sent at ``seen_at`` is on another shard than was predicted;
-        ``predicted_shard``: None to doubt all. Returns whether the report counts: then a refresh starts, and
-        until it is done that shard is not predicted."""
-        listed_at = self.known.listed_at
+        """Report that a record sent at ``seen_at`` is on another shard than ``predicted_shard``, None to
+        doubt all. Returns whether the report counts: then a refresh starts, and that shard is not predicted
+        until its end."""
+        listed_at = self.stream_state.listed_at
         # MAP-4: "A report MUST be ignored if the map's refresh began at or after the record was sent: it
         # covers what the record saw."
         if listed_at is not None and seen_at <= listed_at:
             return False
         # MAP-5: "A report MUST be ignored if the predicted shard is not open in the map: the map has
         # learnt that already."
-        if predicted_shard is not None and not self.known.is_open(predicted_shard):
+        if predicted_shard is not None and not self.stream_state.is_open(predicted_shard):
             return False
-        if not self._trust.report(predicted_shard, seen_at, now):
+        if not self._freshness.report(predicted_shard, seen_at, now):
             return False
-        self._reroute()
+        self._update_routes()
         if self._refresh is None:
             self._start(now)
         return True
 
     def stream_gone(self, now: float) -> None:
-        """Report that a call found no such stream, or that a record shows another stream."""
+        """Report that a call found no such stream, or that a record is of another life of the stream."""
         # MAP-17: "When a failure says that the stream is gone, trust in the map MUST end until a listing
         # that began after it."
-        self._trust.end(now)
-        self._reroute()
+        self._freshness.end(now)
+        self._update_routes()
         if self._refresh is not None:
             self._refresh.outdated = True
         elif not self._failures:
             self._start(now)
 
     def stream_seen(self, now: float) -> None:
-        """Report that a call has found the stream: if a refresh did not, it may try again at once."""
+        """Report that a call has found the stream: a refresh that did not find it may start again."""
         error = self.permanent_error
         if error is not None and error.code == "ResourceNotFoundException" and now >= self._failed_at + 1:
             self.refresh(now)
@@ -208,8 +204,6 @@ class LiveShardMap:
     def _start(self, now: float) -> None:
         self._retry_at = None
         self._refresh = Refresh(now, self._argument, self._shard_filter, describe=self._describe)
-
-    # -- requests and answers -----------------------------------------------------------------
 
     def timer(self) -> float | None:
         """When to call `next_request` again if nothing else happens; None for never."""
@@ -226,34 +220,34 @@ class LiveShardMap:
             self._requests += 1
         return request
 
-    def receive(self, request: Request, answer: Any, now: float) -> MapChanged | RefreshFailed | None:
-        """Take the answer to ``request``. Returns the event of the refresh when it is over."""
+    def receive(self, request: Request, response: Any, now: float) -> MapChanged | RefreshFailed | None:
+        """Take the response to ``request``. Returns an event when the refresh is over."""
         refresh = self._refresh
-        if refresh is None or not refresh.answered(request):
+        if refresh is None or not refresh.finish(request):
             return None
         if request.operation == "DescribeStreamSummary":
-            refresh.described(answer)
+            refresh.add_summary(response)
             return None
         try:
-            listing = refresh.listed(answer, self.known.shards.all)
+            listing = refresh.add_page(response, self.stream_state.shards.all)
         except ShardMapError as error:
-            return self._failed("ListShards", error.code, error.describe(), now)
-        return None if listing is None else self._listed(listing, refresh, now)
+            return self._end_with_error("ListShards", error.code, error.describe(), now)
+        return None if listing is None else self._end_with_listing(listing, refresh, now)
 
     def fail(self, request: Request, failure: Failure, now: float) -> RefreshFailed | None:
-        """``request`` got an error, or no answer."""
+        """Take the failure of ``request``: an error, or no response."""
         refresh = self._refresh
-        if refresh is None or not refresh.answered(request):
+        if refresh is None or not refresh.finish(request):
             return None
         if request.operation == "DescribeStreamSummary" and failure.code != "ResourceNotFoundException":
             # Many roles may not call it, and an account has only 20 calls a second. The map works without it
             # and keeps the last known summary.
-            refresh.described(None)
+            refresh.add_summary(None)
             return None
-        return self._failed(request.operation, failure.code, failure.reason, now)
+        return self._end_with_error(request.operation, failure.code, failure.reason, now)
 
-    def _failed(
-        self, operation: str, code: str, reason: str, now: float, *, learnt: bool = False
+    def _end_with_error(
+        self, operation: str, code: str, reason: str, now: float, *, routes_changed: bool = False
     ) -> RefreshFailed:
         self._refresh = None
         permanent = is_permanent(code, reason)
@@ -263,8 +257,8 @@ class LiveShardMap:
             stream=self.stream, operation=operation, code=code, reason=reason, permanent=permanent
         )
         if code == "ResourceNotFoundException":
-            self._trust.end(now)
-            self._reroute()
+            self._freshness.end(now)
+            self._update_routes()
         # MAP-8: "An error that no retry can mend (no such stream, access denied) MUST be given at once to
         # every caller that waits. The map is asked for again after a backoff that grows from 1 s to at most
         # 300 s, and at once when a caller asks."
@@ -275,27 +269,29 @@ class LiveShardMap:
         self._retry_at = now + backoff.seconds(self._failures, self._chance())
         self._failures += 1
         self._failed_at = now
-        return RefreshFailed(now, self.error, self._retry_at, learnt)
+        return RefreshFailed(now, self.error, self._retry_at, routes_changed)
 
-    def _listed(self, listing: Listing, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
-        before, outcome = self.known, learn(self.known, listing, now)
+    def _end_with_listing(self, listing: Listing, refresh: Refresh, now: float) -> MapChanged | RefreshFailed:
+        before, outcome = self.stream_state, learn(self.stream_state, listing, now)
         begun = float("-inf") if refresh.outdated else listing.begun
         # MAP-7: "A listing that contradicts itself or what is known (cycle, duplicate, contradiction)
         # MUST NOT become the map; the refresh has failed and is tried again."
         if isinstance(outcome, RefusedListing):
-            self.known, error = outcome.known, outcome.error
+            self.stream_state, error = outcome.state, outcome.error
             if outcome.disputed is not None:
-                self._trust.disputed(begun, outcome.disputed)
-                self._reroute()
-            learnt = outcome.disputed is not None
-            return self._failed("ListShards", error.code, error.describe(), now, learnt=learnt)
-        self.known = outcome
+                self._freshness.dispute(begun, outcome.disputed)
+                self._update_routes()
+            routes_changed = outcome.disputed is not None
+            return self._end_with_error(
+                "ListShards", error.code, error.describe(), now, routes_changed=routes_changed
+            )
+        self.stream_state = outcome
         recreated = outcome.generation != before.generation
         changed = recreated or outcome.shards.open_ids != before.shards.open_ids
         self._refresh = self.error = None
         self._failures = 0
         self._retry_at = now + self._interval if self._interval is not None else None
-        if self._trust.listed(begun, changed=changed, now=now):
+        if self._freshness.accept(begun, changed=changed, now=now):
             self._start(now)
-        self._reroute()
+        self._update_routes()
         return MapChanged(recreated)

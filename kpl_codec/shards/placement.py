@@ -1,4 +1,4 @@
-"""Judges whether a record is on the shard where it belongs, and why an aggregate is not.
+"""Placement: whether a record is on the shard where its hash key belongs, and why an aggregate is not.
 
     hash key vs. the shard the record lies on                      | verdict
     ---------------------------------------------------------------+---------------------------
@@ -41,17 +41,15 @@ Verdict = Literal[
     "explicit-hash-key-implied",
     "distribution-auto",
 ]
-"""Where a user record is, seen from its hash key (spec/04, PLC-1 to PLC-4): on the open shard for it; on that
-shard's parent or child, where it was right at the time; outside its shard's range (stray); on a shard that is
-not in the map; a plain record whose explicit hash key is not known; keys decide nothing."""
+"""Where a user record is, compared with its hash key: the rows of the table in chapter 4.2."""
 
 
 class Placement(Value):
     """The shard on which a user record is, compared with the shard of its hash key.
 
-    ``hash_key`` is None where no key is known. ``expected_shard_id`` is the open shard for it, None
-    without a map. ``in_range``: whether it is in the range of the shard the record is on, None where that
-    range is not known. ``aggregate``: see `aggregate_kind`; None for plain records.
+    ``hash_key``: None where no key is known. ``expected_shard_id``: the open shard for it, None without a
+    map. ``in_range``: whether it is in the range of the record's shard, None where that range is not known.
+    ``aggregate``: see `aggregate_kind`; None for plain records.
     """
 
     verdict: Verdict
@@ -67,7 +65,7 @@ class Placement(Value):
         return self.verdict == "stray"
 
 
-#: What is known of a hash key on a shard: its verdict, the id of the expected shard, whether it is in range.
+#: Of a hash key on a shard: the verdict, the id of the expected shard, and whether the key is in range.
 PlacementFacts = tuple[Verdict, str | None, bool | None]
 
 #: The kinds of aggregates, by their numbers in compiled code and columns.
@@ -75,8 +73,8 @@ AGGREGATE_KINDS: tuple[AggregateKind | None, ...] = (None, "whole", "mixed", "fo
 
 
 def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
-    """The kind of an aggregate, by how many of its user records are inside and outside its shard's range:
-    "whole" if all are inside, "foreign" if none is, "mixed" if some are; None if unknown."""
+    """The kind of an aggregate with so many user records ``inside`` and ``outside`` its shard's range; None
+    if there are none, because the range is not known."""
     # PLC-5: "An aggregate with user records inside and outside its shard's range is mixed and MUST get
     # a finding of its own: the KCL loses all of it."
     if inside and outside:
@@ -85,8 +83,7 @@ def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
 
 
 class PlacementChecker:
-    """Judges hash keys on the shards of a map, or on the one shard of a hash key range. A shard that is in
-    the map is judged by the map."""
+    """Gives verdicts on the shards of a map; on a shard that is not in the map, by ``hash_key_range``."""
 
     def __init__(self, shard_map: ShardMap | None, hash_key_range: HashKeyRange | None = None) -> None:
         self.shard_map = shard_map
@@ -101,29 +98,29 @@ class PlacementChecker:
 
     @cached_property
     def packed_endings(self) -> bytes:
-        """``endings``, 16 bytes each."""
+        """``endings`` for compiled code: 16 bytes each."""
         return b"".join(map(hash_key_to_bytes, self.endings))
 
     def on(self, shard_id: str | None) -> "ShardPlacementChecker":
-        """The judge of hash keys on ``shard_id``."""
-        judge = self._shards.get(shard_id)
-        if judge is None:
+        """The checker for records on ``shard_id``."""
+        checker = self._shards.get(shard_id)
+        if checker is None:
             if len(self._shards) >= _MOST_SHARDS:
                 self._shards.clear()
-            judge = self._shards[shard_id] = ShardPlacementChecker(self, shard_id)
-        return judge
+            checker = self._shards[shard_id] = ShardPlacementChecker(self, shard_id)
+        return checker
 
 
 class CodedShards:
-    """Some shards in the form for compiled code, and the meaning of the codes that it returns.
+    """Tables of some shards for compiled code, and what the codes mean that it returns.
 
     A code is ((shard * (open shards + 1) + expected shard) * 3 + in range) * 2 + certain, where "in range"
     is 0 for unknown, 1 for no, 2 for yes. Every code is below ``bound``.
     """
 
-    def __init__(self, judge: PlacementChecker, shard_ids: Sequence[str | None]) -> None:
-        self._shards = [judge.on(shard_id) for shard_id in shard_ids]
-        self._places = len(judge.open_shards) + 1
+    def __init__(self, checker: PlacementChecker, shard_ids: Sequence[str | None]) -> None:
+        self._shards = [checker.on(shard_id) for shard_id in shard_ids]
+        self._places = len(checker.open_shards) + 1
         self.bound = len(self._shards) * self._places * 6
         ranges = [shard.hash_key_range or (0, 0) for shard in self._shards]
         #: First and last hash key of each shard, 16 bytes each; 1 for each whose range is known, else 0; the
@@ -132,28 +129,28 @@ class CodedShards:
             b"".join(hash_key_to_bytes(first) for first, _ in ranges),
             b"".join(hash_key_to_bytes(last) for _, last in ranges),
             bytes(shard.hash_key_range is not None for shard in self._shards),
-            judge.packed_endings,
+            checker.packed_endings,
         )
 
-    def words(self, code: int) -> PlacementFacts:
-        """What is known of the hash keys with this code."""
+    def facts_of(self, code: int) -> PlacementFacts:
+        """The facts on the hash keys with this code."""
         place, facts = divmod(code, 6)
         shard, expected = divmod(place, self._places)
         return self._shards[shard].facts(expected, (None, False, True)[facts // 2], certain=bool(facts % 2))
 
 
 class ShardPlacementChecker:
-    """Judges hash keys on one shard. ``hash_key_range`` is None where it is not known."""
+    """Gives verdicts on one shard. ``hash_key_range``: that of the shard, None where it is not known."""
 
-    __slots__ = ("_endings", "_facts", "_judge", "_shard", "hash_key_range", "shard_id")
+    __slots__ = ("_checker", "_endings", "_facts", "_shard", "hash_key_range", "shard_id")
 
-    def __init__(self, judge: PlacementChecker, shard_id: str | None) -> None:
-        shard_map = judge.shard_map
+    def __init__(self, checker: PlacementChecker, shard_id: str | None) -> None:
+        shard_map = checker.shard_map
         self.shard_id = shard_id
-        self._judge = judge
-        self._endings = judge.endings
+        self._checker = checker
+        self._endings = checker.endings
         self._shard = None if shard_map is None or shard_id is None else shard_map.get(shard_id)
-        self.hash_key_range = judge.hash_key_range if self._shard is None else self._shard.hash_key_range
+        self.hash_key_range = checker.hash_key_range if self._shard is None else self._shard.hash_key_range
         self._facts: dict[tuple[int, bool | None, bool], PlacementFacts] = {}
 
     def in_range(self, hash_key: int | None) -> bool | None:
@@ -163,9 +160,9 @@ class ShardPlacementChecker:
         lowest, highest = self.hash_key_range
         return lowest <= hash_key <= highest
 
-    def place(self, hash_key: int | None, *, certain: bool) -> Placement:
-        """The verdict on one hash key. ``certain``: the record has no other hash key, as every one from an
-        aggregate."""
+    def check(self, hash_key: int | None, *, certain: bool) -> Placement:
+        """The placement of a record with this hash key. ``certain``: the record has no other hash key, as is
+        so for each user record of an aggregate."""
         verdict, expected_id, in_range = self._find_facts(hash_key, certain=certain)
         return Placement(verdict, hash_key, self.shard_id, expected_id, in_range)
 
@@ -174,29 +171,29 @@ class ShardPlacementChecker:
         expected = len(self._endings) if hash_key is None else bisect_left(self._endings, hash_key)
         return self.facts(expected, in_range, certain=certain)
 
-    def place_aggregate(
+    def check_aggregate(
         self, hash_keys: Iterable[int | None], used: Sequence[int]
     ) -> tuple[AggregateKind | None, list[Placement]]:
-        """The kind of an aggregate and the placement of each user record. ``used``: of each, the number of
-        its own among ``hash_keys``."""
+        """The kind of an aggregate and the placement of each user record. ``used``: for each user record, the
+        index of its hash key in ``hash_keys``."""
         hash_keys = list(hash_keys)
-        judged = [self._find_facts(hash_key, certain=True) for hash_key in hash_keys]
-        in_range = [judged[number][2] for number in used]
+        facts = [self._find_facts(hash_key, certain=True) for hash_key in hash_keys]
+        in_range = [facts[index][2] for index in used]
         kind = aggregate_kind(in_range.count(True), in_range.count(False))
         placements = [
             Placement(verdict, hash_key, self.shard_id, expected_id, within, kind)
-            for hash_key, (verdict, expected_id, within) in zip(hash_keys, judged, strict=True)
+            for hash_key, (verdict, expected_id, within) in zip(hash_keys, facts, strict=True)
         ]
-        return kind, [placements[number] for number in used]
+        return kind, [placements[index] for index in used]
 
     def facts(self, expected: int, in_range: bool | None, *, certain: bool) -> PlacementFacts:
-        """The same for all hash keys with one expected shard, in or out of range. ``expected``: its number
-        among the open shards of the `PlacementChecker`, or how many there are for "none"."""
+        """The facts that all hash keys with one expected shard share. ``expected``: its index among the open
+        shards of the `PlacementChecker`; their number for "none"."""
         facts = self._facts.get((expected, in_range, certain))
         if facts is None:
-            opens = self._judge.open_shards
+            opens = self._checker.open_shards
             shard = opens[expected] if expected < len(opens) else None
-            verdict = verdict_of(self._judge.shard_map, self._shard, shard, in_range, certain=certain)
+            verdict = verdict_of(self._checker.shard_map, self._shard, shard, in_range, certain=certain)
             facts = verdict, shard.shard_id if shard is not None else None, in_range
             if len(self._facts) < _MOST_SHARDS:
                 self._facts[expected, in_range, certain] = facts
@@ -211,9 +208,9 @@ def verdict_of(
     *,
     certain: bool,
 ) -> Verdict:
-    """The table of this module: every verdict comes from here. ``expected``: the shard that is, or was, open
-    for the hash key. ``certain``: the record has no other hash key."""
-    # LIN-4: "A hint MUST NOT change a verdict." No sequence number is looked at.
+    """The verdict, by the table of this module. ``expected``: the open shard for the hash key. ``certain``:
+    the record has no other hash key."""
+    # LIN-4: "A hint MUST NOT change a verdict." No sequence number is used.
     # PLC-1: "On a stream whose record distribution strategy is AUTO no record MUST be called
     # misplaced: the service ignores its keys."
     if lineage is not None and lineage.distribution == "AUTO":
@@ -235,7 +232,7 @@ def verdict_of(
     return "on-parent"
 
 
-class _Keyed(Protocol):
+class _Record(Protocol):
     """A Kinesis record or a user record."""
 
     @property
@@ -246,17 +243,17 @@ class _Keyed(Protocol):
     def shard_id(self) -> str | None: ...
 
 
-def verify_placement(record: _Keyed, shard_map: ShardMap) -> Placement:
-    """The verdict on a plain KinesisRecord or a DeaggregatedRecord.
+def verify_placement(record: _Record, shard_map: ShardMap) -> Placement:
+    """The placement of a plain KinesisRecord or a DeaggregatedRecord, which is on ``record.shard_id``.
 
-    It is on ``record.shard_id``. Raises HashKeyError for an invalid explicit hash key.
+    Raises HashKeyError for an invalid explicit hash key.
     """
     if record.partition_key is None and record.explicit_hash_key is None:
         hash_key = None
     else:
         hash_key = effective_hash_key(record.partition_key or "", record.explicit_hash_key)
     certain = record.explicit_hash_key is not None or getattr(record, "aggregated", False)
-    return PlacementChecker(shard_map).on(record.shard_id).place(hash_key, certain=certain)
+    return PlacementChecker(shard_map).on(record.shard_id).check(hash_key, certain=certain)
 
 
 #: A reshard explains a misplaced record only if it is written within this time after it.
@@ -279,8 +276,8 @@ class Cause(NamedTuple):
     shard_id: str | None = None
 
 
-def hinted_time(sequence_number: str | None) -> datetime | None:
-    """When a record was written, by the hint in its sequence number."""
+def time_of_hint(sequence_number: str | None) -> datetime | None:
+    """When a record was stored, by the hint in its sequence number; None without a hint."""
     hint = sequence_hint(sequence_number)
     return hint.time if hint else None
 
@@ -298,12 +295,13 @@ class Causes:
         return None if at is None or closed_at is None else closed_at > at - RESHARD_WINDOW
 
     def of(self, shard_id: str, lowest: int, highest: int, at: datetime | None) -> Cause:
-        """For an aggregate on a listed shard, by its lowest and highest hash key and when it was put."""
+        """The cause for an aggregate on a listed shard, by its lowest and highest hash key and when it was
+        put."""
         parents = {shard.shard_id for shard in self._map.parents(shard_id)}
         for shard in self._ancestors(shard_id):
             if lowest in shard.hash_key_range and highest in shard.hash_key_range:
-                lately = self._closed_lately(shard, at)
-                if lately or (lately is None and shard.shard_id in parents):
+                closed_lately = self._closed_lately(shard, at)
+                if closed_lately or (closed_lately is None and shard.shard_id in parents):
                     return Cause("reshard", shard.shard_id)
         other = self._map.shard_for(lowest)
         for shard in (other, *self._ancestors(other.shard_id)):

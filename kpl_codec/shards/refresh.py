@@ -1,7 +1,7 @@
-"""One refresh of a live shard map: DescribeStreamSummary if wanted, then every page of ListShards.
+"""One refresh of a live shard map: a call of DescribeStreamSummary if wanted, then each page of ListShards.
 
-Requests out, answers in, one at a time. A listing does not show one moment: it may list parents together with
-their children, or be older than the listing before it.
+It gives one request at a time and takes its response. A listing does not show one moment: it may have parents
+together with their children, or be older than the listing before it.
 Specification: spec/08-live-shard-map.md, MAP-6, MAP-8, MAP-14 and MAP-19.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from ..aws_errors import what_to_check
+from ..aws_errors import failure_text
 from ..errors import KplError, ShardMapError
-from .shard import Distribution, Shard, listed_shards
-from .stream_name import Stream, listed_stream
+from .shard import Distribution, Shard, shards_of_pages
+from .stream_name import Stream, stream_of_pages
 
 ShardFilterType = Literal["AT_LATEST", "FROM_TRIM_HORIZON", "AT_TRIM_HORIZON"]
 #: More shards than any stream has. A listing with more pages never ends.
@@ -24,8 +24,8 @@ _MAX_RESULTS: Final = 1000
 
 
 class Request(NamedTuple):
-    """A call to make: ``operation`` as AWS names it, ``arguments`` as its input. Give it back with the
-    answer: only the answer to the latest request counts."""
+    """A call to make: ``operation`` as AWS names it, with its ``arguments``. The caller returns it with the
+    response: only that to the latest request counts."""
 
     operation: Literal["ListShards", "DescribeStreamSummary"]
     arguments: Mapping[str, Any]
@@ -49,7 +49,6 @@ class StreamUnavailable(KplError):
     operation: str
     reason: str
     permanent: bool = False
-    text = "{operation} failed for stream {stream}: {code}: {reason}"
     concerns = "Whoever needs the shard map now. A map read before stays in use."
     todo = (
         "The code is AWS's own. ResourceNotFoundException: check name and region. AccessDeniedException: "
@@ -59,23 +58,23 @@ class StreamUnavailable(KplError):
 
     def describe(self) -> str:
         """What failed, and what to check."""
-        check = what_to_check(self.code)
-        return f"{super().describe().rstrip('.')}; {check}" if check else super().describe()
+        return f"{self.operation} failed for stream {self.stream}: {failure_text(self.code, self.reason)}"
 
 
 class RefreshFailed(NamedTuple):
-    """A refresh has failed; ``retry_at`` is when the next one starts. ``learnt``: its listing had a gap or an
-    overlap, and what it says of the other shards counts."""
+    """A refresh has failed. ``at`` and ``retry_at``: when it failed, and when the next one starts, in seconds
+    of the caller's clock. ``routes_changed``: its listing had a gap or an overlap, and the map has taken over
+    what it says of all other shards."""
 
     at: float
     error: StreamUnavailable
     retry_at: float
-    learnt: bool = False
+    routes_changed: bool = False
 
 
 class StreamSummary(NamedTuple):
     """What the map needs of DescribeStreamSummary. ``created``: when this life of the stream began.
-    ``retention``: seconds for which records are kept. ``stream``: as the answer names it."""
+    ``retention``: seconds for which records are kept. ``stream``: as the response names it."""
 
     created: datetime | None
     distribution: Distribution
@@ -84,8 +83,8 @@ class StreamSummary(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """All shards of a refresh that began at ``begun``. ``summary``: None if there is none. ``has_closed``: it
-    has every closed shard that still holds records."""
+    """All shards of a refresh that began at ``begun``, in seconds of the caller's clock. ``has_closed``:
+    every closed shard that still holds records is among them."""
 
     shards: Sequence[Shard]
     summary: StreamSummary | None
@@ -94,8 +93,8 @@ class Listing(NamedTuple):
 
 
 class Refresh:
-    """A refresh under way. ``begun``: the listing shows everything that happened before. ``outdated``: the
-    stream may be another one since then."""
+    """A refresh that runs. ``begun``: its listing shows everything that happened before that time.
+    ``outdated``: since then, the stream may have been created again."""
 
     def __init__(
         self, begun: float, stream: Mapping[str, Any], shard_filter: ShardFilterType, *, describe: bool
@@ -127,18 +126,18 @@ class Refresh:
         self._in_flight = Request("ListShards", arguments, number)
         return self._in_flight
 
-    def answered(self, request: Request) -> bool:
+    def finish(self, request: Request) -> bool:
         """Whether ``request`` is the call under way; this ends it."""
         if self._in_flight != request:
             return False
         self._in_flight = None
         return True
 
-    def described(self, answer: Any) -> None:
-        """The answer of DescribeStreamSummary; None for a call that failed. (botocore makes an empty one of a
-        cut one.)"""
+    def add_summary(self, response: Any) -> None:
+        """Take the response of DescribeStreamSummary, None of a call that failed. (botocore makes an empty
+        response of a truncated one.)"""
         self._describe = False
-        summary = answer.get("StreamDescriptionSummary") if isinstance(answer, Mapping) else None
+        summary = response.get("StreamDescriptionSummary") if isinstance(response, Mapping) else None
         if not isinstance(summary, Mapping) or not summary:
             return
         created = summary.get("StreamCreationTimestamp")
@@ -148,15 +147,15 @@ class Refresh:
             created if isinstance(created, datetime) else None,
             "AUTO" if auto else "USER_PARTITION_KEY",
             hours * 3600.0 if type(hours) is int and hours > 0 else None,
-            listed_stream([summary]),
+            stream_of_pages([summary]),
         )
 
-    def listed(self, answer: Any, known: Mapping[str, Shard]) -> Listing | None:
-        """A page of ListShards; gives the listing with the last one. ``known``: shards by id; one that is
-        listed as it is known is the same object. Raises ShardMapError(code="malformed")."""
+    def add_page(self, response: Any, known: Mapping[str, Shard]) -> Listing | None:
+        """Take a page of ListShards; returns the listing with the last one. A shard that equals the one in
+        ``known`` is the same object in the listing. Raises ShardMapError(code="malformed")."""
         # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
-        shards, _ = listed_shards([answer])
-        token = answer.get("NextToken") or None
+        shards, _ = shards_of_pages([response])
+        token = response.get("NextToken") or None
         # MAP-19: "A listing that repeats a NextToken, or has pages for more than 1,000,000 shards, MUST be
         # refused: it would never end."
         reason, most = "", 100 + _MOST_SHARDS // _MAX_RESULTS
@@ -170,7 +169,7 @@ class Refresh:
             raise ShardMapError(code="malformed", reason=reason, shard_ids=())
         for shard in shards:
             before = known.get(shard.shard_id)
-            self._shards.append(before if before is not None and before == shard else shard)
+            self._shards.append(before if before == shard else shard)
         if token is not None:
             self._tokens[token] = None
             return None

@@ -8,9 +8,9 @@ AWS does not document their layout. Every number seen so far has 47 hex digits:
     2 | shard created (s) | n | sequence index | byte | time (s) | shard index | 2
     1 |         9         | 1 |       16       |  2   |    9     |      8      | 1      digits
 
-(``n`` is the last digit of the shard index.) `sequence_hint` reads it, or gives None for another layout. A
-hint may explain something, order a timeline or choose what to look at first. No record is refused, dropped or
-routed because of a hint.
+(``n`` is the last digit of the shard index.) `sequence_hint` reads this layout, and returns None for another
+one. A hint may explain something, order a timeline or choose what to read first. No record is refused,
+dropped or routed because of a hint.
 Specification: spec/08-live-shard-map.md, LIN-1 and LIN-3.
 """
 
@@ -33,10 +33,14 @@ class SequenceNumberError(KplError, ValueError):
     todo = "Give it as the service wrote it, without leading zeros."
 
 
+def is_sequence_number(text: str) -> bool:
+    # LIN-1: "A sequence number MUST match ^(0|([1-9]\d{0,128}))$."
+    return is_canonical(text, 129)
+
+
 def parse_sequence_number(text: str) -> int:
     """The sequence number as an int. Raises SequenceNumberError."""
-    # LIN-1: "A sequence number MUST match ^(0|([1-9]\d{0,128}))$."
-    if not is_canonical(text, 129):
+    if not is_sequence_number(text):
         raise SequenceNumberError(reason="not a canonical decimal number of at most 129 digits")
     return int(text)
 
@@ -50,7 +54,7 @@ class SequenceHint(NamedTuple):
 
     @property
     def shard_id(self) -> str:
-        """The id of the shard that the number was made on."""
+        """The id of the shard that gave out the number."""
         return f"shardId-{self.shard_index:012d}"
 
 

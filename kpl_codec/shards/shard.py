@@ -1,4 +1,4 @@
-"""A shard, and how it is read from the answers of ListShards and DescribeStream.
+"""A shard, as the responses of ListShards and DescribeStream have it.
 
 Specification: spec/04-shards-and-placement.md, SHD-1 and SHD-9.
 """
@@ -16,7 +16,7 @@ Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
 
 
 class Shard(Value):
-    """One shard. Open while ``ending_sequence_number`` is None. Sequence numbers are decimal strings."""
+    """One shard. It is open while ``ending_sequence_number`` is None. Sequence numbers are decimal text."""
 
     shard_id: str
     hash_key_range: HashKeyRange
@@ -33,22 +33,22 @@ class Shard(Value):
 
     @property
     def parent_shard_ids(self) -> tuple[str, ...]:
-        """None, one (after a split) or two (after a merge) shard ids; they may have expired."""
+        """No shard id, one (after a split) or two (after a merge). These shards may have expired."""
         return tuple(p for p in (self.parent_shard_id, self.adjacent_parent_shard_id) if p is not None)
 
     def contradicts(self, other: Shard) -> bool:
-        """Whether ``other``, which has the same id, is not this shard: range, parents and starting sequence
+        """Whether ``other``, which has the same id, is another shard: range, parents and starting sequence
         number of a shard never change. A missing starting number is no contradiction."""
-        starts = self.starting_sequence_number, other.starting_sequence_number
+        starts = {self.starting_sequence_number, other.starting_sequence_number} - {None}
         return (
             self.hash_key_range != other.hash_key_range
             or self.parent_shard_ids != other.parent_shard_ids
-            or (None not in starts and starts[0] != starts[1])
+            or len(starts) > 1
         )
 
     @classmethod
     def from_aws(cls, shard: Mapping[str, Any]) -> Shard:
-        """From the ``Shard`` structure of ListShards and DescribeStream. Raises ShardMapError."""
+        """A shard from the ``Shard`` structure of ListShards and DescribeStream. Raises ShardMapError."""
         # SHD-9: "Input that is no shard listing, and a shard with a missing or invalid field, MUST be
         # refused."
         shard_id = shard.get("ShardId") if isinstance(shard, Mapping) else None
@@ -98,9 +98,9 @@ class Shard(Value):
         return shard
 
 
-def listed_shards(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool]:
-    """The shards of ListShards or DescribeStream answers, and whether the last one announces another page.
-    Raises ShardMapError(code="malformed")."""
+def shards_of_pages(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool]:
+    """The shards in responses of ListShards or DescribeStream, and whether the last response announces
+    another page. Raises ShardMapError(code="malformed")."""
     shards: list[Shard] = []
     more = False
     for page in pages:
@@ -108,10 +108,10 @@ def listed_shards(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool
             reason = f'expected an object with "Shards", got {type(page).__name__}'
             raise ShardMapError(code="malformed", reason=reason, shard_ids=())
         page = page.get("StreamDescription", page)
-        listed = page.get("Shards") if isinstance(page, Mapping) else None
-        if not isinstance(listed, list):
+        structures = page.get("Shards") if isinstance(page, Mapping) else None
+        if not isinstance(structures, list):
             reason = 'a page has no list "Shards": aws kinesis list-shards prints one'
             raise ShardMapError(code="malformed", reason=reason, shard_ids=())
-        shards.extend(map(Shard.from_aws, listed))
+        shards.extend(map(Shard.from_aws, structures))
         more = bool(page.get("NextToken") or page.get("HasMoreShards"))
     return shards, more

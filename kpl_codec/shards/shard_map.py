@@ -1,8 +1,8 @@
-"""The immutable map from hash keys to shards, and the table that a live one predicts by.
+"""The shard map of a stream: which shard a hash key belongs to; and the table by which a live map predicts.
 
-A map is one listing of a stream: its open shards, and the closed shards that the listing has, for lineage.
-The open shards must cover the hash key space without gap or overlap, otherwise ShardMapError is raised. Hash
-key ranges never change, so a record is always judged against the range of the shard it is on.
+A shard map is made of one listing: of its open shards, which must cover the hash key space without gap or
+overlap, and of the closed shards that it has. The range of a shard never changes, so the verdict on a record
+compares its hash key with the range of the shard that it is on.
 Specification: spec/04-shards-and-placement.md, SHD-2 to SHD-8; spec/08-live-shard-map.md, MAP-21.
 """
 
@@ -17,20 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import HashKeyError, ShardMapError
 from ..limits import HASH_KEY_BITS, MAX_HASH_KEY
 from .lineage import Lineage, distinct_shards
-from .shard import Distribution, Shard, listed_shards
+from .shard import Distribution, Shard, shards_of_pages
 
 if TYPE_CHECKING:
     from .stream_name import Stream
 
 
 class ShardMap(Lineage):
-    """A lineage whose open shards cover every hash key once: which of them a hash key belongs to.
+    """A mapping of shard ids to shards, parents before children, whose open shards cover every hash key once.
+    Immutable.
 
-    A mapping of ids to shards, parents before children. Immutable.
-    ``distribution`` "AUTO": the service ignores keys on this stream (RecordDistributionStrategy), so
-    no shard can be predicted.
-    ``stream``: the name or ARN of the stream that it is of. Then it judges no record that names another one.
-    Raises ShardMapError: empty, duplicate, cycle, gap, overlap.
+    ``distribution``: "AUTO" for a stream on which the service ignores keys (RecordDistributionStrategy), so
+    that no shard can be predicted. ``stream``: the stream's name or ARN; then records that name another
+    stream get no verdict. Raises ShardMapError: empty, duplicate, cycle, gap, overlap.
     """
 
     def __init__(
@@ -52,9 +51,9 @@ class ShardMap(Lineage):
         # SHD-5: "A parent that is not listed MUST be reported and MUST NOT be an error: closed shards
         # expire."
         self.unknown_parents: Mapping[str, tuple[str, ...]] = unknown
-        opens = (shard for shard in self._by_id.values() if shard.open)
-        #: The open shards, by hash key range.
-        self.open_shards: tuple[Shard, ...] = tuple(sorted(opens, key=lambda shard: shard.hash_key_range))
+        open_shards = (shard for shard in self._by_id.values() if shard.open)
+        #: The open shards, in the order of their hash key ranges.
+        self.open_shards: tuple[Shard, ...] = tuple(sorted(open_shards, key=lambda one: one.hash_key_range))
         hole = first_hole(self.open_shards)
         if hole is not None:
             raise hole
@@ -69,21 +68,21 @@ class ShardMap(Lineage):
         *,
         stream: Stream | str | None = None,
     ) -> ShardMap:
-        """From all pages of a ListShards answer, in order, or from a single page.
+        """A shard map of all pages of a ListShards response, in order, or of a single page.
 
-        DescribeStream answers work, too; they say which stream it is, ListShards does not: give its name or
-        ARN as ``stream``. Raises ShardMapError: malformed, incomplete (the last page announces another), and
-        what the constructor raises.
+        It takes those of DescribeStream, too, which name the stream. Those of ListShards do not: give its
+        name or ARN as ``stream``. Raises ShardMapError: malformed, incomplete (the last page announces
+        another), and what the constructor raises.
         """
-        from .stream_name import listed_stream
+        from .stream_name import stream_of_pages
 
         pages = [pages] if isinstance(pages, Mapping) else [*pages]
-        shards, more = listed_shards(pages)
+        shards, more = shards_of_pages(pages)
         # SHD-7: "A listing whose last page names a next one MUST be refused: it is not whole."
         if more:
             reason = "pages are missing: the last one has a NextToken"
             raise ShardMapError(code="incomplete", reason=reason, shard_ids=())
-        return cls(shards, distribution, stream=stream or listed_stream(pages))
+        return cls(shards, distribution, stream=stream or stream_of_pages(pages))
 
     @classmethod
     def from_json(
@@ -94,12 +93,11 @@ class ShardMap(Lineage):
         stream: Stream | str | None = None,
         source: str | None = None,
     ) -> ShardMap:
-        """From what ``aws kinesis list-shards`` prints, a list of pages, or one page a line.
+        """A shard map of JSON: what ``aws kinesis list-shards`` or ``kpl-codec shards list --json`` prints, a
+        list of pages, or one page a line. bytes are UTF-8, UTF-16 or UTF-32.
 
-        ``stream``: as of `from_list_shards`. ``source``: what errors call the text. Raises ShardMapError as
+        ``stream``: as in `from_list_shards`. ``source``: what errors call the text. Raises ShardMapError as
         `from_list_shards` does, and malformed for a text that is not JSON; TypeError if it is not a text.
-        Names may begin with small letters, as `kpl-codec shards list --json` does. bytes are UTF-8, UTF-16 or
-        UTF-32.
         """
         if not isinstance(text, (str, bytes)):
             raise TypeError(
@@ -114,17 +112,17 @@ class ShardMap(Lineage):
             raise error.at(source=source) from None
 
     def to_json(self) -> str:
-        """As ``aws kinesis list-shards`` prints it, with the stream if it is known; `from_json` reads it
-        back."""
+        """JSON as ``aws kinesis list-shards`` prints it, with the stream if it is known. `from_json` reads
+        it."""
         import json
 
-        from .stream_name import described
+        from .stream_name import stream_members
 
-        stream = {} if self.stream is None else described(self.stream)
+        stream = {} if self.stream is None else stream_members(self.stream)
         return json.dumps({**stream, "Shards": [shard.to_aws() for shard in self.values()]}, indent=2)
 
     def shard_for(self, hash_key: int) -> Shard:
-        """The open shard that takes ``hash_key`` now. O(log n). Raises HashKeyError outside the space."""
+        """The open shard that takes ``hash_key``. O(log n). Raises HashKeyError outside 0 to 2^128 - 1."""
         if not 0 <= hash_key <= MAX_HASH_KEY:
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
         # SHD-8: "A hash key belongs to the open shard whose range holds it, both ends included."
@@ -137,8 +135,8 @@ class ShardMap(Lineage):
 
 
 def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
-    """The error for the first gap or overlap of open shards, in the order of their ranges; None if there is
-    none."""
+    """The error for the first gap or overlap of open shards, which are in the order of their ranges; None if
+    there is none."""
     # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
     # overlap MUST be refused."
     expected, before = 0, ""
@@ -156,10 +154,10 @@ def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
 
 
 class Routes:
-    """The table by which a live shard map predicts: for each hash key its open shard, or none. Immutable.
+    """The table by which a live shard map predicts: the open shard of each hash key, or none. Immutable.
 
     A row is a range of hash keys: its last key and its shard, None where no shard can be predicted. The upper
-    bits of a hash key give the few rows to search, with 10,000 shards two or three. ``open_shards``: in the
+    bits of a hash key lead to the few rows to search, two or three of 10,000 shards. ``open_shards``: in the
     order of their hash key ranges, which do not overlap.
     """
 
@@ -189,14 +187,15 @@ class Routes:
         self._rows: Mapping[str, int] = {id: row for row, id in enumerate(ids) if id is not None}
 
     def predict(self, hash_key: int) -> str | None:
-        """The id of the shard, None where none can be predicted. Raises HashKeyError outside the space."""
+        """The id of the shard, None where none can be predicted. Raises HashKeyError outside 0 to 2^128 -
+        1."""
         if hash_key >> HASH_KEY_BITS:
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
         first, upper = self._first, hash_key >> self._shift
         return self._ids[bisect_left(self._ends, hash_key, first[upper], first[upper + 1])]
 
     def without(self, shard_ids: Iterable[str]) -> Routes:
-        """The same table, in which these shards are not predicted."""
+        """The same table, but these shards are not predicted."""
         rows = [row for shard_id in shard_ids if (row := self._rows.get(shard_id)) is not None]
         if not rows:
             return self
@@ -209,7 +208,7 @@ class Routes:
 
     @property
     def shard_ids(self) -> tuple[str, ...]:
-        """The shards that are predicted, in the order of their hash key ranges."""
+        """The ids of the shards that are predicted, in the order of their hash key ranges."""
         return tuple(shard_id for shard_id in self._ids if shard_id is not None)
 
     def __contains__(self, shard_id: str) -> bool:
@@ -227,18 +226,18 @@ def undisputed(open_shards: Sequence[Shard]) -> tuple[list[Shard], frozenset[str
     # MAP-21: "Of a listing with a gap or an overlap only the open shards that overlap no other MUST be
     # predicted;"
     disputed: set[str] = set()
-    furthest: Shard | None = None  # of the shards so far the one that ends last
+    furthest: Shard | None = None  # of the shards so far, the one that ends last
     for shard in open_shards:
-        if furthest is not None and shard.hash_key_range.overlaps(furthest.hash_key_range):
+        keys = shard.hash_key_range
+        if furthest is not None and keys.overlaps(furthest.hash_key_range):
             disputed |= {shard.shard_id, furthest.shard_id}
-        ends = shard.hash_key_range.ending_hash_key
-        if furthest is None or ends > furthest.hash_key_range.ending_hash_key:
+        if furthest is None or keys.ending_hash_key > furthest.hash_key_range.ending_hash_key:
             furthest = shard
     return [shard for shard in open_shards if shard.shard_id not in disputed], frozenset(disputed)
 
 
 def _pages(text: str | bytes) -> list[Any]:
-    """The pages of a listing in JSON: values one after the other, a list of them, or a list of shards."""
+    """The pages of a listing in JSON: one after the other, a list of pages, or a list of shards."""
     import json  # looking up shards does not need it
 
     pages: list[Any] = []

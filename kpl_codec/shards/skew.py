@@ -1,20 +1,10 @@
-"""Skew: how unevenly hash keys are spread over shards; and explicit hash keys that stay balanced, for any
-number of keys and through every split.
+"""Skew: how unevenly hash keys are spread over shards; and explicit hash keys that stay balanced, however
+many there are and however shards split and merge.
 
     skew_of(map(partition_key_hash, ["1", ..., "14"]), ALL_HASH_KEYS.split(2)).counts  ->  (3, 11)
 
-Halve the space; its middle is the first key. Halve each half; their middles are the next two; and so
-on: a binary tree of ideal keys, here for the space [0, 127]:
-
-    shards |                                64
-       2   |                32                              96
-       4   |        16              48              80              112
-       8   |    8       24      40      56      72      88      104     120
-
-Within a level each key goes into the side with fewer keys (8 72 40 104 24 88 56 120), so that the two sides
-of a node never differ by more than one key. The same rule evens out an unbalanced set of keys.
-
-Specification: spec/08-live-shard-map.md, HKA-1 to HKA-5, HKA-7 and HKA-8.
+The keys are a binary tree: the middle of the space, then the middles of its halves, and so on. Chapter 8.4
+has its picture. Specification: spec/08-live-shard-map.md, HKA-1 to HKA-5, HKA-7 and HKA-8.
 """
 
 from __future__ import annotations
@@ -29,7 +19,7 @@ from ..format.hash_keys import HashKeyRange
 
 
 class Skew(NamedTuple):
-    """``counts``: hash keys (or weights) on each of ``ranges``, in the order of the ranges."""
+    """``counts``: the number (or weight) of hash keys in each of ``ranges``."""
 
     ranges: tuple[HashKeyRange, ...]
     counts: tuple[int, ...]
@@ -46,55 +36,51 @@ class Skew(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The highest count divided by the mean: 1.0 if all are even, the number of ranges if one has all.
-
-        0.0 if all counts are 0. A stream with this ratio can use only 1/ratio of its shards' total capacity.
-        """
+        """The highest count divided by the mean: 1.0 if all are even, the number of ranges if one has all,
+        0.0 if all counts are 0. A stream can use 1/ratio of the total capacity of its shards."""
         return max(self.counts) / self.mean if self.total else 0.0
 
 
-#: A shard that gets more than this times the mean is skewed, if there is enough to tell: so many user
-#: records a shard, on the mean.
-_SKEWED, _ENOUGH = 2.0, 100
+#: A shard is overloaded if it gets more than so many times the mean; it takes so many user records a shard to
+#: tell.
+_OVERLOADED, _ENOUGH = 2.0, 100
 
 
-def skewed(loads: Mapping[str, float], user_records: int) -> Iterator[tuple[str, float]]:
-    """The shards far above the mean of ``loads``, and how many times that mean is on each.
-
-    ``user_records``: how many the loads are of. Too few of them tell nothing."""
+def overloaded_shards(loads: Mapping[str, float], user_records: int) -> Iterator[tuple[str, float]]:
+    """The shards far above the mean of ``loads``, each with its load divided by that mean. None of them if
+    ``user_records``, the number that the loads were measured on, is too small."""
     mean = sum(loads.values()) / len(loads) if loads else 0.0
     if user_records < _ENOUGH * len(loads):
         return
     for shard_id, load in loads.items():
-        if load > _SKEWED * mean:
+        if load > _OVERLOADED * mean:
             yield shard_id, load / mean
 
 
 def skew_of(hash_keys: Iterable[int] | Iterable[tuple[int, int]], ranges: Iterable[HashKeyRange]) -> Skew:
     """Count ``hash_keys``, or ``(hash key, weight)`` pairs, on ``ranges``. O(log n) a key. Raises
     HashKeyError if there are no ranges, if ranges overlap, or for a hash key in no range."""
-    ordered = tuple(sorted(ranges))
-    if not ordered:
+    ranges = tuple(sorted(ranges))
+    if not ranges:
         raise HashKeyError(code="outside", reason="no ranges")
-    for one, other in pairwise(ordered):
-        if one.overlaps(other):
-            raise HashKeyError(code="overlap", reason="two ranges share a hash key")
-    endings = [one.ending_hash_key for one in ordered]
-    counts = [0] * len(ordered)
+    if any(one.overlaps(other) for one, other in pairwise(ranges)):
+        raise HashKeyError(code="overlap", reason="two ranges share a hash key")
+    endings = [keys.ending_hash_key for keys in ranges]
+    counts = [0] * len(ranges)
     for item in hash_keys:
         hash_key, weight = item if isinstance(item, tuple) else (item, 1)
         # HKA-8: "A hash key counts for the range that holds it, both ends included; one in no range MUST
         # be an error."
         index = bisect_left(endings, hash_key)
-        if index == len(ordered) or hash_key not in ordered[index]:
+        if index == len(ranges) or hash_key not in ranges[index]:
             raise HashKeyError(code="outside", reason="a hash key is in no range")
         counts[index] += weight
-    return Skew(ordered, tuple(counts))
+    return Skew(ranges, tuple(counts))
 
 
 def allocate(space: HashKeyRange, keys: list[int]) -> int:
-    """Adds the key that balances best to ``keys``, those of ``space`` that are in use, ascending. Raises
-    HashKeyError(code="exhausted")."""
+    """Add the key that balances best to ``keys``, the ascending list of the keys of ``space`` that are in
+    use; returns it. Raises HashKeyError(code="exhausted")."""
     # HKA-1: "The space is halved at low + floor((high - low) / 2), and each half again; the middles of
     # the halves of one depth are a level, and a level is filled before the next."
     # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
@@ -105,11 +91,11 @@ def allocate(space: HashKeyRange, keys: list[int]) -> int:
     while low < high:
         middle = low + (high - low) // 2
         at = bisect_left(keys, middle, first, last)
-        taken = at < last and keys[at] == middle
-        if not taken and middle >= lowest:
+        in_use = at < last and keys[at] == middle
+        if not in_use and middle >= lowest:
             keys.insert(at, middle)
             return middle
-        below, above = at - first, last - at - taken
+        below, above = at - first, last - at - in_use
         # HKA-7: "A half that is full MUST be passed over, and a full space MUST be an error: no
         # key is given out twice."
         below_is_full, above_is_full = below >= middle - lowest, above >= high - middle - 1
@@ -118,16 +104,16 @@ def allocate(space: HashKeyRange, keys: list[int]) -> int:
         if above_is_full or (below <= above and not below_is_full):
             high, last = middle, at
         else:
-            low, lowest, first = middle, middle + 1, at + taken
+            low, lowest, first = middle, middle + 1, at + in_use
     raise HashKeyError(code="exhausted", reason=f"no free hash key among {space.size}")
 
 
 def balanced_keys(ranges: Iterable[HashKeyRange], keys: Iterable[int] = ()) -> Iterator[int]:
-    """Balanced keys over open shards (``ranges``), one after the other.
+    """Balanced hash keys over the ``ranges`` of open shards, without end.
 
-    Each goes to the shard with the fewest keys (of several, the lowest), and there to the place that balances
-    best. ``keys``: in use already, in any order. Raises HashKeyError for a key in none of the ranges, for
-    ranges that overlap, and where all are full.
+    Each is in the range with the fewest keys (the lowest of several), and there at the place that balances
+    best. ``keys``: those in use already, in any order. Raises HashKeyError for a key in none of the ranges,
+    for ranges that overlap, and when all are full.
     """
     # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
     # HKA-5: "What is allocated MUST depend on the set of keys in use alone: not on their order, nor on

@@ -1,4 +1,4 @@
-"""A place in a shard: where reading begins, continues or ends."""
+"""A position in a shard, between two records: where reading begins, continues or ends."""
 
 from __future__ import annotations
 
@@ -11,68 +11,66 @@ StartingPositionType = Literal[
 
 
 class StartingPosition(NamedTuple):
-    """A place lies between two records. ``kind`` is named as GetShardIterator names it.
-
-    ``value``: the sequence number of a record, as text, for AT_SEQUENCE_NUMBER (right before that record)
-    and AFTER_SEQUENCE_NUMBER (right after it); milliseconds since 1970 for AT_TIMESTAMP (before the first
-    record that arrived then or later); else None. Make one with `at_record`, `after_record`, `at_time`.
-    """
+    """``kind``: as GetShardIterator names it. ``value``: a sequence number, as text, for AT_SEQUENCE_NUMBER
+    (right before that record) and AFTER_SEQUENCE_NUMBER (right after it); milliseconds since 1970 for
+    AT_TIMESTAMP (before the first record that arrived then or later); else None. `at_record`, `after_record`
+    and `at_time` make one."""
 
     kind: StartingPositionType
     value: str | int | None = None
 
     @property
     def names_record(self) -> bool:
-        """Whether the place never moves: times and TRIM_HORIZON do."""
+        """Whether the position never moves: it has a sequence number. Times and TRIM_HORIZON move."""
         return self.kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER")
 
     @property
     def sequence_number(self) -> str:
-        """The sequence number of the record. Raises ValueError if the place names none."""
+        """Raises ValueError if the position has none."""
         if not isinstance(self.value, str):
             raise ValueError(f"{self.kind} names no record")
         return self.value
 
     @property
     def time_ms(self) -> int:
-        """The time of AT_TIMESTAMP. Raises ValueError for other places."""
+        """The time of AT_TIMESTAMP, in ms since 1970. Raises ValueError for other positions."""
         if not isinstance(self.value, int):
             raise ValueError(f"{self.kind} is no time")
         return self.value
 
     @property
     def lowest(self) -> int:
-        """The lowest sequence number that can follow this place, 0 if it names no record."""
+        """The lowest sequence number that can follow this position; 0 if it has none."""
         if not self.names_record:
             return 0
         return int(self.sequence_number) + (self.kind == "AFTER_SEQUENCE_NUMBER")
 
 
 def at_record(sequence_number: str) -> StartingPosition:
-    """Right before a record."""
+    """The position right before a record."""
     return StartingPosition("AT_SEQUENCE_NUMBER", sequence_number)
 
 
 def after_record(sequence_number: str) -> StartingPosition:
-    """Right after a record."""
+    """The position right after a record."""
     return StartingPosition("AFTER_SEQUENCE_NUMBER", sequence_number)
 
 
 def at_time(milliseconds: int) -> StartingPosition:
-    """Before the first record that arrived at or after a time, in ms since 1970."""
+    """The position before the first record that arrived at a time, in ms since 1970, or later."""
     return StartingPosition("AT_TIMESTAMP", milliseconds)
 
 
-def iterator_arguments(place: StartingPosition) -> dict[str, Any]:
-    """The arguments of GetShardIterator for a place."""
-    if place.kind == "AT_TIMESTAMP":
-        when = datetime.fromtimestamp(place.time_ms // 1000, timezone.utc)
+def iterator_arguments(position: StartingPosition) -> dict[str, Any]:
+    """The arguments of GetShardIterator for a position."""
+    arguments: dict[str, Any] = {"ShardIteratorType": position.kind}
+    if position.kind == "AT_TIMESTAMP":
         # Computed without a float, which would sometimes lose a millisecond.
-        when = when.replace(microsecond=place.time_ms % 1000 * 1000)
-        return {"ShardIteratorType": place.kind, "Timestamp": when}
-    if place.value is None:
-        return {"ShardIteratorType": place.kind}
-    return {"ShardIteratorType": place.kind, "StartingSequenceNumber": place.value}
+        time = datetime.fromtimestamp(position.time_ms // 1000, timezone.utc)
+        arguments["Timestamp"] = time.replace(microsecond=position.time_ms % 1000 * 1000)
+    elif position.value is not None:
+        arguments["StartingSequenceNumber"] = position.value
+    return arguments
 
 
 TRIM_HORIZON: Final = StartingPosition("TRIM_HORIZON")

@@ -1,9 +1,9 @@
-"""A stream as users write it: its name, or its ARN, which says the region, too.
+"""A stream, named by its name or by its ARN, which has its region, too.
 
     stream_of("orders").argument                                    # {"StreamName": "orders"}
     stream_of("arn:aws:kinesis:eu-west-1:123456789012:stream/orders").region      # "eu-west-1"
 
-Everything that takes a stream takes both. Specification: spec/08-live-shard-map.md, MAP-22.
+Specification: spec/08-live-shard-map.md, MAP-22.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ class StreamNameError(KplError, ValueError):
 
 
 class SeveralStreams(KplError, ValueError):
-    """Records of two streams are judged by one shard map that does not say which stream it is of."""
+    """Records of two streams would be compared with one shard map that does not name its stream."""
 
     code = "several-streams"
     requirement = "SPK-111"
     first: str
     second: str
     text = (
-        "records of the streams {first} and {second}, and one shard map that does not say which of them it "
-        "is of: tell it, ShardMap.from_json(text, stream=NAME), or judge the streams one by one"
+        "records of the streams {first} and {second}, and one shard map that does not name its stream: give "
+        "it, ShardMap.from_json(text, stream=NAME), or check one stream at a time"
     )
-    concerns = "Whoever asked for verdicts. No verdict is given by another stream's map."
-    todo = "Say which stream the map is of, as fetch_shard_map does, and judge each stream by its own map."
+    concerns = "Whoever asked for verdicts. No record gets a verdict by another stream's map."
+    todo = "Name the stream of the map, as fetch_shard_map does, and check each stream with its own map."
 
 
 class Stream(NamedTuple):
-    """A stream; ``arn`` and ``region`` are None where only its name was given. ``created``: when this life
-    of it began, if known."""
+    """A stream. ``arn`` and ``region``: None where only its name was given. ``created``: when it was created,
+    None if that is not known."""
 
     name: str
     arn: str | None = None
@@ -57,16 +57,16 @@ class Stream(NamedTuple):
 
     @property
     def argument(self) -> dict[str, str]:
-        """What names it in a call. An ARN works for streams of other accounts, too."""
+        """The argument of a call that names the stream. An ARN works for streams of other accounts, too."""
         return {"StreamARN": self.arn} if self.arn else {"StreamName": self.name}
 
     @property
     def argument_of_get_records(self) -> dict[str, str]:
-        """What names it in GetRecords, which takes no name: the iterator has it."""
+        """As `argument`, for GetRecords: it takes an ARN, and no name, because the iterator has that."""
         return {"StreamARN": self.arn} if self.arn else {}
 
     def has(self, text: str | None) -> bool:
-        """Whether a record that names ``text`` as its stream, a name or an ARN, may be of this one. One that
+        """Whether a record may be of this stream that names ``text`` as its stream, by name or ARN. One that
         names none may."""
         if text is None:
             return True
@@ -78,21 +78,21 @@ class Stream(NamedTuple):
         return self.name != other.name or (None not in (self.arn, other.arn) and self.arn != other.arn)
 
     def is_another_life(self, other: Stream) -> bool:
-        """Whether the two were certainly created at two times."""
+        """Whether the two were certainly created at different times."""
         return None not in (self.created, other.created) and self.created != other.created
 
 
-class Streams:
-    """Which records one shard map judges: those of its stream. Of a map that does not say which it is of,
-    all; ``refuse``: if they name one stream only. May be shared by threads, and pickled."""
+class StreamMatcher:
+    """Finds records that are not of a shard map's stream. Where the map names no stream (None), no record is;
+    but with ``refuse``, all records must then name the same one. Threads may share it; it can be pickled."""
 
     def __init__(self, stream: Stream | None, *, refuse: bool = True) -> None:
         self._stream, self._refuse = stream, refuse
         self._first: dict[None, str] = {}
 
-    def others(self, names: Iterable[str | None]) -> list[str]:
-        """The names that are not of the map's stream; None is. Raises SeveralStreams for the second stream of
-        a map that does not say which it is of."""
+    def mismatches(self, names: Iterable[str | None]) -> list[str]:
+        """Those of the streams that ``names`` of records name that are not the map's stream. Raises
+        SeveralStreams for a second stream if the map names none."""
         if self._stream is not None:
             return [name for name in names if name is not None and not self._stream.has(name)]
         for name in names:
@@ -116,29 +116,29 @@ def stream_of(text: str) -> Stream:
     return Stream(match[2], text, match[1])
 
 
-def described(stream: Stream) -> dict[str, Any]:
-    """What says in a listing which stream it is of, by the names of DescribeStream."""
+def stream_members(stream: Stream) -> dict[str, Any]:
+    """The members of a listing that name its stream, as DescribeStream has them."""
     created = stream.created and stream.created.isoformat()
     members = {"StreamName": stream.name, "StreamARN": stream.arn, "StreamCreationTimestamp": created}
     return {name: text for name, text in members.items() if text is not None}
 
 
-def listed_stream(pages: Sequence[Any]) -> Stream | None:
-    """The stream that the first page of a listing names, if it names one: pages of ListShards do not. The
-    inverse of `described`."""
+def stream_of_pages(pages: Sequence[Any]) -> Stream | None:
+    """The stream that the first page of a listing names; None for pages of ListShards, which name none. The
+    inverse of `stream_members`."""
     page = pages[0] if pages and isinstance(pages[0], Mapping) else {}
-    about = page.get("StreamDescription", page)
-    if not isinstance(about, Mapping):
+    description = page.get("StreamDescription", page)
+    if not isinstance(description, Mapping):
         return None
-    named: Any = about.get("StreamARN") or about.get("StreamName")
-    created = about.get("StreamCreationTimestamp")
+    name: Any = description.get("StreamARN") or description.get("StreamName")
+    created = description.get("StreamCreationTimestamp")
     with suppress(StreamNameError, TypeError):
-        found = stream_of(named)
+        stream = stream_of(name)
         with suppress(ValueError, OverflowError, OSError):
             if isinstance(created, str):
                 created = datetime.fromisoformat(created)
             elif isinstance(created, (int, float)):
                 created = datetime.fromtimestamp(created, timezone.utc)
-        dated = isinstance(created, datetime) and created.tzinfo is not None
-        return found._replace(created=created if dated else None)
+        is_time = isinstance(created, datetime) and created.tzinfo is not None
+        return stream._replace(created=created if is_time else None)
     return None

@@ -1,11 +1,11 @@
-"""What is known of a stream, and what a listing adds to it. Pure functions.
+"""What is known of a stream, and what a listing of its shards adds to that. Pure functions.
 
-    learn(known, listing, now)   ->  Known         the map of this listing
-                                     Refused       why there is none, and what is known nevertheless
+    learn(state, listing, now)   ->  StreamState       the map of this listing
+                                     RefusedListing    why there is none, and what is known nevertheless
 
 A stream that is deleted and created again under its name begins a new life, with other shards under the same
-ids. Only shards that have changed are looked at more closely, so a refresh of 10,000 shards takes a few
-milliseconds of the thread that also sends the records.
+ids. Only the shards that a listing changes are examined, so a refresh of 10,000 shards takes a few
+milliseconds of the thread that also sends records.
 Specification: spec/08-live-shard-map.md, MAP-11, MAP-16, MAP-18, MAP-20 and MAP-21.
 """
 
@@ -18,26 +18,29 @@ from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 from ..errors import ShardMapError
-from .lineage import Lineage, agreed, distinct_shards
+from .lineage import Lineage, distinct_shards, merge_shard
 from .refresh import Listing, StreamSummary
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
 from .shard_map import NO_ROUTES, Routes, ShardMap, first_hole, undisputed
 from .stream_name import Stream
 
-#: After so many contradicting listings in a row, they are believed.
+#: A listing that contradicts what is known is believed when it comes so many times in a row.
 _CONTRADICTIONS: Final = 4
-#: Seconds for which a closed shard is known at least.
+#: The least seconds for which a closed shard is known.
 _CLOSED_TTL: Final = 60.0
 #: The longest retention of a stream, in seconds.
 _LONGEST_RETENTION: Final = 8760 * 3600.0
-_NUMBERED: Final = re.compile(r"shardId-([0-9]{1,20})\Z")
+_NUMBERED_ID: Final = re.compile(r"shardId-([0-9]{1,20})\Z")
 
 
 class KnownShards:
-    """The shards known after a listing. Never changes. ``all``: every shard of this life that is not
-    forgotten, by id. ``listed``: those of the last sound listing. ``stream``: whose they are. What takes long
-    (50 ms for 10,000 shards) is made when it is first read: the producer never does."""
+    """The shards known after a listing, by id. Immutable.
+
+    ``all``: every shard of this life of the stream that is not forgotten; ``listed``: those of the last sound
+    listing. What takes long (50 ms for 10,000 shards) is computed when it is first read: the producer never
+    reads it.
+    """
 
     def __init__(
         self,
@@ -66,14 +69,15 @@ class KnownShards:
 
     @cached_property
     def shard_map(self) -> ShardMap | None:
-        """Of the last sound listing; None before the first."""
+        """The map of the last sound listing; None before the first."""
         if not self.listed:
             return None
         return ShardMap(self.listed.values(), self.distribution, stream=self.stream)
 
 
 class MapChanged(NamedTuple):
-    """A refresh has given a map, perhaps the same again. ``recreated``: it is another stream of that name."""
+    """A refresh has given a map, perhaps the same one again. ``recreated``: since the map before, the stream
+    was deleted and created again."""
 
     recreated: bool
 
@@ -81,12 +85,12 @@ class MapChanged(NamedTuple):
 class StreamState(NamedTuple):
     """What is known of one life of a stream.
 
-    ``shards``: those seen. ``routes``: the prediction table. ``generation``: how many lives came before.
-    ``listed_at``: when the refresh that gave the map began; None before the first map. ``closed``: by id of a
-    closed shard when this was noticed.
+    ``routes``: the prediction table. ``generation``: the number of lives before. ``listed_at``: when the
+    refresh that gave the map began, in seconds of the caller's clock; None before the first map. ``closed``:
+    when each closed shard was first known to be closed, by id.
 
-    For the next listing: ``whole``: the last one had neither gap nor overlap; ``created`` and ``retention``:
-    of the stream, in seconds; ``contradictions``: refused listings in a row.
+    For the next listing: ``whole``: the last one had no gap and no overlap; ``created`` and ``retention``
+    (seconds) of the stream; ``contradictions``: refused listings in a row.
     """
 
     shards: KnownShards = KnownShards({}, {}, "USER_PARTITION_KEY")
@@ -106,151 +110,154 @@ class StreamState(NamedTuple):
 
 
 class RefusedListing(NamedTuple):
-    """A listing that gives no map. ``known``: what is known nevertheless. ``disputed``: of a listing with a
-    gap or an overlap, the shards that cannot be predicted because of it; None for another listing."""
+    """A listing that gives no map. ``state``: what is known nevertheless. ``disputed``: the shards that
+    cannot be predicted because the listing has a gap or an overlap; None for another error."""
 
     error: ShardMapError
-    known: StreamState
+    state: StreamState
     disputed: frozenset[str] | None = None
 
 
-def learn(known: StreamState, listing: Listing, now: float) -> StreamState | RefusedListing:
+def learn(state: StreamState, listing: Listing, now: float) -> StreamState | RefusedListing:
     """What is known after a listing."""
     try:
-        listed = distinct_shards(listing.shards)
-        changed = [shard for shard in listed.values() if known.shards.all.get(shard.shard_id) is not shard]
-        if not _begins_life(known, listed, changed, listing.summary):
-            return _learn(known, listed, changed, listing, now)
-        stream = known.shards.stream and known.shards.stream._replace(created=None)
-        none = KnownShards({}, {}, known.shards.distribution, stream)
-        new_life = StreamState(none, generation=known.generation + 1)
-        outcome = _learn(new_life, listed, list(listed.values()), listing, now)
-        return outcome if isinstance(outcome, StreamState) else RefusedListing(outcome.error, known)
+        by_id = distinct_shards(listing.shards)
+        changed = [shard for shard in by_id.values() if state.shards.all.get(shard.shard_id) is not shard]
+        if not _begins_life(state, by_id, changed, listing.summary):
+            return _learn(state, by_id, changed, listing, now)
+        stream = state.shards.stream and state.shards.stream._replace(created=None)
+        nothing = KnownShards({}, {}, state.shards.distribution, stream)
+        new_life = StreamState(nothing, generation=state.generation + 1)
+        outcome = _learn(new_life, by_id, list(by_id.values()), listing, now)
+        return outcome if isinstance(outcome, StreamState) else RefusedListing(outcome.error, state)
     except ShardMapError as error:
-        contradictions = known.contradictions + (error.code == "contradiction")
-        return RefusedListing(error, known._replace(contradictions=contradictions))
+        contradictions = state.contradictions + (error.code == "contradiction")
+        return RefusedListing(error, state._replace(contradictions=contradictions))
 
 
 def _begins_life(
-    known: StreamState, listed: Mapping[str, Shard], changed: Sequence[Shard], summary: StreamSummary | None
+    state: StreamState, by_id: Mapping[str, Shard], changed: Sequence[Shard], summary: StreamSummary | None
 ) -> bool:
     """Whether a listing is of another life of the stream. Raises ShardMapError(code="contradiction") if it
     fits neither this life at a later time nor another one."""
     # MAP-11: "A stream that is deleted and created again under its name MUST be taken for another one:
     # nothing that was known of the old one is kept."
     created = summary.created if summary is not None else None
-    dated = known.created is not None and created is not None
-    if not known.shards.all:
+    has_times = state.created is not None and created is not None
+    if not state.shards.all:
         return False
-    if dated and created != known.created:
+    if has_times and created != state.created:
         return True
-    newest = max(_number(shard_id) for shard_id in known.shards.all) if changed else -1
-    strangers = [shard.shard_id for shard in changed if _is_strange(known, shard, newest)]
+    newest = max(_number(shard_id) for shard_id in state.shards.all) if changed else -1
+    strange = [shard.shard_id for shard in changed if _is_strange(state, shard, newest)]
     # A closed shard is listed as open, and without its children: this listing is older than the last one.
-    reopened = [i for i in known.closed if i in listed and listed[i].open and i not in strangers]
+    reopened = [i for i in state.closed if i in by_id and by_id[i].open and i not in strange]
     if reopened:
-        with_children = _parents(listed)
-        reopened = [shard_id for shard_id in reopened if shard_id not in with_children]
-    if not reopened and not (strangers and dated):
-        return bool(strangers)
+        parents = _parents(by_id)
+        reopened = [shard_id for shard_id in reopened if shard_id not in parents]
+    if not reopened and not (strange and has_times):
+        return bool(strange)
     # MAP-16: "A listing that contradicts what is known MUST be refused, but one that comes a fourth
     # time running MUST be believed: it is another life of the stream."
-    if known.contradictions + 1 >= _CONTRADICTIONS:
+    if state.contradictions + 1 >= _CONTRADICTIONS:
         return True
-    reason = (
-        f"{reopened[0]} was closed before"
-        if reopened
-        else f"{strangers[0]} differs from what was listed before"
-    )
-    raise ShardMapError(code="contradiction", reason=reason, shard_ids=(*reopened, *strangers))
+    if reopened:
+        reason = f"{reopened[0]} was closed before"
+    else:
+        reason = f"{strange[0]} differs from what was listed before"
+    raise ShardMapError(code="contradiction", reason=reason, shard_ids=(*reopened, *strange))
 
 
-def _parents(listed: Mapping[str, Shard]) -> set[str]:
-    parents = {shard.parent_shard_id for shard in listed.values()}
-    parents |= {shard.adjacent_parent_shard_id for shard in listed.values()}
+def _parents(by_id: Mapping[str, Shard]) -> set[str]:
+    parents = {shard.parent_shard_id for shard in by_id.values()}
+    parents |= {shard.adjacent_parent_shard_id for shard in by_id.values()}
     return {parent for parent in parents if parent is not None}
 
 
 def _number(shard_id: str) -> int:
     """The number in the id that AWS gives a shard; -1 in another id."""
-    match = _NUMBERED.match(shard_id)
+    match = _NUMBERED_ID.match(shard_id)
     return int(match[1]) if match else -1
 
 
-def _is_strange(known: StreamState, shard: Shard, newest: int) -> bool:
+def _is_strange(state: StreamState, shard: Shard, newest: int) -> bool:
     """Whether a listed shard is none of this life. ``newest``: the highest number of a known shard."""
-    before = known.shards.all.get(shard.shard_id)
+    before = state.shards.all.get(shard.shard_id)
     if before is not None:
         return before.contradicts(shard)
     # Ids only grow, so a new shard with an old number and no known parent belongs to another stream.
     old_number = shard.open and 0 <= _number(shard.shard_id) <= newest
-    return old_number and not any(parent in known.shards.all for parent in shard.parent_shard_ids)
+    return old_number and not any(parent in state.shards.all for parent in shard.parent_shard_ids)
 
 
 def _learn(
-    life: StreamState, listed: Mapping[str, Shard], changed: Sequence[Shard], listing: Listing, now: float
+    life: StreamState, by_id: Mapping[str, Shard], changed: Sequence[Shard], listing: Listing, now: float
 ) -> StreamState | RefusedListing:
-    """Learn from a listing of this life. ``changed``: its shards that are not as they are known. Raises
+    """Learn from a listing of this life. ``changed``: its shards that differ from those known. Raises
     ShardMapError for a listing that contradicts itself or what is known."""
     last, summary = life.shards, listing.summary
-    distribution = summary.distribution if summary else last.distribution
-    stream = last.stream
-    if stream is not None and summary is not None:
-        named = summary.stream or stream
-        stream = Stream(stream.name, stream.arn or named.arn, named.region, summary.created or stream.created)
-    dated = life._replace(listed_at=listing.begun, contradictions=0)
+    distribution, stream = last.distribution, last.stream
+    state = life._replace(listed_at=listing.begun, contradictions=0)
     if summary is not None:
-        dated = dated._replace(
-            created=summary.created or life.created, retention=summary.retention or life.retention
-        )
-    same_shards = not changed and listed.keys() == last.listed.keys()
-    keep = _CLOSED_TTL if listing.has_closed else dated.retention
+        distribution = summary.distribution
+        created, retention = summary.created or life.created, summary.retention or life.retention
+        state = state._replace(created=created, retention=retention)
+        if stream is not None:
+            described = summary.stream or stream
+            arn, created = stream.arn or described.arn, summary.created or stream.created
+            stream = Stream(stream.name, arn, described.region, created)
+    closed_ttl = _CLOSED_TTL if listing.has_closed else state.retention
+    same_shards = not changed and by_id.keys() == last.listed.keys()
     if same_shards and life.whole and (distribution, stream) == (last.distribution, last.stream):
-        return _without_expired(dated, listed, now, keep)
+        return _without_expired(state, by_id, now, closed_ttl)
     # MAP-12: "A shard listed as open together with a child of it MUST be taken for closed."
-    superseded = {shard_id for shard_id in _parents(listed) if shard_id in listed and listed[shard_id].open}
-    opened = sorted(
-        (shard for shard in listed.values() if shard.open and shard.shard_id not in superseded),
+    superseded = {shard_id for shard_id in _parents(by_id) if shard_id in by_id and by_id[shard_id].open}
+    open_shards = sorted(
+        (shard for shard in by_id.values() if shard.open and shard.shard_id not in superseded),
         key=lambda shard: shard.hash_key_range,
     )
-    everything = _everything(life, changed)
-    hole = first_hole(opened)
+    everything = _all_shards(life, changed)
+    hole = first_hole(open_shards)
     if hole is not None:
-        predicted, disputed = undisputed(opened)
+        predictable, disputed = undisputed(open_shards)
         # Nothing is learnt of shards that may be wrong.
         sound = [shard for shard in changed if shard.shard_id not in disputed]
-        shards = KnownShards(_everything(life, sound), last.listed, distribution, stream)
-        partly = _noted(life, sound, (), now)
-        return RefusedListing(
-            hole, partly._replace(shards=shards, routes=Routes(predicted), whole=False), disputed
+        shards = KnownShards(_all_shards(life, sound), last.listed, distribution, stream)
+        partial = life._replace(
+            shards=shards,
+            routes=Routes(predictable),
+            closed=_closed_shards(life, sound, (), now),
+            whole=False,
         )
-    no_longer_open = superseded | (last.open_ids - {shard.shard_id for shard in opened})
-    shown = {shard_id: shard for shard_id, shard in listed.items() if shard_id not in superseded}
-    whole = _noted(dated, changed, no_longer_open, now)._replace(
-        shards=KnownShards(everything, shown, distribution, stream),
-        routes=Routes(opened),
+        return RefusedListing(hole, partial, disputed)
+    no_longer_open = superseded | (last.open_ids - {shard.shard_id for shard in open_shards})
+    listed = {shard_id: shard for shard_id, shard in by_id.items() if shard_id not in superseded}
+    state = state._replace(
+        shards=KnownShards(everything, listed, distribution, stream),
+        routes=Routes(open_shards),
+        closed=_closed_shards(life, changed, no_longer_open, now),
         whole=True,
     )
-    return _without_expired(whole, listed, now, keep)
+    return _without_expired(state, by_id, now, closed_ttl)
 
 
-def _without_expired(known: StreamState, listed: Mapping[str, Shard], now: float, keep: float) -> StreamState:
-    """Without the closed shards of which the stream holds nothing more. ``keep``: in seconds."""
+def _without_expired(state: StreamState, by_id: Mapping[str, Shard], now: float, ttl: float) -> StreamState:
+    """Without the closed shards of which the stream holds nothing more. ``ttl``: in seconds."""
     # MAP-20: "A closed shard MUST be known for 60 seconds, counted from the refresh that noticed, and then be
     # forgotten when it holds no more records: a listing FROM_TRIM_HORIZON no longer has it, or it has been
     # closed for longer than the stream's retention, or than 365 days where that is not known."
-    expired = {i for i, noticed in known.closed.items() if i not in listed and now - noticed > keep}
+    expired = {i for i, since in state.closed.items() if i not in by_id and now - since > ttl}
     if not expired:
-        return known
-    everything = {i: shard for i, shard in known.shards.all.items() if i not in expired}
-    last = known.shards
-    return known._replace(
+        return state
+    everything = {i: shard for i, shard in state.shards.all.items() if i not in expired}
+    last = state.shards
+    return state._replace(
         shards=KnownShards(everything, last.listed, last.distribution, last.stream),
-        closed={i: noticed for i, noticed in known.closed.items() if i not in expired},
+        closed={i: since for i, since in state.closed.items() if i not in expired},
     )
 
 
-def _everything(life: StreamState, changed: Sequence[Shard]) -> dict[str, Shard]:
+def _all_shards(life: StreamState, changed: Sequence[Shard]) -> dict[str, Shard]:
     """All known shards by id, with the changed ones. Raises ShardMapError: a contradiction, a cycle."""
     everything = dict(life.shards.all)
     for shard in changed:
@@ -258,7 +265,7 @@ def _everything(life: StreamState, changed: Sequence[Shard]) -> dict[str, Shard]
         if before is None:
             everything[shard.shard_id] = shard
         elif before.open or not shard.open:  # (what is known to be closed may be listed as open: MAP-12)
-            everything[shard.shard_id] = agreed(before, shard)
+            everything[shard.shard_id] = merge_shard(before, shard)
     if any(
         max(shard.parent_shard_id or "", shard.adjacent_parent_shard_id or "") >= shard.shard_id
         for shard in everything.values()
@@ -267,10 +274,10 @@ def _everything(life: StreamState, changed: Sequence[Shard]) -> dict[str, Shard]
     return everything
 
 
-def _noted(
+def _closed_shards(
     life: StreamState, changed: Sequence[Shard], no_longer_open: Collection[str], now: float
-) -> StreamState:
-    """With the shards that have closed."""
+) -> dict[str, float]:
+    """The closed shards by id, and since when each is known to be closed."""
     closed = dict(life.closed)
     for shard_id in no_longer_open:
         closed.setdefault(shard_id, now)
@@ -278,18 +285,18 @@ def _noted(
         if not shard.open:
             # One that was closed when it was first listed has closed long ago.
             closed.setdefault(shard.shard_id, now if shard.shard_id in life.shards.all else float("-inf"))
-    return life._replace(closed=closed)
+    return closed
 
 
 def shard_of_record(
-    known: StreamState, shard_id: str, sequence_number: str, generation: int, answered_at: float
+    state: StreamState, shard_id: str, sequence_number: str, generation: int, answered_at: float
 ) -> Shard | Literal["unknown", "gone"]:
-    """The shard on which a record was stored; ``answered_at`` is when its put was answered.
+    """The shard on which a record was stored. ``answered_at``: when the response of its put came.
 
-    ``generation``: of the map when the record was put. The stream may have been deleted and made again since
-    the map was listed; a shard of another life has the same id and another range.
+    ``generation``: that of the map when the record was put. The stream may have been deleted and created
+    again since the map was listed; a shard of another life has the same id and another range.
 
-        generation | the number is of this shard | listed since the answer | gives
+        generation | the number is of this shard | listed since the answer | returns
         -----------+-----------------------------+-------------------------+------------------------
         the same   |                             | yes                     | the shard
         the same   | yes, or unknown             | no                      | the shard
@@ -297,25 +304,25 @@ def shard_of_record(
         another    | yes                         |                         | the shard
         another    | no, or unknown              |                         | gone
 
-    Also unknown for a shard that was never listed. "gone": the record is in a life of the stream that is
-    over.
+    It also returns "unknown" for a shard that was never listed. "gone": the life of the stream that has the
+    record is over.
     """
     # MAP-18: "An aggregate MUST NOT be judged by a shard of another life of the stream than the one that
     # stored it. A hint in its sequence number may delay the verdict until the stream was listed again,
     # and tell which of two lives stored it. It decides nothing else."
-    shard = known.shards.all.get(shard_id)
-    of_this_shard = _made_on(shard, sequence_number) if shard else None
-    if known.generation != generation and not of_this_shard:
+    shard = state.shards.all.get(shard_id)
+    of_this_shard = _is_number_of(shard, sequence_number) if shard else None
+    if state.generation != generation and not of_this_shard:
         return "gone"
     # Equal times do not count: on a coarse clock the listing may have begun before the answer.
-    listed_since = known.listed_at is not None and known.listed_at > answered_at
+    listed_since = state.listed_at is not None and state.listed_at > answered_at
     if shard is None or (of_this_shard is False and not listed_since):
         return "unknown"
     return shard
 
 
-def _made_on(shard: Shard, sequence_number: str) -> bool | None:
-    """Whether this shard gave out the number; None where the numbers give no hint."""
+def _is_number_of(shard: Shard, sequence_number: str) -> bool | None:
+    """Whether this shard gave out the number; None where the numbers have no hint."""
     first, number = sequence_hint(shard.starting_sequence_number), sequence_hint(sequence_number)
     if first is None or number is None or first.shard_id != shard.shard_id:
         return None  # kinesis-local gives the child of a merge the start of its second parent

@@ -22,7 +22,7 @@ from ..deaggregation.payload import version_ids
 from ..deaggregation.policy_rules import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Streams
+from ..shards.stream_name import StreamMatcher
 from .columns import name_folding, result_schema, schema_maker, with_shard_column, with_standard_names
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _deaggregate(
             used -= {"streamName"}
         df = df.select(*[f"`{name}`" for name in df.columns if name in used])
     # Each worker process remembers which streams it has seen.
-    streams = broadcast(df.sparkSession, Streams(None if shard_map is None else shard_map.stream))
+    streams = broadcast(df.sparkSession, StreamMatcher(None if shard_map is None else shard_map.stream))
     find_map = broadcast(df.sparkSession, shard_map)
     task = _task(policy, find_map, streams, find_shards=find_shards, columns=names, **options)
     return df.mapInArrow(task, schema)
@@ -205,7 +205,7 @@ def register_table_function(
 def _task(
     policy: Policy,
     find_map: Callable[[], ShardMap | None] = lambda: None,
-    streams: Callable[[], Streams | None] = lambda: None,
+    streams: Callable[[], StreamMatcher | None] = lambda: None,
     *,
     find_shards: bool = False,
     **options: Any,

@@ -21,7 +21,7 @@ from ..format.nested import describe_nested, layers_around
 from ..limits import MAGIC
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
-from ..shards.stream_name import Streams
+from ..shards.stream_name import StreamMatcher
 
 #: Bytes of a batch of user records. At 4 MiB a tenth of the time goes into the fixed cost of each batch.
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -66,7 +66,10 @@ def check(
     ``whole``: all columns, else those that findings and counts need, and keys if ``keys``.
     ``versions``: schema versions known to stand in sound frames."""
     new_deaggregator = partial(
-        _deaggregator, shard_map=shard_map, dictionaries=True, streams=Streams(shard_map.stream, refuse=False)
+        _deaggregator,
+        shard_map=shard_map,
+        dictionaries=True,
+        streams=StreamMatcher(shard_map.stream, refuse=False),
     )
     deaggregator = new_deaggregator()
     if not whole:

@@ -24,20 +24,23 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import pyarrow.compute as pc
+
 from ..captures import Location
 from ..errors import EncodeError, HashKeyError, KplError
 from ..format.hash_keys import explicit_hash_key_value
 from ..format.records import Tag
 from ..producer import DeliveryError, ProducerConfig
+from ..rendering.labels import utc
 from ..shards.lineage import Lineage
-from ..shards.stream_name import Stream, described, listed_stream, stream_of
+from ..shards.stream_name import Stream, stream_members, stream_of, stream_of_pages
 from . import repair_marks
 from .repair_plan import LOST, plan_rows, streams_of, write_plan
 from .validate_job import read_shard_map
 
 if TYPE_CHECKING:
     from ..producer.delivery_future import DeliveryFuture
-    from ..producer.threaded_producer import Producer
+    from ..producer.threads import Producer
 
 #: Deliveries between two writes of the log; equally many more may be under way.
 LOG_EVERY = 1000
@@ -46,18 +49,28 @@ CONFIG = ProducerConfig(record_ttl_ms=300_000)
 
 
 class RepairError(KplError, ValueError):
-    """The results in ``path`` cannot be repaired; ``code`` says why, the text what to do."""
+    """The results in ``path`` cannot be repaired; ``code`` says why, the text what to do. ``reason``: what
+    was sent of a plan, and when (applied)."""
 
-    code: Literal["no-results", "several-streams", "no-plan", "planned", "other-stream", "another-stream"]
+    code: Literal[
+        "no-results",
+        "several-streams",
+        "no-plan",
+        "planned",
+        "applied",
+        "other-stream",
+        "another-stream",
+    ]
     requirement = "SPK-30"
     requirements: ClassVar = {"another-stream": "SPK-46"}
     path: str
+    reason: str = ""
     text = "cannot repair from {path}: {code}"
     _WHY: ClassVar = {
         "no-results": "it holds no results of kpl-codec validate",
         "several-streams": "the results are of several streams; validate each by itself",
         "no-plan": "there is no plan yet; run it without --apply first",
-        "planned": "there is a plan already; --apply puts it (to plan anew, delete repair/)",
+        "planned": "there is a plan already, of which nothing was sent yet: --apply sends it",
         "other-stream": "its plan was applied to another stream",
         "another-stream": "its user records are of another stream (--other-stream puts them all the same)",
     }
@@ -65,16 +78,40 @@ class RepairError(KplError, ValueError):
     todo = "First kpl-codec validate, then repair, then repair with --apply."
 
     def describe(self) -> str:
-        return f"cannot repair from {self.path}: {self._WHY.get(self.code, self.code)}"
+        return f"cannot repair from {self.path}: {self.reason or self._WHY.get(self.code, self.code)}"
 
 
-def check_results(output: Location, *, planned: bool) -> None:
-    """Raises RepairError: no-results, no-plan where one must be ``planned``, planned where none may be."""
+def check_results(output: Location, *, with_plan: bool) -> None:
+    """Raises RepairError: no-results; no-plan where there must be one, planned or applied where there may be
+    none."""
     # The shard map is what validate writes last.
     if (output / "user-records").kind() is None or (output / "shards.json").kind() is None:
         raise RepairError(code="no-results", path=output.path)
-    if ((output / "repair/plan/_SUCCESS").kind() is not None) != planned:
-        raise RepairError(code="no-plan" if planned else "planned", path=output.path)
+    has_plan = (output / "repair/plan/_SUCCESS").kind() is not None
+    if with_plan and not has_plan:
+        raise RepairError(code="no-plan", path=output.path)
+    if has_plan and not with_plan:
+        sent = _what_was_sent(output)
+        raise RepairError(code="applied" if sent else "planned", path=output.path, reason=sent)
+
+
+def _what_was_sent(output: Location) -> str:
+    """What was put of the plan, where and when, and what to do then; empty where nothing was."""
+    put_places = repair_marks.Repaired()
+    log = output / "repair/log"
+    put = sum(put_places.add(old) for old, _ in repair_marks.read_copies(log))
+    if not put:
+        return ""
+    rows = (output / "repair/plan").rows(["decision"], pc.field("decision") == "put")
+    to_put = sum(batch.num_rows for batch in rows)
+    last = max(file.info().mtime for file in log.files() if file.name.endswith(".jsonl"))
+    stream = _target_stream(output / "repair/record.json")
+    name = "the stream" if stream is None else stream.name
+    text = f"its plan was applied: {put:,} of {to_put:,} user records were sent to {name},"
+    text += f" the last at {utc(last):%Y-%m-%d %H:%M} UTC.\n"
+    if put < to_put:
+        return text + "Run it with --apply for the rest."
+    return text + "To see what is still lost, validate the stream anew, into another folder."
 
 
 def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
@@ -100,9 +137,10 @@ def check_stream(output: Location, stream: str, lineage: Lineage) -> None:
 
 def plan_repair(output: str | Location) -> dict[str, int]:
     """Write the plan, in place of one that a killed process left. Returns the number of user records by
-    decision. Raises RepairError (no-results, planned, several-streams)."""
+    decision. Raises RepairError (no-results, planned, applied,
+    several-streams)."""
     folder = Location(output)
-    check_results(folder, planned=False)
+    check_results(folder, with_plan=False)
     stream = read_shard_map((folder / "shards.json").path).stream
     # Of several streams none was judged by a map that does not say whose it is.
     names = streams_of(folder, LOST if stream is not None else None)
@@ -121,10 +159,10 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
     """
     from ..aws.client import kinesis_client
     from ..aws.list_shards import fetch_lineage
-    from ..producer.threaded_producer import Producer
+    from ..producer.threads import Producer
 
     folder = Location(output)
-    check_results(folder, planned=True)
+    check_results(folder, with_plan=True)
     # SPK-30: "Nothing MUST be put before a plan was written that names every user record concerned and what
     # becomes of it."
     files = [file for file in (folder / "repair/plan").files() if file.name.endswith(".parquet")]
@@ -136,7 +174,7 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
         before = _target_stream(record)
         if before is None or before.is_another(put_to) or before.is_another_life(put_to):
             raise RepairError(code="other-stream", path=folder.path)
-    record.write(json.dumps(described(put_to)).encode())
+    record.write(json.dumps(stream_members(put_to)).encode())
     rows = (row for file in files for row in plan_rows(file))
     with ExitStack() as stack:
         if folder.is_local:  # the lock ends with the process that holds it
@@ -149,13 +187,9 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
 def _target_stream(record: Location) -> Stream | None:
     """The stream that a plan was applied to; None where that cannot be read."""
     try:
-        members = json.loads(record.read())
+        return stream_of_pages([json.loads(record.read())])
     except ValueError:
         return None
-    # Earlier versions wrote {"stream": NAME OR ARN}.
-    if isinstance(members, dict) and isinstance(members.get("stream"), str):
-        return stream_of(members["stream"])
-    return listed_stream([members])
 
 
 def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, producer: Producer) -> Counter[str]:

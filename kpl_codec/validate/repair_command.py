@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(reason="--apply and --stream go together")
     results_of(args.results, "user-records")
     folder = location_of(args.results)
-    check_results(folder, planned=args.apply)
+    check_results(folder, with_plan=args.apply)
     if args.apply:
         lineage = fetch_lineage(client_of(args), args.stream)
         if not args.other_stream:
@@ -71,14 +71,18 @@ def run(args: argparse.Namespace) -> int:
         rows = [[f"{counts[name]:,}", words[name]] for name in sorted(counts)]
         show(table(["user records", "what"], rows, (0,)))
     repair_folder = posixpath.join(args.results, "repair")
-    if args.apply and counts:
-        check = f"kpl-codec validate --stream {args.stream} --output DIR"
-        show(line(f"Every delivery is in {repair_folder}/log. To check: {check}"))
-    elif any(counts.values()):
+    if not counts:
+        show(line("Nothing was lost at the KCL, so there is nothing to send."))
+    elif not counts.get("put"):
+        show(line("There is nothing to send."))
+    elif not args.apply:
         show(line(f"Dry run, nothing sent. The plan is in {repair_folder}/plan."))
         show(line(f"To send it: kpl-codec repair {args.results} --apply --stream NAME"))
     else:
-        show(line("Nothing was lost at the KCL, so there is nothing to send."))
+        check = f"kpl-codec validate --stream {args.stream} --output NEW-FOLDER"
+        show(line(f"Every delivery is in {repair_folder}/log. To check: {check}"))
+        if (folder / "findings/part-audit.parquet").kind() is not None:
+            show(line(f"Once the copies are handled, audit again, with --repaired {args.results}"))
     if counts.get("failed") or counts.get("cannot"):
         note("some user records cannot be sent; the log and the plan name them")
         return FINDINGS

@@ -16,7 +16,7 @@ from ..format.records import record_from_response
 from ..shards.stream_name import stream_of
 
 if TYPE_CHECKING:
-    from ..aws.fetch_by_sequence_number import NotRead, RecordLocation
+    from ..aws.fetch_by_sequence_number import RecordLocation, UnreadableEntry
     from ..aws.stream_reading import Start
 
 
@@ -31,7 +31,7 @@ class ShardPart:
     start: Start
     until: datetime
     #: If given, just these records of it.
-    only: tuple[RecordLocation | NotRead, ...] | None = None
+    only: tuple[RecordLocation | UnreadableEntry, ...] | None = None
     #: Nobody knows how many bytes it holds. One is read in this process, several in processes of their own.
     weight: ClassVar = 5 * 1024 * 1024
 
@@ -49,9 +49,9 @@ def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> lis
     return [ShardPart(connection, stream, shard_id, start, max(times)) for shard_id in lineage]
 
 
-def only_parts(of: ShardPart, places: Iterable[RecordLocation | NotRead]) -> list[ShardPart]:
+def only_parts(of: ShardPart, places: Iterable[RecordLocation | UnreadableEntry]) -> list[ShardPart]:
     """A part with each shard's places of those. ``of``: any part of the stream."""
-    shards: defaultdict[str, list[RecordLocation | NotRead]] = defaultdict(list)
+    shards: defaultdict[str, list[RecordLocation | UnreadableEntry]] = defaultdict(list)
     for place in places:
         shards[getattr(place, "shard_id", None) or ""].append(place)
     return [replace(of, shard_id=shard_id, only=tuple(some)) for shard_id, some in shards.items()]
@@ -67,24 +67,24 @@ def _date_of(response: Mapping[str, Any]) -> datetime:
 def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
     from ..aws.client import kinesis_client
     from ..aws.cursor import Pace, ShardCursor
-    from ..aws.fetch_by_sequence_number import GoneRecord, NotRead, read_only
-    from ..aws.stream_reading import PATIENCE, POLL_INTERVAL, place_of
+    from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry, fetch_records
+    from ..aws.stream_reading import PATIENCE, POLL_INTERVAL, position_of
 
     rows, name = CaptureRows(None), stream_of(part.stream).name
     client, pace = kinesis_client(**part.connection), Pace(1 / POLL_INTERVAL, None)
     if part.only is not None:
-        for index, item in enumerate(read_only(client, part.stream, part.only)):
+        for index, item in enumerate(fetch_records(client, part.stream, part.only)):
             if isinstance(item, GoneRecord):
-                where = f"{item.place.shard_id or 'no shard'}, sequence number {item.place}"
+                where = f"{item.location.shard_id or 'no shard'}, sequence number {item.location}"
                 rows.unreadable("gone", f"{where}: {item.reason}", index)
-            elif isinstance(item, NotRead):
+            elif isinstance(item, UnreadableEntry):
                 rows.unreadable("only", f"--only: {item.reason}", index, item.line)
             else:
                 rows.record(item, name)
         yield from rows.take()
         return
     cursor = ShardCursor(
-        client, part.stream, part.shard_id, place_of(part.start), pace=pace, patience=PATIENCE
+        client, part.stream, part.shard_id, position_of(part.start), pace=pace, patience=PATIENCE
     )
     while not cursor.at_tip:
         records = cursor.fetch().records

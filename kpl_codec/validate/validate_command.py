@@ -91,8 +91,6 @@ def run(args: argparse.Namespace) -> int:
             pieces = plan(args.paths)
         if not args.follow:
             check_output(output)
-        if output.is_local:
-            Path(output.path).mkdir(parents=True, exist_ok=True)
         log = (output / LOG).path if output.is_local else None
         with spark_errors(log):
             if args.follow:
@@ -143,6 +141,8 @@ def _spark_engine(args: argparse.Namespace, log: str | None) -> Any:
 
     if not args.quiet:
         note("starting Spark ...")
+    if log is not None:
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
     memory = "2g" if args.memory is None else f"{args.memory >> 10}k"
     cores = args.cores or "*"
     return SparkEngine(

@@ -26,7 +26,7 @@ from ..captures import Location, plan
 from ..errors import KplError
 from ..findings import Finding
 from ..findings.counters import Tally
-from ..shards.shard import Distribution
+from ..rendering.labels import refusal
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream
 from .duplicates import find_duplicates
@@ -40,7 +40,7 @@ from .shard_tasks import only_parts, shard_parts
 from .task import Job, discard, gather, make_folders, pack, sound_and_doubtful, work_folder
 
 if TYPE_CHECKING:
-    from ..aws.fetch_by_sequence_number import NotRead, RecordLocation
+    from ..aws.fetch_by_sequence_number import RecordLocation, UnreadableEntry
     from ..aws.stream_reading import Start
 
 #: Spark's output goes here if the output folder is local.
@@ -86,9 +86,9 @@ class Validation:
         return f"<Validation in {self.output.path}: {'clean' if self.clean else 'findings'}>"
 
 
-def read_shard_map(path: str, distribution: Distribution = "USER_PARTITION_KEY") -> ShardMap:
+def read_shard_map(path: str) -> ShardMap:
     """The shard map in a file as ``aws kinesis list-shards`` prints it. Raises InputError, ShardMapError."""
-    return ShardMap.from_json(Location(path).read(), distribution, source=path)
+    return ShardMap.from_json(Location(path).read(), source=path)
 
 
 def check_output(output: Location) -> None:
@@ -99,7 +99,11 @@ def check_output(output: Location) -> None:
         raise OutputError(
             code="is-a-file", path=output.path, reason="it is a file (name a new or empty folder)"
         )
-    if kind == "folder" and any(file.name != LOG for file in output.files()):
+    names = {file.name for file in output.files()} if kind == "folder" else set()
+    if "repair" in names:
+        reason = "it holds results and the log of their repair, which must stay (name another folder)"
+        raise OutputError(code="not-empty", path=output.path, reason=reason)
+    if names - {LOG}:
         raise OutputError(code="not-empty", path=output.path)
 
 
@@ -109,7 +113,7 @@ def prepare_output(output: Location) -> None:
     try:
         make_folders(work_folder(output))
     except OSError as error:
-        raise OutputError(code="not-writable", path=output.path, reason=str(error)) from None
+        raise OutputError(code="not-writable", path=output.path, reason=refusal(error)) from None
 
 
 class Engine(Protocol):
@@ -156,7 +160,7 @@ def validate_stream(
     *,
     engine: Engine,
     start: Start = "TRIM_HORIZON",
-    only: Sequence[RecordLocation | NotRead] | None = None,
+    only: Sequence[RecordLocation | UnreadableEntry] | None = None,
     user_records: bool = True,
 ) -> Validation:
     """Check ``stream`` (a name or an ARN) from ``start`` to now: every shard that it has, a task each.
@@ -187,6 +191,7 @@ def _run(
     """Runs the tasks, adds up their counts, moves their files to the final place, and writes the report.
     ``connection``: of the stream that is the only one of ``inputs``; ``about``: more fields of `About`."""
     output, shard_map = job.output, job.shard_map
+    is_new = output.kind() is None
     prepare_output(output)
     # SPK-43: "Both engines MUST give the same user records, findings, counts, summary and report."
     work = work_folder(output)
@@ -210,15 +215,17 @@ def _run(
             _again(replace(job, keys=True, copies=copies), engine)
     except BaseException:
         discard(output)
+        if is_new and not output.files():
+            output.delete()
         raise
     tally = gather(work)
     findings = find_duplicates(work)
     aggregated = tally.records["aggregated"]
     if connection is not None and aggregated:
-        from ..aws.channels import channel_findings, subscribers_of
+        from ..aws.channels import channel_findings, find_subscribers
         from ..aws.client import kinesis_client
 
-        findings += channel_findings(subscribers_of(kinesis_client(**connection), inputs[0]), aggregated)
+        findings += channel_findings(find_subscribers(kinesis_client(**connection), inputs[0]), aggregated)
     report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
     whole = [*findings, *findings_of_the_whole(tally, shard_map)]

@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Final
 
 from ..aws.calls import call_errors, failure_of, send, stream_for
-from ..aws.channels import channel_findings, subscribers_of
+from ..aws.channels import channel_findings, find_subscribers
 from ..findings import Severity, at_least_as_bad
 from ..shards.live_shard_map import LiveShardMap, MapChanged, Request, StreamUnavailable
 from . import LastHour, ShardCall, Watch, WatchFinding
@@ -162,7 +162,7 @@ class StreamWatcher:
         if self._channels_reported or not aggregated:
             return
         self._channels_reported = True
-        subscribers = subscribers_of(self._client, self._stream.arn or self._stream.name)
+        subscribers = find_subscribers(self._client, self._stream.arn or self._stream.name)
         findings = [
             WatchFinding(
                 kind=finding.kind,

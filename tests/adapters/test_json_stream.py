@@ -76,6 +76,13 @@ def test_what_is_cut_off_hides_no_other_line(lines: list[tuple[Any, bool, int]],
     assert [item.offset for item in found] == sorted(item.offset for item in found)
 
 
+@given(st.lists(st.none() | st.integers(0, 99), max_size=12), cuts)
+def test_a_broken_object_hides_none_behind_it_in_its_line(line: list[int | None], sizes: list[int]) -> None:
+    text = "".join('{"broken": [tru]}' if n is None else json.dumps({"n": {"n": n}}) for n in line)
+    found = list(json_documents(blocks(text.encode(), sizes)))
+    assert [item.value["n"]["n"] if isinstance(item, Document) else None for item in found] == line
+
+
 @given(st.binary(max_size=200) | st.text('[]{}",:1 \n\x1e\\', max_size=60).map(str.encode), cuts)
 def test_any_bytes_make_items_whatever_the_blocks(data: bytes, sizes: list[int]) -> None:
     found = list(json_documents([data]))
@@ -236,6 +243,8 @@ DAMAGE: dict[str, Callable[[int], Iterator[str]]] = {
         "no comma": "[1 2]\n",
         "deep": "[" * 600 + "\n",
         "one line of openings": "[" * 30,
+        "broken objects in a line": '{"a": tru}',
+        "objects in a line, in a text": '"{}{}',
         "digits": '{"n": ' + "9" * 5000 + "}\n",
         "open lists of documents": '[{"a": 1},\n',
         "twice": '{"a": 1, "a": 1}\n',
@@ -252,7 +261,7 @@ def counted_work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     lines in, that brackets are matched in, that are copied."""
     work: list[int] = []
     kind = json_stream._Reading
-    decode, closed, fill, size = kind._decode, kind._closed, kind._fill, kind._size
+    decode, closed, fill, size = kind._decode, kind._match_brackets, kind._fill, kind._size
 
     def counted_decode(self: Any) -> Any:
         try:
@@ -266,7 +275,7 @@ def counted_work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         work.append(end - self.pos)
         return value, end
 
-    def counted_closed(self: Any, end: int) -> Any:
+    def counted_match_brackets(self: Any, end: int) -> Any:
         work.append(end - self.pos)
         return closed(self, end)
 
@@ -279,7 +288,7 @@ def counted_work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         work.append(end - self.pos)
         return size(self, end)
 
-    for function in (counted_decode, counted_closed, counted_fill, counted_size):
+    for function in (counted_decode, counted_match_brackets, counted_fill, counted_size):
         monkeypatch.setattr(kind, function.__name__.removeprefix("counted"), function)
     return work
 

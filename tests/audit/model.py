@@ -16,7 +16,7 @@ from kpl_codec.audit.judge import Audit, judge
 from kpl_codec.audit.ledger_reader import Hole, LedgerReader
 from kpl_codec.audit.user_record_index import NAMED, HandledCounts, HandledRows, Name, Run, UserRecordIndex
 from kpl_codec.ledger.ledger import Sink, Writer, packed
-from kpl_codec.ledger.ledger_rows import NO_DIGEST, Ranges, Row, RowKind
+from kpl_codec.ledger.ledger_rows import NO_DIGEST, Row, RowKind
 
 Place = tuple[str, str]
 
@@ -42,7 +42,10 @@ class Odds:
     drops_misplaced: bool = True
     digests: bool = False
     to_the_end: bool = True
+    aside: int = 0  # Kinesis records that a poison hook takes
+    in_tables: float = 0.67  # of the batches that are handled; the others are in the ledger
     clocks: int = 0  # ms by which the clocks of writers differ at most
+    stream: str = "orders"
 
 
 class Stored(NamedTuple):
@@ -58,12 +61,11 @@ class Stored(NamedTuple):
 class Files(dict[str, list[bytes]]):
     """The members that a writer has written, by file."""
 
-    def sink(self, part_bytes: int, part_seconds: float = 1e9) -> Sink:
-        return Sink(self.write, part_bytes=part_bytes, part_seconds=part_seconds)
+    def sink(self, part_bytes: int) -> Sink:
+        return Sink(self.write, part_bytes=part_bytes)
 
-    def write(self, file: str, lines: Sequence[str]) -> int:
+    def write(self, file: str, lines: Sequence[str]) -> None:
         self.setdefault(file, []).append(packed(lines))
-        return len(self[file][-1])
 
 
 @dataclass
@@ -80,27 +82,29 @@ class Producer:
     def __init__(self, world: World, name: str) -> None:
         self.files = Files()
         sink = self.files.sink(world.rng.choice((1, 400, 1 << 20)))
-        self.writer = Writer(sink, name, "orders", "produced", wait=True)
+        self.writer = Writer(sink, name, world.odds.stream, "produced", wait=True)
         self.kept: list[Row] = []
         self.skew = world.rng.randint(-world.odds.clocks, world.odds.clocks)
 
 
 class World:
-    def __init__(self, odds: Odds) -> None:
+    """``consumer``: writes its ledger; without it `consumer` has the files."""
+
+    def __init__(self, odds: Odds, consumer: Writer | None = None) -> None:
         self.odds, self.rng = odds, random.Random(odds.seed)
         self.shards = {f"shardId-{n:012d}": Shard(n) for n in range(self.rng.randint(1, 3))}
         self.now = 1_700_000_000_000
         self.ids = 0
-        self.told: dict[int, Name] = {}  # user records that their producers were told are delivered
+        self.delivered: dict[int, Name] = {}  # the results that callers got
         self.refused = Counter[RowKind]()
         self.handled = Counter[Name]()  # the truth
         self.tables: dict[str, list[Name]] = {"sink-a": [], "sink-b": []}
         self.producers = [Producer(self, "p-0"), Producer(self, "p-1")]
-        self.gone: list[Producer] = []
+        self.crashed: list[Producer] = []
         self.consumer = Files()
-        sink = self.consumer.sink(self.rng.choice((1, 300)))
-        self.consumer_writer = Writer(sink, "c-0", "orders", "handled", wait=True)
-        self.ledger_notes: list[list[Name]] = []
+        sink = self.consumer.sink(self.rng.choice((1, 300, 1 << 20)))
+        self.consumer_writer = consumer or Writer(sink, "c-0", odds.stream, "handled", wait=True)
+        self.aside: set[Place] = set()
         self.position = dict.fromkeys(self.shards, 0)
         self.checkpoint = dict.fromkeys(self.shards, 0)
         self.copies: list[tuple[Name, Name]] = []
@@ -153,16 +157,16 @@ class World:
             digest = rng.randbytes(8)
         number = self.store(shard_id, ids, digest, "delivered")
         kept.append(Row("delivered", shard_id, number, len(ids), at, digest))
-        self.told.update({one: (shard_id, number, sub) for sub, one in enumerate(ids)})
+        self.delivered.update({one: (shard_id, number, sub) for sub, one in enumerate(ids)})
 
     def write(self, producer: Producer) -> None:
         producer.writer.note(producer.kept)
         producer.kept = []
 
     def crash(self, producer: Producer) -> None:
-        self.gone.append(producer)
+        self.crashed.append(producer)
         self.producers.remove(producer)
-        self.producers.append(Producer(self, f"p-{len(self.producers) + len(self.gone)}"))
+        self.producers.append(Producer(self, f"p-{len(self.producers) + len(self.crashed)}"))
 
     # -- consuming ----------------------------------------------------------------------------
 
@@ -178,6 +182,10 @@ class World:
             self.position[shard_id] += 1
             if record.role == "again" and self.odds.drops_misplaced:
                 continue
+            if self.one_of(self.odds.aside):
+                self.aside.add((shard_id, record.number))
+                self.consumer_writer.note([Row("aside", shard_id, record.number, 0, 1)])
+                continue
             batch += [
                 (shard_id, record.number, sub)
                 for sub in range(len(record.ids))
@@ -192,11 +200,9 @@ class World:
 
     def handle(self, batch: list[Name]) -> None:
         self.handled.update(batch)
-        where = self.rng.randrange(3)
-        if where < 2:
-            self.tables[("sink-a", "sink-b")[where]] += batch
+        if self.rng.random() < self.odds.in_tables:
+            self.tables[self.rng.choice(("sink-a", "sink-b"))] += batch
         elif batch:
-            self.ledger_notes.append(batch)
             self.consumer_writer.note([Row("handled", s, n, 1, 0, NO_DIGEST, sub) for s, n, sub in batch])
 
     # -- all of it ----------------------------------------------------------------------------
@@ -235,7 +241,7 @@ class World:
         """The ledgers, with what was lost of them; but a writer of which nothing is left cannot be known."""
         produced, handled, put, noted = LedgerReader(), LedgerReader(), list[Row](), list[Row]()
         odds = self.odds
-        for producer in self.producers + self.gone:
+        for producer in self.producers + self.crashed:
             for number, (file, part) in enumerate(producer.files.items()):
                 if number and self.one_of(odds.lost_segment):
                     continue
@@ -310,27 +316,17 @@ def audited(world: World, *, until: int | None = None) -> Judged:
 def add(tally: HandledCounts, names: list[Name]) -> None:
     if not names:
         return
-    places = list(dict.fromkeys(name[:2] for name in names))
-    which = {place: at for at, place in enumerate(places)}
-    tally.add(
-        HandledRows(
-            [shard for shard, _ in places],
-            [number.encode() for _, number in places],
-            np.array([which[name[:2]] for name in names], np.int64),
-            np.array([name[2] for name in names], np.int64),
-        )
-    )
+    index = {place: at for at, place in enumerate(dict.fromkeys(name[:2] for name in names))}
+    record = np.array([index[name[:2]] for name in names], np.int64)
+    subs = np.array([name[2] for name in names], np.int64)
+    places = [shard for shard, _ in index], [number.encode() for _, number in index]
+    tally.add(HandledRows(*places, record, subs, subs))
 
 
 def spelled(runs: Iterable[Run]) -> set[Name]:
     return {
         (one.shard_id, one.sequence_number, sub) for one in runs for sub in range(one.first, one.last + 1)
     }
-
-
-def within(name: Name, ranges: Ranges) -> bool:
-    low, high = ranges.get(name[0], ("1", "0"))
-    return int(low) <= int(name[1]) <= int(high)
 
 
 class Plain(NamedTuple):
@@ -372,9 +368,7 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
                 due = row.at < until
             if not due:
                 early.add(name)
-            elif row.digest in attempts or any(
-                hole.ranges is None or within(name, hole.ranges) for hole in judged.handled_holes
-            ):
+            elif row.digest in attempts or judged.handled_holes:
                 unknown.add(name)
             else:
                 missing.add(name)

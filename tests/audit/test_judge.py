@@ -58,7 +58,7 @@ def check(world: World, judged: Judged) -> None:
     # By the truth: nothing that was handled is called missing; nothing is complete that is not.
     assert not any(world.handled[name] for name in missing)
     assert all(world.handled[name] > 1 for name in duplicates)
-    lost = {name for name in world.told.values() if not world.handled[name]}
+    lost = {name for name in world.delivered.values() if not world.handled[name]}
     if audit.complete:
         assert lost <= {old for old, _ in world.copies}
     known = {(row.shard_id, row.sequence_number) for row in judged.rows if row.kind == "delivered"}
@@ -151,7 +151,7 @@ def test_ledgers_that_contradict_each_other_are_never_complete() -> None:
     rows = [Row("delivered", "s", "7", count, 0) for count in (2, 3, 1)]
     names = UserRecordIndex(rows)
     tally = HandledCounts(names)
-    tally.add(HandledRows(["s"], [b"7"], np.zeros(3, np.int64), np.arange(3)))
+    tally.add(HandledRows(["s"], [b"7"], np.zeros(3, np.int64), np.arange(3), np.arange(3)))
     audit = judge(names, tally)
     assert audit.total("handled") == audit.total("delivered") == 3
     assert audit.conflicts == 2

@@ -5,16 +5,13 @@ Both hook into botocore, which boto3 and aiobotocore share, so they treat all co
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import itertools
-import time
 from bisect import bisect_right
 from typing import Any
 
 import botocore.client
 import botocore.endpoint
-from botocore.exceptions import ClientError
 
 from kpl_codec import HashKeyRange
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
@@ -41,11 +38,10 @@ class Calls:
 
 
 class Stub:
-    """Answers every call after ``seconds``, in place of botocore and the network, as an active stream would.
-    ``outage``: PutRecords fails."""
+    """Answers every call at once, in place of botocore and the network, as an active stream would."""
 
-    def __init__(self, shards: int, calls: Calls, *, seconds: float = 0.0, outage: bool = False) -> None:
-        self._calls, self._seconds, self._outage = calls, seconds, outage
+    def __init__(self, shards: int, calls: Calls) -> None:
+        self._calls = calls
         self._ranges: list[HashKeyRange] = ALL_HASH_KEYS.split(shards)
         self._starts = [keys.starting_hash_key for keys in self._ranges]
         self._numbers = itertools.count(10**20)
@@ -54,13 +50,9 @@ class Stub:
         from aiobotocore.client import AioBaseClient
 
         async def awaited(client: Any, operation: str, arguments: dict[str, Any]) -> Any:
-            if self._seconds:
-                await asyncio.sleep(self._seconds)
             return self.answer(operation, arguments)
 
         def called(client: Any, operation: str, arguments: dict[str, Any]) -> Any:
-            if self._seconds:
-                time.sleep(self._seconds)
             return self.answer(operation, arguments)
 
         botocore.client.BaseClient._make_api_call = called  # type: ignore[method-assign]
@@ -68,8 +60,6 @@ class Stub:
 
     def answer(self, operation: str, arguments: dict[str, Any]) -> Any:
         if operation == "PutRecords":
-            if self._outage:
-                raise ClientError({"Error": {"Code": "ServiceUnavailable"}}, operation)
             self._calls.put_records += 1
             self._calls.kinesis_records += len(arguments["Records"])
             return {

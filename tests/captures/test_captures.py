@@ -8,7 +8,6 @@ import gzip
 import json
 import os
 import random
-import tracemalloc
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.adapters import json_stream
-from kpl_codec.captures import FileRange, InputError, plan, read_piece, text
+from kpl_codec.captures import FileRange, InputError, joined_frames, plan, read_piece, text
 from kpl_codec.captures.files import PIECE_BYTES
+from kpl_codec.limits import MAGIC
 from kpl_codec.validate.check import check
 from kpl_codec.validate.task import pack
 from tests.examples import examples
@@ -146,16 +146,6 @@ def test_bad_values_are_named_with_their_place_and_hide_nothing(tmp_path: Path) 
         ("json", starts[9], 10),
     ]
     assert [r["recordIndex"] for r in rows if r["captureError"] == "base64"] == [1]
-
-
-@pytest.mark.requirement("CAP-10")
-def test_a_member_twice_hides_no_records_in_silence(tmp_path: Path) -> None:
-    twice = '{"Records": ' + json.dumps(answer(b"1")["Records"]) + ', "Records": []}'
-    path = tmp_path / "twice.jsonl"
-    path.write_text("\n".join([json.dumps(answer(b"0")), twice, json.dumps(answer(b"2"))]))
-    rows = read(path)
-    assert data(rows) == [b"0", b"2"]
-    assert bad(rows) == [("duplicate-member", len(json.dumps(answer(b"0"))) + 1, 2)]
 
 
 @pytest.mark.requirement("SPK-14")
@@ -317,22 +307,6 @@ def test_whatever_is_in_a_file_its_pieces_give_each_record_once(
     assert told(parts) == told(whole)
 
 
-@pytest.mark.requirement("SPK-13")
-def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
-    path = tmp_path / "endless.jsonl"
-    good = json.dumps(answer(b"after")).encode()
-    path.write_bytes(b"x" * (40 << 20) + b"\n" + good)
-    tracemalloc.start()
-    try:
-        rows = read(path)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert bad(rows) == [("json", 0, 1)]
-    assert data(rows) == [b"after"]
-    assert peak < 20 << 20
-
-
 @pytest.mark.requirement("SPK-13", "SPK-10")
 @pytest.mark.parametrize("form", ["one line", "indented", "lines", "gzip"])
 def test_a_list_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
@@ -442,21 +416,73 @@ def test_frames_one_behind_the_other_are_each_a_record(tmp_path: Path, between: 
         assert [row["position"] for row in rows] == [sum(sizes[: at + 1]) for at in range(len(FRAMES))]
 
 
+def change(frame: bytes, how: str, at: int) -> bytes:
+    """A frame that is damaged at a byte."""
+    at %= len(frame)
+    behind = {"flip": bytes([frame[at] ^ 1]) + frame[at + 1 :], "cut": b"", "drop": frame[at + 1 :]}
+    behind |= {"insert": b"x" + frame[at:], "twice": frame[at:] + frame[at:], "magic": MAGIC + frame[at:]}
+    return frame[:at] + behind[how]
+
+
+DAMAGE = st.tuples(
+    st.sampled_from(["flip", "cut", "drop", "insert", "twice", "magic"]), st.integers(0, 1 << 20)
+)
+SMALL = [kpl.encode([kpl.UserRecord(f"k{n}", b"%d" % n) for n in range(count)]) for count in (1, 2, 9)]
+SMALL.append(kpl.encode([kpl.UserRecord("k", frame) for frame in SMALL]))
+
+
+@pytest.mark.requirement("CAP-14")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
+@given(
+    st.lists(st.tuples(st.sampled_from(SMALL), st.none() | DAMAGE), min_size=1, max_size=12),
+    st.sampled_from([b"", b"\n", b"\r\n"]),
+)
+def test_each_sound_frame_among_broken_ones_is_read_and_each_byte_named(
+    tmp_path: Path, frames: list[tuple[bytes, Any]], between: bytes
+) -> None:
+    content, sound = b"", []
+    for frame, damage in frames:
+        if damage is None:
+            sound.append((len(content), frame))
+        content += (frame if damage is None else change(frame, *damage)) + between
+    # A file whose first bytes are no longer those of any frame is read as text.
+    assume(content.startswith(MAGIC) or MAGIC in content)
+    (tmp_path / "frames").write_bytes(content)
+    rows = read(tmp_path / "frames")
+    assert {*sound} <= {(row["position"], row["data"]) for row in rows}
+    at = 0
+    for row in rows:
+        assert not content[at : row["position"]].strip(b"\r\n")
+        size = len(row["data"] or b"") or int(row["captureText"].split()[0])
+        at = row["position"] + size
+    assert not content[at:].strip(b"\r\n")
+
+
 @pytest.mark.requirement("CAP-14")
 @pytest.mark.parametrize(
-    "bad", [b"x", b"{}\n{}", FRAMES[1][:-1], FRAMES[1][:-1] + b"x", kpl.limits.MAGIC, b"\0" * 30]
+    "unit", [MAGIC, MAGIC + b"\n\x04", MAGIC + b"\n\0", FRAMES[0][:-1] + b"x", MAGIC + b"\n\x80\x80\x01"]
 )
-def test_what_follows_frames_and_is_none_is_named(tmp_path: Path, bad: bytes) -> None:
-    for between in (b"", b"\n"):
-        sound = between.join(FRAMES[:2])
-        (tmp_path / "frames").write_bytes(sound + between + bad)
-        *rows, last = read(tmp_path / "frames")
-        assert [row["data"] for row in rows] == FRAMES[:2]
-        assert last["position"] == len(sound + between)
-        if bad.startswith(kpl.limits.MAGIC):
-            assert last["data"] == bad  # a record that is changed or cut
-        else:
-            assert (last["captureError"], last["data"]) == ("file", None)
+def test_a_file_of_broken_frames_costs_no_more_than_its_size(
+    tmp_path: Path, unit: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not searched is named, to the last byte."""
+    steps = 0
+
+    def count(*arguments: Any) -> bool:
+        nonlocal steps
+        steps += 1
+        return spend(*arguments)
+
+    spend = joined_frames._Window._spend
+    monkeypatch.setattr(joined_frames._Window, "_spend", count)
+    monkeypatch.setattr(joined_frames, "_BUDGET", 1 << 20)
+    content = FRAMES[0] + unit * (200_000 // len(unit)) + FRAMES[0]
+    (tmp_path / "frames").write_bytes(content)
+    first, *rows = read(tmp_path / "frames")
+    assert steps < len(content)
+    assert first["data"] == FRAMES[0]
+    sizes = [len(row["data"] or b"") or int(row["captureText"].split()[0]) for row in rows]
+    assert len(FRAMES[0]) + sum(sizes) == len(content)
 
 
 @pytest.mark.requirement("CAP-14", "FRM-3")
@@ -473,21 +499,21 @@ def test_a_frame_that_holds_frames_is_one_record_and_a_longer_record_is_told_as_
     assert raised.value.sound is None
 
 
-def test_base64_instead_of_json_is_called_so(tmp_path: Path) -> None:
-    lines = [base64.b64encode(frame).decode() for frame in FRAMES]
-    for name, content in {"frames": lines, "plain": [base64.b64encode(b"order 17").decode()] * 2}.items():
-        (tmp_path / name).write_text("\n".join(content))
-        rows = read(tmp_path / name)
-        assert rows
-        assert all(row["data"] is None for row in rows)
-        assert "base64" in rows[0]["captureText"]
-
-
-@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"\x89PNG\r\n\x1a\n", b"ORDER 17", b"ODRtYXdnbw=="])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\n".join(map(base64.b64encode, FRAMES)),
+        b"a,b\n1,2\n",
+        b"\x89PNG\r\n\x1a\n",
+        b"ORDER 17",
+        b"ODRtYXdnbw==",
+    ],
+)
 def test_a_file_that_is_no_capture_gets_the_advice_of_a_file(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
-    (row,) = read(tmp_path / "x")
-    assert "if it is base64, decode it first" in row["captureText"]
+    first, *rows = read(tmp_path / "x")
+    assert "if it is base64, decode it first" in first["captureText"]
+    assert data([first, *rows]) == []
 
 
 ARRIVAL = "approximateArrivalTimestamp"

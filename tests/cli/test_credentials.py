@@ -86,7 +86,6 @@ def account(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     [
         "cat --stream orders",
         "inspect --stream orders --shard-id SHARD --sequence-number NUMBER",
-        "keys skew --stream orders a",
         "shards list --stream orders",
         "shards history --stream orders",
         "shards predict --stream orders a",

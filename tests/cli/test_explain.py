@@ -96,6 +96,29 @@ def test_without_a_code_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
     assert listed > {*KINDS, *requirements()}
 
 
+@pytest.mark.parametrize(
+    ("words", "sections"),
+    [
+        ("duplicates", {"User records arrive twice (duplicates), or out of order", "duplicate"}),
+        ("out of order", {"User records arrive twice (duplicates), or out of order"}),
+        ("late", {"lag"}),
+        ("glue", {"A KCL consumer with a schema deserializer gets empty data"}),
+        ("UnicodeDecodeError", {r"Data begins with \xf3\x89\x9a\xc2, or is garbage, or cannot be decoded"}),
+        ("F3899AC2", {r"Data begins with \xf3\x89\x9a\xc2, or is garbage, or cannot be decoded"}),
+    ],
+)
+def test_words_find_every_symptom_and_every_finding(
+    words: str, sections: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = json.loads(run(capsys, *words.split(), "--json"))
+    assert sections <= {
+        *(one["title"] for one in facts["symptoms"]),
+        *(one["name"] for one in facts["findings"]),
+    }
+    shown = run(capsys, *words.split())
+    assert all(section in shown for section in sections)
+
+
 def test_a_typo_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert "naive-aggregator, " in run(capsys, "naive-agregator", code=2)
 

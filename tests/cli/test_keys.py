@@ -39,40 +39,16 @@ def test_hash(capsys):
     }
 
 
-def test_skew_of_the_article(capsys):
-    keys = [str(n) for n in range(1, 15)]
-    out = run(capsys, "skew", "--shard-count", 2, *keys)
-    assert "busiest shard / mean = 1.57, 14 keys on 2 shards" in out
-    assert [line.split()[:3] for line in out.splitlines()[:2]] == [["0", "3", "21.4%"], ["1", "11", "78.6%"]]
-    found = json.loads(run(capsys, "skew", "--shard-count", 2, "--json", *keys))
-    assert [shard["count"] for shard in found["shards"]] == [3, 11]
-
-
-def test_skew_of_explicit_hash_keys_on_a_listing(capsys, tmp_path, monkeypatch):
-    listing = tmp_path / "shards.json"
-    shards = [Shard(f"shardId-{i:012d}", r) for i, r in enumerate(ALL_HASH_KEYS.split(3))]
-    listing.write_text(ShardMap(shards).to_json())
-    stdin(monkeypatch, "0\n1\n\n2\n")
-    out = run(capsys, "skew", "--shards", listing, "--explicit", "--keys-from", "-", "--json")
-    assert [shard["count"] for shard in json.loads(out)["shards"]] == [3, 0, 0]
-
-
 def test_allocate_over_shards_thinnest_first(capsys, tmp_path):
-    existing = tmp_path / "existing"
+    ranges = ALL_HASH_KEYS.split(4)
+    listing, existing = tmp_path / "shards.json", tmp_path / "existing"
+    listing.write_text(
+        ShardMap([Shard(f"shardId-{i:012d}", keys) for i, keys in enumerate(ranges)]).to_json()
+    )
     existing.write_text("5\n")
-    keys = [
-        int(key) for key in run(capsys, "allocate", 3, "--shard-count", 4, "--existing", existing).split()
-    ]
-    assert [next(i for i, r in enumerate(ALL_HASH_KEYS.split(4)) if key in r) for key in keys] == [1, 2, 3]
+    lines = run(capsys, "allocate", 3, "--shards", listing, "--existing", existing).split()
+    assert [next(i for i, keys in enumerate(ranges) if int(key) in keys) for key in lines] == [1, 2, 3]
     assert int(run(capsys, "allocate")) == 2**127
-
-
-def test_split(capsys):
-    assert "85070591730234615865843651857942052864" in run(capsys, "split", 4)
-    found = json.loads(run(capsys, "split", 3, "--json"))
-    assert [(int(r["startingHashKey"]), int(r["endingHashKey"])) for r in found] == [
-        (keys.starting_hash_key, keys.ending_hash_key) for keys in ALL_HASH_KEYS.split(3)
-    ]
 
 
 def write(folder: Path, keys: list[str | None]) -> None:

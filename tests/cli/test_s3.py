@@ -69,7 +69,6 @@ COMMANDS = [
     ("keys allocate 2 --shards AT/shards.json", 0),
     ("keys hash --keys-from AT/keys.txt", 0),
     ("keys hot AT/out/", 0),
-    ("keys skew --shards AT/shards.json --keys-from AT/keys.txt", 0),
     ("repair AT/out/", 0),
     ("shards history --shards AT/shards.json", 0),
     ("shards list --shards AT/shards.json", 0),
@@ -243,7 +242,7 @@ def test_a_store_that_cannot_be_reached_is_told(
         assert "check the network, the region, and AWS_ENDPOINT_URL_S3" in said.err, (kind, said.err)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
     assert main(words) == 2
-    assert "; give --profile" in capsys.readouterr().err
+    assert "no credentials: give --profile" in capsys.readouterr().err
 
 
 @pytest.mark.slow

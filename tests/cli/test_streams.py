@@ -35,7 +35,6 @@ COMMANDS = [
     "cat --limit 1",
     "cat --follow --since 1h --limit 1",
     f"inspect --shard-id {SHARD} --sequence-number NUMBER",
-    "keys skew a",
     "keys allocate",
     "shards list",
     "shards history",
@@ -221,7 +220,7 @@ def test_where_nothing_answers_a_command_ends_and_says_what_to_check(
             assert re.search("; check the (network|name)", said.err), (kind, said.err)
     monkeypatch.setattr(botocore.credentials.CredentialResolver, "load_credentials", lambda self: None)
     assert main([*words, "--region", "us-east-1"]) == 2
-    assert "; give --profile, or set AWS_PROFILE" in capsys.readouterr().err
+    assert "no credentials: give --profile, or set AWS_PROFILE" in capsys.readouterr().err
 
 
 @pytest.mark.slow

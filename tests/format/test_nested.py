@@ -60,16 +60,16 @@ def columns_say(items: list[bytes]) -> list[int]:
     return list(may_nest(pa.array(items, pa.binary())))
 
 
-@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
-@pytest.mark.parametrize(("outer", "inner"), PAIRS)
-def test_every_two_layers_are_seen_through(outer: str, inner: str, frame: bytes) -> None:
-    data = WRAPPINGS[outer](WRAPPINGS[inner](frame))
-    assert layers_around(data) is not None
-    assert columns_say([b"bare", data, data[:9]]) == [1]
-    # The digest decides: a frame that was changed is none.
-    assert layers_around(WRAPPINGS[outer](WRAPPINGS[inner](frame[:-1] + bytes([frame[-1] ^ 1])))) is None or (
-        "aggregate" in (outer, inner)
-    )
+@pytest.mark.parametrize("outer", WRAPPINGS)
+def test_every_two_layers_are_seen_through(outer: str) -> None:
+    inners = [inner for first, inner in PAIRS if first == outer]
+    for inner, frame in product(inners, FRAMES.values()):
+        data = WRAPPINGS[outer](WRAPPINGS[inner](frame))
+        assert layers_around(data) is not None, inner
+        assert columns_say([b"bare", data, data[:9]]) == [1], inner
+        # The digest decides: a frame that was changed is none.
+        changed = WRAPPINGS[outer](WRAPPINGS[inner](frame[:-1] + bytes([frame[-1] ^ 1])))
+        assert layers_around(changed) is None or "aggregate" in (outer, inner), inner
 
 
 def test_a_header_has_less_than_32_bytes() -> None:
@@ -191,18 +191,19 @@ def test_ordinary_compressed_data_is_passed_over_by_its_beginning() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
+    "make",
     [
-        b"x\x9c" * 500_000,
-        b"\xf3\x89\x9a\xc2" * 250_000,
-        b'\n "' * 300_000,
-        b"84maw" * 200_000,
-        zlib.compress(FRAMES["text"][:40] + bytes(300_000_000)),
-        zlib.compress(zlib.compress(zlib.compress(bytes(50_000_000)))),
+        lambda: b"x\x9c" * 500_000,
+        lambda: b"\xf3\x89\x9a\xc2" * 250_000,
+        lambda: b'\n "' * 300_000,
+        lambda: b"84maw" * 200_000,
+        lambda: zlib.compress(FRAMES["text"][:40] + bytes(100_000_000), 1),
+        lambda: zlib.compress(zlib.compress(zlib.compress(bytes(50_000_000)))),
     ],
     ids=["signs", "magics", "space", "text", "bomb", "bomb in bombs"],
 )
-def test_hostile_data_takes_little_time(data: bytes) -> None:
+def test_hostile_data_takes_little_time(make: Callable[[], bytes]) -> None:
+    data = make()
     begun = time.process_time()
     assert layers_around(data) is None
     columns_say([data])

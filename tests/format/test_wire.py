@@ -105,9 +105,8 @@ def test_a_defect_says_what_and_where(message: bytes, defects: list[kpl.DecodeEr
 
 def hold_first_defect(data: bytes) -> None:
     """The first defect is the first of all; each is in the user record that it names."""
-    end = len(data) - 16
     try:
-        tables = wire.Message(data, 4, end)
+        tables = wire.Message(data)
     except kpl.MalformedMessage as error:
         if kpl.is_aggregated(data):
             with pytest.raises(kpl.MalformedMessage) as raised:
@@ -144,12 +143,12 @@ def test_the_first_defect_is_the_first_of_all(made: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "kept", [wire.MAX_KEPT_DEFECTS - 1, wire.MAX_KEPT_DEFECTS, wire.MAX_KEPT_DEFECTS + 1]
+    "kept", [wire.MAX_LISTED_DEFECTS - 1, wire.MAX_LISTED_DEFECTS, wire.MAX_LISTED_DEFECTS + 1]
 )
 def test_only_so_many_defects_are_kept_and_all_are_counted(kept: int) -> None:
     data = frame(b"\x0a\x01\xff" * kept + RECORD)
-    tables = wire.Message(data, 4, len(data) - 16)
-    assert (tables.defect_count, len(tables.defects)) == (kept, min(kept, wire.MAX_KEPT_DEFECTS))
+    tables = wire.Message(data)
+    assert (tables.defect_count, len(tables.defects)) == (kept, min(kept, wire.MAX_LISTED_DEFECTS))
     explained = kpl.explain(data, max_nodes=10**6)
     assert len(explained.defects) + explained.omitted == kept + 1
 

@@ -26,6 +26,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(missing()), reason=f"install {' '.join(missing())} to run it")
 def test_the_compiled_parser_reads_what_protobuf_reads(tmp_path: Path) -> None:
     done = run("--inputs", "20000", "--seed", "1", "--directory", str(tmp_path))

@@ -37,6 +37,7 @@ def greedy(data: bytes) -> None:
     [[byte] * 100 for byte in data]
 
 
+@pytest.mark.slow
 def test_the_law_of_growth_can_be_broken() -> None:
     found = growth.broken(quadratic, lambda size: b"a" * size)
     assert found is not None

@@ -18,6 +18,7 @@ import kpl_codec as kpl
 from kpl_codec.adapters import to_lambda
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
+from ..kcl.leases import create_leases
 from ..moto_server import moto_server
 from ..queues import queue_model
 from ..queues.queue_service import QueueServer, QueueService, RealClock
@@ -117,8 +118,7 @@ def queue(newest_boto3: Path, kinesis_local: LocalKinesis, monkeypatch: pytest.M
     monkeypatch.setenv("AWS_DATA_PATH", str(newest_boto3 / "botocore" / "data"))  # for programs
     kinesis_local.create_stream(STREAM, shards=2)
     service = QueueService(queue_model.model_of(newest_boto3), RealClock(speed=10))
-    dead_letters = {"TargetType": "BUILT_IN", "MaxReceiveCount": 2}
-    arn = service.create("orders-queue", DeadLetterConfiguration=dead_letters)
+    arn = service.create("orders-queue", most_receives=2)
 
     def put(_about: str, users: list[tuple[str, bytes]]) -> None:
         service.put("a", kpl.encode([kpl.UserRecord(*user) for user in users]))
@@ -146,12 +146,12 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-#: Run by CI only: three Spark sessions one after the other, and what waits for a stream or a lease.
+#: Run by CI only: what starts Spark or builds a wheel, and what waits for a stream or a lease.
 SLOW = dict.fromkeys(
-    (
-        *("ci.md", "fuzz-your-consumer.md", "kcl.md", "several-streams.md", "spark.md", "watch.md"),
-        "kpl_codec.spark.md",
-    ),
+    [
+        *("check-captures.md", "ci.md", "fuzz-your-consumer.md", "kcl.md", "lambda.md", "local-kinesis.md"),
+        *("s3-and-accounts.md", "several-streams.md", "spark.md", "watch.md", "kpl_codec.spark.md"),
+    ],
     (pytest.mark.slow, pytest.mark.timeout(900)),
 )
 
@@ -166,6 +166,11 @@ def test_a_guide_works(path: Path, tmp_path: Path, request: pytest.FixtureReques
         request.getfixturevalue("captures")
     if path.name == "kcl.md":
         pytest.importorskip("kcl_rs")
+        shards = [
+            kpl.Shard(f"shardId-{number:012d}", keys)
+            for number, keys in enumerate(kpl.ALL_HASH_KEYS.split(2))
+        ]
+        create_leases(boto3.client("dynamodb"), "payments-consumer", shards)  # else it begins after 30 s
     if path.name == "lambda.md":
         request.getfixturevalue("wheel")
     folder = tmp_path / "work"

@@ -1,32 +1,35 @@
-"""Adapter for kcl-rs (PyPI), which opens aggregates before Python sees them: each frame is put on a local
-stream of one shard between two plain records with numbers of their own, so that it shows where nothing comes.
+"""What kcl-rs (PyPI) delivers of frames, which it opens before Python sees them.
 
-On a loaded machine kcl-rs may lose its lease, wait for it (10 s and more), and read everything again."""
+Standard input has a frame a line, in hex; standard output an answer a line, in the form of section 9.1 of the
+specification. The frames lie on a local stream of one shard. Each is put behind a plain record with its
+number, the marker.
+"""
 
 from __future__ import annotations
 
-import itertools
+import json
 import os
 import queue
-from importlib.metadata import version
+import sys
 from typing import Any
 
 import boto3
 import kcl_rs
-from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
 from kpl_codec.aws import fetch_shard_map
-from kpl_codec.conformance.program import serve, user_record
+from kpl_codec.conformance.program import user_record
 from kpl_codec.testing.local_kinesis import local_kinesis
 
 from ..kcl.leases import create_leases
 
-STREAM, KEY, BEHIND = "vectors", "outer", "behind"
-#: Seconds that kcl-rs may take for a frame.
+STREAM, KEY, MARKER = "vectors", "outer", "marker"
+#: Seconds in which kcl-rs has to deliver the next user record. A worker that loses its lease waits for it,
+#: 10 s and more, and reads everything again.
 PATIENCE = 120
-markers = itertools.count()
-got: queue.Queue[Any] = queue.Queue()
+#: Frames on the stream that kcl-rs has not read: a batch of 200 of them ends it with a segmentation fault.
+AT_ONCE = 50
+delivered: queue.Queue[Any] = queue.Queue()
 
 
 class Processor(kcl_rs.RecordProcessorBase):
@@ -35,7 +38,7 @@ class Processor(kcl_rs.RecordProcessorBase):
 
     def process_records(self, given: Any) -> None:
         for record in given.records:
-            got.put((record.partition_key, record.data))
+            delivered.put((record.partition_key, record.data))
 
     def lease_lost(self, given: Any) -> None:
         pass
@@ -47,24 +50,25 @@ class Processor(kcl_rs.RecordProcessorBase):
         pass
 
 
-def decode(asked: dict[str, Any]) -> dict[str, Any]:
-    data = bytes.fromhex(asked["data"])
-    try:
-        client.put_record(StreamName=STREAM, PartitionKey=KEY, Data=data)
-    except ClientError:
-        return {"unsupported": True}  # too large for Kinesis
-    marker = b"%d" % next(markers)
-    client.put_record(StreamName=STREAM, PartitionKey=BEHIND, Data=marker)
-    records: list[Any] = []
-    while (record := got.get(timeout=PATIENCE)) != (BEHIND, marker):
-        # A marker of an earlier frame: what came before it is not of this one.
-        records = [] if record[0] == BEHIND else [*records, record]
-    if records == [(KEY, data)]:
-        return {"plain": True}
-    return {"user_records": [user_record(*record) for record in records]}
+def deliveries(client: Any, frames: list[bytes]) -> dict[int, list[tuple[str, bytes]]]:
+    """Keys and data that came behind the marker of each frame; of the last time, where kcl-rs reads again."""
+    records: dict[int, list[tuple[str, bytes]]] = {}
+    latest = 0
+    for number, frame in enumerate([*frames, b"behind the last"]):
+        client.put_record(StreamName=STREAM, PartitionKey=MARKER, Data=b"%d" % number)
+        client.put_record(StreamName=STREAM, PartitionKey=KEY, Data=frame)
+        while latest < number and (number % AT_ONCE == 0 or number == len(frames)):
+            key, data = delivered.get(timeout=PATIENCE)
+            if key == MARKER:
+                latest = int(data)
+                records[latest] = []
+            else:
+                records[latest].append((key, data))
+    return records
 
 
-if __name__ == "__main__":
+def main() -> None:
+    frames = [bytes.fromhex(line) for line in sys.stdin]
     dynamodb = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     dynamodb.start()
     with local_kinesis() as kinesis:
@@ -78,7 +82,7 @@ if __name__ == "__main__":
         }
         shards = list(fetch_shard_map(client, STREAM).values())
         create_leases(boto3.client("dynamodb", region_name="us-east-1"), STREAM, shards)
-        scheduler = kcl_rs.Scheduler(
+        scheduler = kcl_rs.Scheduler(  # it ends when nobody holds it
             stream_name=STREAM,
             application_name=STREAM,
             record_processor_factory=Processor,
@@ -88,5 +92,15 @@ if __name__ == "__main__":
             idle_time_between_reads_millis=200,
         )
         scheduler.start()
-        serve("kcl-rs", version("kcl-rs"), {"decode": decode}, ("partition_key", "data"))
-        os._exit(0)  # its threads end with it
+        records = deliveries(client, frames)
+    for number, frame in enumerate(frames):
+        if records[number] == [(KEY, frame)]:
+            print(json.dumps({"plain": True}))
+        else:
+            print(json.dumps({"user_records": [user_record(*record) for record in records[number]]}))
+    sys.stdout.flush()
+    os._exit(0)  # its threads end with it
+
+
+if __name__ == "__main__":
+    main()

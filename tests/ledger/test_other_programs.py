@@ -71,6 +71,7 @@ def test_the_columns_of_athena_are_keys_of_a_line_and_hold_their_values(folder: 
     assert columns["at_ms"] == "bigint"  # the others are below 2^31
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark(folder: Path, spark: Any) -> None:
     assert "spark.read.json(" in GUIDE

@@ -27,7 +27,7 @@ from botocore.exceptions import ClientError
 
 from kpl_codec.errors import KplError
 from kpl_codec.producer import Producer, ProducerConfig, ProducerThreads
-from kpl_codec.producer.lock import LOCK
+from kpl_codec.producer.delivery_future import LOCK
 
 from .model_client import ModelClient
 
@@ -126,19 +126,30 @@ def fork_while(lock: Any) -> None:
     thread.join()
 
 
-class Uses(logging.Handler):
-    """Uses a producer for each line "use". ``own``: a lock of its own instead of `logging`'s."""
+class OpaqueLock:
+    """A lock that does not say who has it, as one of another library's."""
 
-    def __init__(self, own: Any = None) -> None:
+    def __init__(self) -> None:
+        lock = threading.RLock()
+        self.acquire, self.release = lock.acquire, lock.release
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Uses(logging.Handler):
+    """Uses a producer for each line "use". ``lock``: instead of `logging`'s."""
+
+    def __init__(self, lock: Any = None) -> None:
         super().__init__()
-        self.own = own
-        if own is not None:
-            self.lock = None
+        self.lock = lock or self.lock
 
     def emit(self, line: logging.LogRecord) -> None:
-        with self.own or threading.RLock():
-            if line.getMessage() == "use":
-                use_all()
+        if line.getMessage() == "use":
+            use_all()
 
 
 class UsesWhenClosed(logging.Handler):
@@ -219,7 +230,7 @@ def log_handler() -> None:
 
 
 def log_handler_with_a_lock_of_its_own() -> None:
-    logging.getLogger().addHandler(Uses(threading.RLock()))
+    logging.getLogger().addHandler(Uses(OpaqueLock()))
     logging.getLogger().error("use")
 
 

@@ -51,7 +51,7 @@ def held_by(core: ProducerCore) -> tuple[int, int]:
     the shard map and of the settings left out."""
     seen: dict[int, object] = {id(core.live): core.live, id(core.config): core.config}
     records = entries = 0
-    left: list[Any] = [vars(core)]
+    left: list[Any] = [core]  # (from Python 3.13 on, what `vars` gives has no referents)
     while left:
         thing = left.pop()
         if id(thing) in seen or isinstance(thing, (type, ModuleType, FunctionType, MethodType)):
@@ -126,13 +126,16 @@ class ProducerMachine(RuleBasedStateMachine):
             self.calls.append((request, None))
             if isinstance(request, PutRecordsRequest):
                 self.goes_out(self.core._in_flight[request.number])
+        for request, _ in self.calls:  # PRD-72: one that was given up may be served all the same
+            if isinstance(request, PutRecordsRequest) and not self.core.is_under_way(request):
+                self.unsure = True
         self.expires_in_time()
 
     def expires_in_time(self) -> None:
         """PRD-24: whatever stands in the way, and the timer comes early enough."""
         core = self.core
         waiting = list(core._order.held()) if core._order is not None else []
-        waiting += [pending for place in core._placer.places() for pending in place]
+        waiting += [pending for place in core._router.places() for pending in place]
         waiting += [pending for outgoing in core._queue.kinesis_records() for pending in outgoing.records]
         if waiting:
             latest = min(p.expires_at for p in waiting) + min(3, self.config.ttl_seconds / 100) + 1e-6
@@ -140,13 +143,18 @@ class ProducerMachine(RuleBasedStateMachine):
             assert self.now <= latest, "has not expired"
             assert timer is not None
             assert timer <= latest, "nobody would see it expire"
+        for kinesis_records in core._in_flight.values():  # PRD-72
+            last = max(pending.expires_at for outgoing in kinesis_records for pending in outgoing.records)
+            timeouts = (self.config.connect_timeout_ms + self.config.request_timeout_ms) / 1000
+            latest = min(last + 3, kinesis_records[0].sent_at + timeouts + 60)
+            assert self.now < latest, "waits for a call that does not return"
 
     def goes_out(self, kinesis_records: list[KinesisRecordBuilder]) -> None:
         """PRD-24 and PRD-32, for the Kinesis records of a new request."""
         for outgoing in kinesis_records:
             assert all(pending.expires_at > self.now for pending in outgoing.records), "sent after its time"
             if outgoing.shard is not None:
-                assert outgoing.shard in self.live.known.routes.shard_ids, (
+                assert outgoing.shard in self.live.stream_state.routes.shard_ids, (
                     "sent for a shard known to be closed"
                 )
                 known = self.live.shard(outgoing.shard)

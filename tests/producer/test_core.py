@@ -190,7 +190,7 @@ def test_a_retry_waits_half_the_buffered_time() -> None:
     bench.put(b"2", 2**126 + 1)
     bench.core.flush()
     (call,) = bench.puts()
-    bench.core._placer.urgent_below = 0
+    bench.core._router.urgent_below = 0
     bench.serve(call)  # misplaced: its range is unknown, the map is asked for
     bench.map()
     assert bench.core.timer() == pytest.approx(bench.now + 0.45)  # and 50 ms in the collector

@@ -20,8 +20,14 @@ from hypothesis import strategies as st
 
 from kpl_codec.compiled import speedups
 from kpl_codec.producer import Delivery, DeliveryError, Put
-from kpl_codec.producer.delivery_future import DeliveryFuture, end_all, new_future
-from kpl_codec.producer.lock import LOCK, WouldDeadlock, driving
+from kpl_codec.producer.delivery_future import (
+    LOCK,
+    DeliveryFuture,
+    WouldDeadlock,
+    driving,
+    end_all,
+    new_future,
+)
 
 DELIVERY = Delivery("shard", "1", 0, ())
 REFUSED = DeliveryError(user_record=Put("k", b"x"), outcome="refused", code="refused", attempts=())

@@ -10,6 +10,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from kpl_codec.producer import Delivery, Pending, ProducerCore
+from kpl_codec.producer.outcomes import Entry
 from kpl_codec.producer.record_builder import KinesisRecordBuilder
 
 from .machine import ProducerMachine
@@ -20,10 +21,19 @@ class KplRuleCore(ProducerCore):
     """The KPL since 0.15.11: on another shard than predicted, the user records that its cached range
     holds are done, the others sent again; with the range unknown, all are sent again."""
 
+    def _process_entries(
+        self, kinesis_records: list[KinesisRecordBuilder], entries: list[Entry], now: float
+    ) -> None:
+        again: list[Pending] = []
+        for outgoing, entry in zip(kinesis_records, entries, strict=True):
+            again += self._process_entry(outgoing, entry, now)
+        self._queue.answered(kinesis_records, entries, now)
+        self._place_again(again, now)
+
     def _process_entry(self, outgoing: KinesisRecordBuilder, entry: Any, now: float) -> Sequence[Pending]:
-        if entry.outcome != "delivered":
-            return super()._process_entry(outgoing, entry, now)
         attempt = outgoing.attempt(entry, now)
+        if entry.outcome != "delivered":
+            return self._finish_attempt(outgoing, attempt, now)
         known = self.live.lineage.get(entry.shard_id)
         if outgoing.shard is None or entry.shard_id == outgoing.shard:
             return self._finish_attempt(outgoing, attempt, now)

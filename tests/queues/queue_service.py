@@ -1,12 +1,13 @@
-"""Queues as AWS documents them (botocore 1.44.5), on an injected clock: no server of others has them.
+"""The record operations of queues as AWS documents them (botocore 1.44.5): no local server has queues.
 
-    service = QueueService(model, clock)          # `call` is the service; both directions judged by the model
+    service = QueueService(model, clock)          # botocore validates each request and each response
     client = DirectClient(service)                # with boto3's methods and errors
     with QueueServer(service) as url: ...         # the same over HTTP, for real clients
 
-Visibility, redelivery, dead letters and expiry by retention always; records in any order, delivered twice,
-entries and calls that fail, as ``seed`` and the rates have it. What the documentation leaves open: an old
-receipt handle is refused; one whose visibility ended is taken until the record is delivered again.
+It has visibility, redelivery, dead letters and retention, on an injected clock. Records come in any order; as
+``rates`` and ``seed`` have it, some are delivered twice, and entries and calls fail. The documentation leaves
+open what becomes of receipt handles: here an old one is refused, and one whose visibility ended is accepted
+until the record is delivered again.
 """
 
 from __future__ import annotations
@@ -26,11 +27,9 @@ from typing import Any, NamedTuple
 from botocore import xform_name
 from botocore.exceptions import ClientError
 from botocore.model import ServiceModel
-
-from .queue_model import refusal
+from botocore.validate import ParamValidator
 
 ACCOUNT = "arn:aws:kinesis:us-east-1:123456789012"
-STREAM = f"{ACCOUNT}:stream/orders"
 
 
 class RealClock:
@@ -47,40 +46,33 @@ class RealClock:
 
 
 class VirtualClock:
-    """Time that only moves when somebody sleeps. ``beats``: what other threads would do meanwhile."""
+    """Time that only moves when somebody sleeps; the heartbeats of a consumer then happen in between."""
 
     def __init__(self) -> None:
-        self.time = 1_800_000_000.0
-        self.beats: list[tuple[Callable[[], None], float]] = []
-        self._next: dict[int, float] = {}
-        self.beating_works = True
+        self.time = 1_000_000.0
+        self.heartbeats_work = True
+        self._heartbeat: Callable[[], None] | None = None
+        self._interval = self._next = 0.0
 
     @contextmanager
-    def beating(self, beat: Callable[[], None], interval: float) -> Iterator[None]:
+    def heartbeats(self, heartbeat: Callable[[], None], interval: float) -> Iterator[None]:
         """In place of a thread."""
-        before = self.beats
-        self.beats = [*before, (beat, interval)] if self.beating_works else before
+        self._heartbeat = heartbeat if self.heartbeats_work else None
+        self._interval, self._next = interval, self.time + interval
         try:
             yield
         finally:
-            self.beats = before
-            self._next.pop(id(beat), None)
+            self._heartbeat = None
 
     def now(self) -> float:
         return self.time
 
     def sleep(self, seconds: float) -> None:
         end = self.time + seconds
-        for beat, interval in self.beats:
-            self._next[id(beat)] = max(self._next.get(id(beat), 0.0), self.time + interval)
-        while self.beats:
-            beat, interval = min(self.beats, key=lambda item: self._next[id(item[0])])
-            due = self._next[id(beat)]
-            if due > end:
-                break
-            self.time = max(self.time, due)
-            self._next[id(beat)] = self.time + interval
-            beat()
+        while self._heartbeat is not None and self._next <= end:
+            self.time = max(self.time, self._next)
+            self._next = self.time + self._interval
+            self._heartbeat()
         self.time = max(self.time, end)
 
 
@@ -101,15 +93,17 @@ class Rates(NamedTuple):
 NEVER = Rates()
 
 
-class Record:
+class Record(NamedTuple):
     """A record of the stream."""
 
-    def __init__(self, record_id: str, partition_key: str | None, data: bytes, arrived: float) -> None:
-        self.record_id, self.partition_key, self.data, self.arrived = record_id, partition_key, data, arrived
+    record_id: str
+    partition_key: str | None
+    data: bytes
+    arrived: float
 
 
 class Delivery:
-    """A record in one queue."""
+    """A record in a queue. ``received`` counts towards its dead letters, ``deliveries`` counts all."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -121,14 +115,19 @@ class Delivery:
 
 
 class Queue:
-    def __init__(self, description: dict[str, Any], created: float) -> None:
-        self.description = description
-        self.created = created
+    def __init__(self, name: str, visibility: int, most_receives: int) -> None:
+        self.name, self.visibility, self.most_receives = name, visibility, most_receives
         self.deliveries: list[Delivery] = []
 
-    @property
-    def attributes(self) -> dict[str, Any]:
-        return self.description["QueueAttributes"]
+
+def fault_of(shape: Any, value: dict[str, Any]) -> str:
+    """Why ``value`` is not of ``shape``; empty where it is. (botocore's validator has no upper limits.)"""
+    fault: str = ParamValidator().validate(value, shape).generate_report()
+    for name, member in shape.members.items():
+        size = len(value[name]) if isinstance(value.get(name), list) else value.get(name)
+        if isinstance(size, int) and size > member.metadata.get("max", size):
+            fault += f"{name}: {size}"
+    return fault
 
 
 class QueueService:
@@ -141,18 +140,15 @@ class QueueService:
         rates: Rates = NEVER,
         retention: float = 86_400.0,
     ) -> None:
-        self._model, self.clock, self._chance, self.rates = model, clock, Random(seed), rates
+        self.model, self.clock, self._chance, self.rates = model, clock, Random(seed), rates
         self._retention = retention
         self._lock = threading.RLock()
         self.records: list[Record] = []
         self.queues: dict[str, Queue] = {}
         self.calls: list[str] = []
-        self.seen: dict[str, set[str]] = {}  # by operation the members of its output that were given
         #: Called with the id of a record that is acknowledged.
         self.on_acknowledge: Callable[[str], None] = lambda record_id: None
         self._handles = 0
-
-    # -- the stream -------------------------------------------------------------------------------
 
     def put(self, partition_key: str | None, data: bytes) -> str:
         with self._lock:
@@ -162,173 +158,78 @@ class QueueService:
                 queue.deliveries.append(Delivery(record))
             return record.record_id
 
-    def create(self, name: str = "orders-queue", **attributes: Any) -> str:
-        """A queue that is ACTIVE, from the oldest record."""
-        position = {"Type": "TRIM_HORIZON"}
-        answer = self.call(
-            "CreateQueue",
-            {
-                "QueueName": name,
-                "StreamConfigurationList": [{"StreamARN": STREAM, "StartingPosition": position}],
-                "QueueAttributes": attributes,
-            },
-        )
-        arn: str = answer["QueueDescription"]["QueueARN"]
-        self.queues[arn].description["QueueStatus"] = "ACTIVE"
+    def create(self, name: str = "orders-queue", *, visibility: int = 30, most_receives: int = 6) -> str:
+        arn = f"{ACCOUNT}:queue/q{len(self.queues):012x}"
+        self.queues[arn] = Queue(name, visibility, most_receives)
         return arn
-
-    # -- one call ---------------------------------------------------------------------------------
 
     def call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Raises ServiceError."""
         self.calls.append(operation)
-        shapes = self._model.operation_model(operation)
-        why = refusal(shapes.input_shape, arguments)
-        if why is not None:
-            raise ServiceError("InvalidArgumentException", why)
+        shapes = self.model.operation_model(operation)
+        if fault := fault_of(shapes.input_shape, arguments):
+            raise ServiceError("InvalidArgumentException", fault)
         if self._chance.random() < self.rates.calls:
             raise ServiceError("ThrottlingException", "by chance")
-        answer = getattr(self, "_" + xform_name(operation))(**arguments)
-        if shapes.output_shape is None:
-            assert answer is None
-            return {}
-        why = refusal(shapes.output_shape, answer)
-        assert why is None, f"{operation} answers what the model does not allow: {why}"
-        self._note(operation, "", answer)
-        return answer
-
-    def _note(self, operation: str, at: str, value: Any) -> None:
-        for name, inner in value.items() if isinstance(value, dict) else ():
-            self.seen.setdefault(operation, set()).add(f"{at}.{name}")
-            self._note(operation, f"{at}.{name}", inner)
-        for inner in value if isinstance(value, list) else ():
-            self._note(operation, at, inner)
-
-    def _time(self, seconds: float) -> datetime:
-        return datetime.fromtimestamp(seconds, timezone.utc)
-
-    # -- queues -----------------------------------------------------------------------------------
-
-    def _create_queue(
-        self,
-        QueueName: str,
-        StreamConfigurationList: list[dict[str, Any]],
-        QueueAttributes: dict[str, Any] | None = None,
-        Tags: dict[str, str] | None = None,
-    ) -> dict[str, Any]:
-        if len(StreamConfigurationList) != 1:
-            raise ServiceError("ValidationException", "exactly one stream")
-        if any(queue.description["QueueName"] == QueueName for queue in self.queues.values()):
-            raise ServiceError("ResourceInUseException", "the name is taken")
-        (stream,) = StreamConfigurationList
-        position = stream.get("StartingPosition", {"Type": "LATEST"})
-        if (position["Type"] == "AT_TIMESTAMP") != ("Timestamp" in position):
-            raise ServiceError("ValidationException", "Timestamp goes with AT_TIMESTAMP")
-        now = self.clock.now()
-        attributes = {
-            "VisibilityTimeoutSeconds": 30,
-            "DeadLetterConfiguration": {"TargetType": "BUILT_IN", "MaxReceiveCount": 6},
-            **(QueueAttributes or {}),
-        }
-        self._check(attributes)
-        arn = f"{ACCOUNT}:queue/q{len(self.queues):012x}"
-        description = {
-            "QueueName": QueueName,
-            "QueueARN": arn,
-            "QueueStatus": "CREATING",
-            "QueueCreationTimestamp": self._time(now),
-            "StreamConfigurationList": [{"StreamARN": stream["StreamARN"], "StartingPosition": position}],
-            "QueueAttributes": attributes,
-        }
-        queue = self.queues[arn] = Queue(description, now)
-        begin = {"LATEST": now, "TRIM_HORIZON": 0.0}.get(position["Type"])
-        begin = position["Timestamp"].timestamp() if begin is None else begin
-        queue.deliveries = [Delivery(record) for record in self.records if record.arrived >= begin]
-        return {"QueueDescription": description}
-
-    @staticmethod
-    def _check(attributes: dict[str, Any]) -> None:
-        dead = attributes["DeadLetterConfiguration"]
-        if dead["TargetType"] == "BUILT_IN" and "MaxReceiveCount" not in dead:
-            raise ServiceError("ValidationException", "MaxReceiveCount goes with BUILT_IN")
-
-    def _queue(self, arn: str, *, active: bool = False) -> Queue:
-        queue = self.queues.get(arn)
-        if queue is None:
+        method, _, kind = xform_name(operation).partition("_")  # receive, (dead_letter_)queue_records
+        arn = arguments.pop("QueueARN", None)
+        if operation == "ListQueues":
+            response = self._list_queues(**arguments)
+        elif arn not in self.queues:
             raise ServiceError("ResourceNotFoundException", f"no queue {arn}")
-        if active and queue.description["QueueStatus"] not in ("ACTIVE", "UPDATING"):
-            raise ServiceError("InvalidArgumentException", "the queue is not active")
-        return queue
+        else:
+            dead = kind.startswith("dead_letter")
+            response = getattr(self, f"_{method}")(self.queues[arn], dead, **arguments)
+        assert not fault_of(shapes.output_shape, response), operation
+        return response
 
-    def _describe_queue(self, QueueARN: str) -> dict[str, Any]:
-        return {"QueueDescription": self._queue(QueueARN).description}
-
-    def _list_queues(
-        self, MaxResults: int = 100, NextToken: str = "0", StreamFilter: list[dict[str, Any]] | None = None
-    ) -> dict[str, Any]:
-        if not NextToken.isdigit():
-            raise ServiceError("ValidationException", "no token of this service")
-        first = int(NextToken)
-        streams = {item["StreamARN"] for item in StreamFilter or ()}
-        found = [
+    def _list_queues(self, NextToken: str = "0") -> dict[str, Any]:
+        """One queue a page."""
+        index, created = int(NextToken), datetime.fromtimestamp(1.7e9, timezone.utc)
+        summaries = [
             {
-                **{name: queue.description[name] for name in ("QueueName", "QueueARN", "QueueStatus")},
-                "QueueCreationTimestamp": queue.description["QueueCreationTimestamp"],
-                "Streams": [
-                    {"StreamARN": stream["StreamARN"], "StreamCreationTimestamp": self._time(1.7e9)}
-                    for stream in queue.description["StreamConfigurationList"]
-                ],
+                "QueueName": queue.name,
+                "QueueARN": arn,
+                "QueueStatus": "ACTIVE",
+                "QueueCreationTimestamp": created,
+                "Streams": [{"StreamARN": f"{ACCOUNT}:stream/orders", "StreamCreationTimestamp": created}],
             }
-            for queue in self.queues.values()
+            for arn, queue in self.queues.items()
         ]
-        found = [one for one in found if not streams or one["Streams"][0]["StreamARN"] in streams]
-        answer: dict[str, Any] = {"QueueSummaries": found[first : first + MaxResults]}
-        if first + MaxResults < len(found):
-            answer["NextToken"] = str(first + MaxResults)
-        return answer
-
-    def _update_queue(self, QueueARN: str, QueueAttributes: dict[str, Any]) -> dict[str, Any]:
-        queue = self._queue(QueueARN)
-        changed = {**queue.attributes, **QueueAttributes}
-        self._check(changed)
-        queue.description["QueueAttributes"] = changed
-        return {"QueueDescription": {**queue.description, "QueueStatus": "UPDATING"}}
-
-    def _delete_queue(self, QueueARN: str) -> None:
-        self._queue(QueueARN)
-        del self.queues[QueueARN]
-
-    # -- records ----------------------------------------------------------------------------------
+        more = {"NextToken": str(index + 1)} if index + 1 < len(summaries) else {}
+        return {"QueueSummaries": summaries[index : index + 1], **more}
 
     def _may_be_received(self, queue: Queue, delivery: Delivery, dead: bool, now: float) -> bool:
-        dead_letters = queue.attributes["DeadLetterConfiguration"]
-        in_time = now < delivery.record.arrived + self._retention
-        if delivery.visible_at <= now and delivery.received >= dead_letters.get("MaxReceiveCount", 10**9):
+        is_visible = delivery.visible_at <= now
+        if is_visible and delivery.received >= queue.most_receives:
             delivery.dead = True
-        return not delivery.acknowledged and in_time and delivery.visible_at <= now and delivery.dead is dead
+        in_time = now < delivery.record.arrived + self._retention
+        return is_visible and in_time and not delivery.acknowledged and delivery.dead is dead
 
     def _receive(
-        self, dead: bool, QueueARN: str, Limit: int = 10, WaitTimeSeconds: int = 9,
+        self,
+        queue: Queue,
+        dead: bool,
+        Limit: int = 10,
+        WaitTimeSeconds: int = 9,
         VisibilityTimeoutSeconds: int | None = None,
-    ) -> dict[str, Any]:  # fmt: skip
-        queue = self._queue(QueueARN, active=True)
+    ) -> dict[str, Any]:
         end = self.clock.now() + WaitTimeSeconds
         while True:
             with self._lock:
                 now = self.clock.now()
-                found = [one for one in queue.deliveries if self._may_be_received(queue, one, dead, now)]
-                self._chance.shuffle(found)
-                found = found[:Limit]
+                chosen = [one for one in queue.deliveries if self._may_be_received(queue, one, dead, now)]
+                self._chance.shuffle(chosen)
+                del chosen[Limit:]
                 others = [
-                    one for one in queue.deliveries if one.deliveries and not one.dead and one not in found
+                    one for one in queue.deliveries if one.deliveries and not one.dead and one not in chosen
                 ]
-                if others and not dead and len(found) < Limit and self._chance.random() < self.rates.twice:
-                    found.append(self._chance.choice(others))  # in flight, or acknowledged already
-                if found or now >= end:
+                if others and not dead and len(chosen) < Limit and self._chance.random() < self.rates.twice:
+                    chosen.append(self._chance.choice(others))  # in flight, or acknowledged already
+                if chosen or now >= end:
                     seconds = VisibilityTimeoutSeconds
-                    if seconds is None:
-                        seconds = queue.attributes["VisibilityTimeoutSeconds"]
-                    return {"QueueRecords": [self._deliver(one, now, seconds) for one in found]}
+                    visibility = queue.visibility if seconds is None else seconds
+                    return {"QueueRecords": [self._deliver(one, now, visibility) for one in chosen]}
                 later = [one.visible_at for one in queue.deliveries if one.visible_at > now]
             self.clock.sleep(min([end, *later]) - now)
 
@@ -346,20 +247,16 @@ class QueueService:
             "RecordId": record.record_id,
             **key,
             "Data": record.data,
-            "ApproximateArrivalTimestamp": self._time(record.arrived),
-            "FirstReceiveTimestamp": self._time(delivery.first),
+            "ApproximateArrivalTimestamp": datetime.fromtimestamp(record.arrived, timezone.utc),
+            "FirstReceiveTimestamp": datetime.fromtimestamp(delivery.first, timezone.utc),
             "ReceiveCount": delivery.received,
         }
 
     def _entries(
-        self,
-        dead: bool,
-        arn: str,
-        entries: list[dict[str, Any]],
-        settle: Callable[[Delivery, dict[str, Any]], None],
+        self, queue: Queue, dead: bool, entries: list[dict[str, Any]], apply: Callable[..., None]
     ) -> dict[str, Any]:
-        queue = self._queue(arn)
-        answer: dict[str, list[dict[str, Any]]] = {"Successful": [], "Failed": []}
+        """``apply`` to the delivery of each entry; the response lists what failed."""
+        response: dict[str, list[dict[str, Any]]] = {"Successful": [], "Failed": []}
         with self._lock:
             for entry in entries:
                 handle, code = entry["ReceiptHandle"], None
@@ -371,65 +268,40 @@ class QueueService:
                 elif found[0].visible_at <= self.clock.now() and "VisibilityTimeoutSeconds" in entry:
                     code = "InvalidArgumentException"
                 if code is None:
-                    settle(found[0], entry)
-                    answer["Successful"].append({"ReceiptHandle": handle})
+                    apply(found[0], **{name: value for name, value in entry.items() if value != handle})
+                    response["Successful"].append({"ReceiptHandle": handle})
                 else:
                     failed = {"ReceiptHandle": handle, "ErrorCode": code, "ErrorMessage": "not done"}
-                    answer["Failed"].append(failed)
-        return answer
+                    response["Failed"].append(failed)
+        return response
 
-    def _acknowledge(self, delivery: Delivery, entry: dict[str, Any]) -> None:
-        self.on_acknowledge(delivery.record.record_id)
-        delivery.acknowledged = True
+    def _acknowledge(self, queue: Queue, dead: bool, Entries: list[dict[str, Any]]) -> dict[str, Any]:
+        def acknowledge(delivery: Delivery) -> None:
+            self.on_acknowledge(delivery.record.record_id)
+            delivery.acknowledged = True
 
-    def _hide(self, delivery: Delivery, entry: dict[str, Any]) -> None:
-        delivery.visible_at = self.clock.now() + entry["VisibilityTimeoutSeconds"]
+        return self._entries(queue, dead, Entries, acknowledge)
 
-    def _restore(self, delivery: Delivery, entry: dict[str, Any]) -> None:
-        delivery.dead, delivery.received, delivery.visible_at = False, 0, self.clock.now()
+    def _update(self, queue: Queue, dead: bool, Entries: list[dict[str, Any]]) -> dict[str, Any]:
+        def hide(delivery: Delivery, VisibilityTimeoutSeconds: int) -> None:
+            delivery.visible_at = self.clock.now() + VisibilityTimeoutSeconds
 
-    def _receive_queue_records(self, **arguments: Any) -> dict[str, Any]:
-        return self._receive(False, **arguments)
+        return self._entries(queue, dead, Entries, hide)
 
-    def _receive_dead_letter_queue_records(self, **arguments: Any) -> dict[str, Any]:
-        return self._receive(True, **arguments)
+    def _restore(self, queue: Queue, dead: bool, Entries: list[dict[str, Any]]) -> dict[str, Any]:
+        def restore(delivery: Delivery) -> None:
+            delivery.dead, delivery.received, delivery.visible_at = False, 0, self.clock.now()
 
-    def _acknowledge_queue_records(self, QueueARN: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:
-        return self._entries(False, QueueARN, Entries, self._acknowledge)
-
-    def _acknowledge_dead_letter_queue_records(
-        self, QueueARN: str, Entries: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        return self._entries(True, QueueARN, Entries, self._acknowledge)
-
-    def _update_queue_records_visibility(
-        self, QueueARN: str, Entries: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        return self._entries(False, QueueARN, Entries, self._hide)
-
-    def _update_dead_letter_queue_records_visibility(
-        self, QueueARN: str, Entries: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        return self._entries(True, QueueARN, Entries, self._hide)
-
-    def _restore_dead_letter_queue_records(
-        self, QueueARN: str, Entries: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        return self._entries(True, QueueARN, Entries, self._restore)
+        return self._entries(queue, dead, Entries, restore)
 
 
 class DirectClient:
-    """boto3's methods without a network. ``before``, ``after``: called around each call; what they raise is
+    """boto3's methods without a network. ``step`` is called before and after each call; what it raises is
     raised."""
 
-    def __init__(
-        self,
-        service: QueueService,
-        before: Callable[[], None] = lambda: None,
-        after: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._service, self._before, self._after = service, before, after
-        names = [name for name in service._model.operation_names if "Queue" in name]
+    def __init__(self, service: QueueService, step: Callable[[], None] = lambda: None) -> None:
+        self._service, self._step = service, step
+        names = [name for name in service.model.operation_names if "Queue" in name]
         self._operations = {xform_name(name): name for name in names}
 
     def __getattr__(self, method: str) -> Any:
@@ -437,42 +309,41 @@ class DirectClient:
         if operation is None:
             raise AttributeError(method)
 
-        def made(**arguments: Any) -> dict[str, Any]:
-            self._before()
+        def call(**arguments: Any) -> dict[str, Any]:
+            self._step()
             try:
-                answer = self._service.call(operation, arguments)
+                response = self._service.call(operation, arguments)
             except ServiceError as error:
-                told = {"Error": {"Code": error.code, "Message": error.message}}
-                raise ClientError(told, operation) from None  # type: ignore[arg-type]
-            self._after()
-            return answer
+                detail: Any = {"Error": {"Code": error.code, "Message": error.message}}
+                raise ClientError(detail, operation) from None
+            self._step()
+            return response
 
-        return made
+        return call
 
 
 class QueueServer:
     """The service over HTTP, as the JSON protocol 1.1 has it. Other calls go to the server at ``behind``."""
 
     def __init__(self, service: QueueService, behind: str | None = None) -> None:
-        self._service = service
-        outer = self
-
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 operation = self.headers["X-Amz-Target"].rpartition(".")[2]
-                if "Queue" in operation or behind is None:
-                    status, answer = outer.answer(operation, body)
-                    text = json.dumps(answer).encode()
-                else:
-                    headers = {
-                        n: v for n, v in self.headers.items() if n.lower() not in ("host", "connection")
-                    }
+                if "Queue" not in operation and behind is not None:
+                    omit = ("host", "connection")
+                    headers = {name: text for name, text in self.headers.items() if name.lower() not in omit}
                     request = urllib.request.Request(behind, body, headers)
-                    with urllib.request.urlopen(request, timeout=30) as found:
-                        status, text = found.status, found.read()
+                    with urllib.request.urlopen(request, timeout=30) as response:
+                        status, text = response.status, response.read()
+                else:
+                    try:
+                        status, result = 200, service.call(operation, json.loads(body))
+                    except ServiceError as error:
+                        status, result = 400, {"__type": error.code, "message": error.message}
+                    text = json.dumps(result, default=to_wire).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/x-amz-json-1.1")
                 self.send_header("Content-Length", str(len(text)))
@@ -485,15 +356,6 @@ class QueueServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
 
-    def answer(self, operation: str, body: bytes) -> tuple[int, Any]:
-        shapes = self._service._model.operation_model(operation)
-        try:
-            arguments = from_wire(shapes.input_shape, json.loads(body))
-            answer = self._service.call(operation, arguments)
-        except ServiceError as error:
-            return 400, {"__type": error.code, "message": error.message}
-        return 200, {} if shapes.output_shape is None else to_wire(shapes.output_shape, answer)
-
     def __enter__(self) -> str:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return f"http://127.0.0.1:{self._server.server_port}"
@@ -503,22 +365,5 @@ class QueueServer:
         self._server.server_close()
 
 
-def from_wire(shape: Any, value: Any) -> Any:
-    """JSON as Python values of the shape; what is none stays as it is, for the model to refuse."""
-    if shape.type_name == "structure" and isinstance(value, dict):
-        return {n: from_wire(shape.members[n], v) if n in shape.members else v for n, v in value.items()}
-    if shape.type_name == "list" and isinstance(value, list):
-        return [from_wire(shape.member, item) for item in value]
-    if shape.type_name == "timestamp" and isinstance(value, (int, float)):
-        return datetime.fromtimestamp(value, timezone.utc)
-    return value
-
-
-def to_wire(shape: Any, value: Any) -> Any:
-    if shape.type_name == "structure":
-        return {name: to_wire(shape.members[name], item) for name, item in value.items()}
-    if shape.type_name == "list":
-        return [to_wire(shape.member, item) for item in value]
-    if shape.type_name == "timestamp":
-        return value.timestamp()
-    return base64.b64encode(value).decode() if shape.type_name == "blob" else value
+def to_wire(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value.timestamp()

@@ -57,7 +57,7 @@ def test_a_queue_is_looked_into(service: QueueService, there: list[str], capsys:
 def test_dead_letters_are_looked_into_and_restored(
     service: QueueService, there: list[str], capsys: Any
 ) -> None:
-    queue = service.create(DeadLetterConfiguration={"TargetType": "BUILT_IN", "MaxReceiveCount": 1})
+    queue = service.create(most_receives=1)
     put(service, 2)
     assert lines(capsys, "--queue", queue, "--dead-letters", *there) == []
     assert len(lines(capsys, "--queue", queue, *there)) == 6

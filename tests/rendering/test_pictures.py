@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS, HashKeyRange, partition_key_hash
-from kpl_codec.rendering.diagrams import key_space, skew_bars, spans, timeline
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, HashKeyRange
+from kpl_codec.rendering.diagrams import key_space, spans, timeline
 from kpl_codec.rendering.labels import share, short_id
 from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.shard import Shard
-from kpl_codec.shards.skew import skew_of
 
 from ..shards.model import ModelStream
 from ..shards.test_lineage import streams
@@ -58,12 +57,3 @@ def test_without_times_there_is_no_timeline_but_every_shard():
     shards = [Shard("a", ALL_HASH_KEYS, None, None, "1", "2"), Shard("b", ALL_HASH_KEYS, "a", None, "3")]
     lines = timeline(Lineage(shards)).splitlines()
     assert [line.split()[:3] for line in lines[1:]] == [["a", "100.0%", "closed"], ["b", "100.0%", "open"]]
-
-
-def test_skew_bars_are_as_long_as_their_counts():
-    skew = skew_of((partition_key_hash(str(i)) for i in range(1, 15)), ALL_HASH_KEYS.split(4))
-    lines = skew_bars(skew, list("0123"), 60).splitlines()
-    assert [line.count("█") for line in lines] == [5, 11, 17, 46]
-    empty = skew_of([], ALL_HASH_KEYS.split(2))
-    assert empty.ratio == 0.0
-    assert "0.0%" in skew_bars(empty, ["0", "1"], 60)

@@ -180,7 +180,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
         if event.recreated:
             self.seen.clear()
         self.seen |= {i: s.hash_key_range for i, s in self.live.shard_map.items()}
-        started = self.live.known.listed_at
+        started = self.live.stream_state.listed_at
         assert started == self.begun
         # Each range was open at some moment while the listing ran.
         current = [
@@ -208,7 +208,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
             else:
                 (linear,) = [s.shard_id for s in shard_map.values() if s.open and key in s.hash_key_range]
                 assert predicted == linear
-                if self.last_reshard < self.live.known.listed_at:
+                if self.last_reshard < self.live.stream_state.listed_at:
                     assert predicted == self.stream.shard_for(key).shard_id
 
     @invariant()
@@ -229,7 +229,7 @@ class LiveShardMapMachine(RuleBasedStateMachine):
                 timer = self.live.timer()
                 self.now = max(self.now + 1, timer or 0)
                 if self.live._refresh is None and timer is None:
-                    if self.live.state == "READY" and self.last_reshard < self.live.known.listed_at:
+                    if self.live.state == "READY" and self.last_reshard < self.live.stream_state.listed_at:
                         return
                     self.live.refresh(self.now)
                     self.begun = self.now

@@ -45,7 +45,7 @@ OLD = kpl.ShardMap([shard(0, 0, 2**128 - 1), shard(1, 0, HALF - 1, 0, closed=Tru
     ],
 )
 def test_the_table(hash_key, shard_id, shard_map, aggregated, verdict, expected, in_range) -> None:
-    placement = PlacementChecker(shard_map).on(shard_id).place(hash_key, certain=aggregated)
+    placement = PlacementChecker(shard_map).on(shard_id).check(hash_key, certain=aggregated)
     assert (str(placement.verdict), placement.expected_shard_id, placement.in_range) == (
         verdict,
         expected,
@@ -56,7 +56,7 @@ def test_the_table(hash_key, shard_id, shard_map, aggregated, verdict, expected,
 
 def test_a_single_range_stands_in_for_a_map() -> None:
     judge = PlacementChecker(None, kpl.HashKeyRange(0, 5)).on(None)
-    inside, outside = judge.place(5, certain=True), judge.place(6, certain=True)
+    inside, outside = judge.check(5, certain=True), judge.check(6, certain=True)
     assert (inside.verdict, outside.verdict) == ("expected", "stray")
 
 

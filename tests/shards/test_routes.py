@@ -81,7 +81,7 @@ def test_an_overlap_spoils_its_own_shards_only_and_a_sound_listing_mends_it() ->
     live.refresh(1.0)
     event = answer(live, 1.0, [*stream.open_shards(), odd])
     assert isinstance(event, RefreshFailed)
-    assert (event.error.code, event.learnt) == ("overlap", True)
+    assert (event.error.code, event.routes_changed) == ("overlap", True)
     ids = [shard.shard_id for shard in stream.shards]
     assert [live.predict(key) for key in starts] == [*ids[:2], None, None, *ids[4:]]
     assert live.predict(one.ending_hash_key) is None
@@ -105,7 +105,7 @@ def test_of_a_split_listed_by_halves_the_other_half_waits_and_the_parent_has_clo
     live.refresh(5.0)
     event = answer(live, 5.0, late)
     assert isinstance(event, RefreshFailed)
-    assert event.learnt
+    assert event.routes_changed
     for shard in stream.open_shards():
         predicted = live.predict(shard.hash_key_range.starting_hash_key)
         assert predicted == (None if shard is high else shard.shard_id)
@@ -139,5 +139,5 @@ def test_closed_shards_are_forgotten_when_the_stream_has_forgotten_them(hours: i
     assert len(lists_all.lineage) < 8
     assert kept < len(lists_open.lineage) < 3 * kept + 8
     for live in (lists_all, lists_open):
-        assert len(live.known.closed) <= len(live.lineage)
-        assert live.known.generation == 0
+        assert len(live.stream_state.closed) <= len(live.lineage)
+        assert live.stream_state.generation == 0

@@ -76,6 +76,7 @@ def runs_in(df: Any) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in df.collect())
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("AUD-18", "SPK-113")
 def test_runs_of_runs_are_the_same_runs(spark: Any) -> None:
     """Also of tables put together: what two days handled is what was handled in both."""
@@ -119,6 +120,7 @@ def test_records_of_two_streams_are_not_one(spark: Any) -> None:
     assert runs_in(handled_runs(made)) == runs_in(made)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-114")
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_text_that_is_no_number_is_refused_with_its_column(spark: Any, ansi: str) -> None:

@@ -61,6 +61,7 @@ SPARK: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-113", "SPK-2")
 @pytest.mark.parametrize("name", SPARK)
 def test_frames_of_their_own_output(name: str, spark: Any) -> None:

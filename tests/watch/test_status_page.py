@@ -63,11 +63,12 @@ def many_shards() -> Watch:
     return watch
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("WCH-27")
 @pytest.mark.parametrize(
     ("make", "seconds", "odds"),
     # Of many shards: 2,400 of 32,340 user records.
-    [(four_shards, 1800, 0.03), pytest.param(many_shards, 600, 0.074, marks=pytest.mark.slow)],
+    [(four_shards, 1800, 0.03), (many_shards, 600, 0.074)],
 )
 def test_the_page_in_a_browser(browser, make, seconds, odds, tmp_path):
     watch = make()
@@ -116,6 +117,7 @@ def test_who_comes_late_gets_a_page_of_now():
             renewing.join()
 
 
+@pytest.mark.slow
 def test_the_page_renews_itself(browser, monkeypatch):
     monkeypatch.setattr("kpl_codec.watch.status_page.RENEW", 1)
     stream = ModelStream(open_map(2))

@@ -176,7 +176,7 @@ class _Reader:
         options = self.options
         if self._consumer is None and options.consumer is not None:
             consumers = StreamConsumers(options.client(), patience=options.retry_timeout)
-            self._consumer = consumers.active(options.name_or_arn, options.consumer)
+            self._consumer = consumers.require_active(options.name_or_arn, options.consumer)
         return self._consumer
 
     @property

@@ -78,7 +78,7 @@ class KinesisReader:
             if self._retention is None:
                 consumers = StreamConsumers(self.client, patience=10.0, sleep=self.sleep, clock=self.clock)
                 try:
-                    hours = consumers.summary(self.options.name_or_arn)["RetentionPeriodHours"]
+                    hours = consumers.describe_stream(self.options.name_or_arn)["RetentionPeriodHours"]
                 except StreamUnavailable:
                     return SHORTEST_RETENTION
                 self._retention = hours * 3600 * 1000
@@ -112,7 +112,7 @@ def read_piece(
     # bytes a second that the options allow."
     pace = reader.pace()
     wait = max(0.0, piece.not_before - reader.now())
-    pace.begin_in(min(wait, pace.interval + _CLOCK_SKEW))
+    pace.pause(min(wait, pace.interval + _CLOCK_SKEW))
     begin, first, count = piece.start, None, piece.records
     if begin.names_record:
         # To read after a record is to begin at that record: if it comes, nothing behind it is missing.

@@ -194,8 +194,8 @@ class Planner:
     def _begin(self, start: StreamOffset) -> None:
         """The tasks of the batch before ``start`` have ended."""
         for shard_id in self._shards_of_tasks:  # when a task made its last call is not known: perhaps now
-            self.shard(shard_id).pace.spent("get_records")
-            self.shard(shard_id).pace.spent("get_shard_iterator")
+            self.shard(shard_id).pace.record_call("get_records")
+            self.shard(shard_id).pace.record_call("get_shard_iterator")
         self._shards_of_tasks.clear()
         drained = {key for key, ends in start.shards.items() if ends.drained}
         self._shards = {key: shard for key, shard in self._shards.items() if key not in drained}

@@ -130,7 +130,7 @@ class ShardPlanner:
         first, end = head.arrivals[0], self._find_end(head, limits)
         records, head.records = head.records, []
         try:
-            beyond = tip.beyond() if tip is not None else None
+            beyond = tip.first_later_record() if tip is not None else None
         except StreamUnavailable as error:
             if GONE.get(error.code) != "shard-gone":
                 raise

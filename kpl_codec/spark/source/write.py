@@ -23,7 +23,7 @@ from ...errors import EncodeError, KplError
 from ...format.records import Tag
 from ...producer.config import ProducerConfig
 from ...producer.pending import PutValidator
-from ...producer.threaded_producer import Producer
+from ...producer.threads import Producer
 from .positions import OptionError
 from .source_options import SourceOptions
 

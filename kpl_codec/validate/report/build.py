@@ -26,7 +26,7 @@ from ...rendering.labels import plural
 from ...shards.lineage import Lineage
 from ...shards.placement import ACROSS_SHARDS, Verdict
 from ...shards.shard_map import ShardMap
-from ...shards.skew import skewed
+from ...shards.skew import overloaded_shards
 from .model import (
     NO_SHARD,
     About,
@@ -251,7 +251,7 @@ def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> It
         yield Finding("unknown-parent", shard_id, detail=f"parent {', '.join(parents)} is not listed")
     # By the shards that hash keys belong to now: a shard that was split lately has little on it yet.
     counts = _on_open_shards(loads.belonging, shard_map)
-    for shard_id, times in skewed(counts, sum(counts.values())):
+    for shard_id, times in overloaded_shards(counts, sum(counts.values())):
         detail = f"{times:.1f} times the mean of {len(counts)} open shards"
         yield Finding("skewed-shard", shard_id, user_records=counts[shard_id], detail=detail)
 

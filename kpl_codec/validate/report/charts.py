@@ -55,12 +55,12 @@ def bar(part: float, whole: float, lost: float = 0) -> Svg:
 
 #: What a KCL consumer does with user records: name, meaning, class of the colour.
 FATES = (
-    ("delivered", "delivered as they are", "fill"),
-    ("dropped", "lost: on the stream, never delivered, no log line", "lost"),
-    ("altered", "delivered under another key than the bytes say", "altered"),
-    ("raw", "not opened: the frame is handed on as one record", "raw"),
+    ("delivered", "as they are", "fill"),
+    ("dropped", "lost: they are on the stream, but no consumer gets them", "lost"),
+    ("altered", "delivered under another key than their own", "altered"),
+    ("raw", "not opened: the aggregate is handed on as one record", "raw"),
     ("repaired", "dropped, and sent again by a repair", "q4"),
-    ("unknown", "nobody knows whether it drops them: their shard is not in the shard map", "track"),
+    ("unknown", "their shard is not in the shard map", "track"),
 )
 
 
@@ -138,9 +138,24 @@ class Cell:
         return f"{plural(round(self.user_records), 'user record')}, {size(self.bytes)}{loss}"
 
 
-def rate(report: Report) -> Svg | None:
-    axis = time_axis(report, 160)
+#: Bars of the rate at most, and the fewest that are drawn: fewer fill the chart and say nothing.
+_MOST_BARS, _FEWEST_BARS = 160, 4
+
+
+def rate_text(report: Report) -> str | None:
+    """What a bar of `rate` is; where there are too few bars for a chart, when all arrived."""
+    axis = time_axis(report, _MOST_BARS)
     if axis is None:
+        return None
+    if axis.span < _FEWEST_BARS * axis.column:
+        arrived = plural(report.totals.user_records, "user record")
+        return f"{arrived} arrived within {duration(axis.span)}: too short a time for a chart of the rate."
+    return f"User records that arrived, a second. Each bar is the mean of {duration(axis.column)}."
+
+
+def rate(report: Report) -> Svg | None:
+    axis = time_axis(report, _MOST_BARS)
+    if axis is None or axis.span < _FEWEST_BARS * axis.column:
         return None
     columns: dict[int, Cell] = defaultdict(Cell)
     for cell in report.cells:

@@ -30,7 +30,7 @@ SECTIONS = (
     ("kcl", "KCL", "What a KCL consumer would lose"),
     ("map", "Shard map", "The shard map over time"),
     ("findings", "Findings", "Findings and what to do"),
-    ("rate", "Rate", "Rate"),
+    ("rate", "Rate", "User records a second"),
     ("landed", "Landing", "Where records landed"),
     ("shards", "Shards", "Shards and skew"),
     ("method", "About", "About this report"),

@@ -26,7 +26,7 @@ import pyarrow as pa
 from ...findings import KINDS, Finding, camel
 from ...findings.counters import MAX_STREAMS, SLOTS, Tally
 from ...format.hash_keys import hash_key_from_bytes
-from ...shards.placement import CAUSES, Cause, Causes, aggregate_kind, hinted_time
+from ...shards.placement import CAUSES, Cause, Causes, aggregate_kind, time_of_hint
 from ...shards.shard_map import ShardMap
 from .record_sums import EVIDENCE, PLACE, RecordSums, first_rows, shortened, slots
 
@@ -211,7 +211,7 @@ class Scan:
         if self._causes is None or place["shard_id"] is None:
             return None
         hash_keys = [hash_key_from_bytes(key) for key in keys.drop_null().to_pylist()]
-        at = place["approximate_arrival_timestamp"] or hinted_time(place["sequence_number"])
+        at = place["approximate_arrival_timestamp"] or time_of_hint(place["sequence_number"])
         return self._causes.of(place["shard_id"], min(hash_keys), max(hash_keys), at)
 
 

@@ -103,6 +103,7 @@ def test_columns_by_option_and_by_schema(spark: Any, make_stream: Any) -> None:
         wrong.load().collect()
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-57", "SPK-58")
 def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path) -> None:
     stream = make_stream(2)
@@ -144,6 +145,7 @@ def test_available_now_into_parquet(spark: Any, make_stream: Any, tmp_path: Path
     stream.check(named(spark.read.parquet(str(tmp_path / "table"))))
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-67", "SPK-68", "SPK-69")
 def test_a_batch_write_is_aggregated_and_arrives(spark: Any, make_stream: Any) -> None:
     stream = make_stream(3)
@@ -167,6 +169,7 @@ def test_a_batch_write_is_aggregated_and_arrives(spark: Any, make_stream: Any) -
     assert len(list(read_stream(stream.client, stream.name))) == len(records)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-67")
 def test_from_stream_to_stream(spark: Any, make_stream: Any, tmp_path: Path) -> None:
     source = make_stream(2)
@@ -204,6 +207,7 @@ def test_a_frame_and_its_views_keep_what_their_first_query_planned(spark: Any, m
     assert read(spark, stream).count() == len(stream.sent) > first
 
 
+@pytest.mark.slow
 def test_spark_itself_calls_every_method_of_the_readers(spark: Any, make_stream: Any, tmp_path: Path) -> None:
     """What only a test calls is no promise: `stop` was one, and Spark never calls it."""
 

@@ -34,6 +34,7 @@ def check_once_each(out: Path, stream: Stream) -> None:
     assert f" {sum(stream.sent.values())} " in summary
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-23", "SPK-17")
 def test_following_goes_on_where_it_stopped(spark: Any, stream: Stream, tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "followed"

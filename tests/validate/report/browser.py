@@ -112,11 +112,7 @@ class Browser:
         page.send("Emulation.setEmulatedMedia", media="screen", features=[scheme])
         if not script:
             page.send("Emulation.setScriptExecutionDisabled", value=True)
-        page.send("Accessibility.enable")
-        self.driver.get(url)
-        end = time.monotonic() + 30
-        while script and page.evaluate("document.readyState") != "complete" and time.monotonic() < end:
-            time.sleep(0.02)
+        page.load(url)
         try:
             yield page
         finally:
@@ -136,9 +132,14 @@ class Page:
         """A command of Chromium's own protocol, for what WebDriver has no command for."""
         return self._driver.execute_cdp_cmd(method, params)
 
+    def load(self, url: str) -> None:
+        """Show another address in its place; Selenium waits until it is loaded."""
+        self._driver.get(url)
+
     def accessibility_tree(self) -> list[dict[str, Any]]:
         """Its nodes. Chromium builds it some time after the page is loaded: it is asked until it has more
         than a root and stays as it is."""
+        self.send("Accessibility.enable")
         before = 0
         for _ in range(600):
             nodes: list[dict[str, Any]] = self.send("Accessibility.getFullAXTree")["nodes"]

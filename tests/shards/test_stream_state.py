@@ -42,8 +42,8 @@ def test_learning_changes_nothing_and_gives_the_same_again(
         before = facts(known)
         outcome, again = (learn(known, listing, 30.0 * now) for _ in range(2))
         assert facts(known) == before
-        after = outcome.known if isinstance(outcome, RefusedListing) else outcome
-        same = again.known if isinstance(again, RefusedListing) else again
+        after = outcome.state if isinstance(outcome, RefusedListing) else outcome
+        same = again.state if isinstance(again, RefusedListing) else again
         assert facts(after) == facts(same)
         if isinstance(outcome, RefusedListing) and outcome.disputed is None:
             assert facts(after._replace(contradictions=known.contradictions)) == before
