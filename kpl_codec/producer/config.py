@@ -172,25 +172,10 @@ class ProducerConfig:
         return min(3.0, self.ttl_seconds / 10)
 
     @property
-    def verdict_wait(self) -> float:
-        """How long a stored aggregate may wait for a verdict, in seconds."""
-        return min(5.0, self.ttl_seconds / 2)
-
-    @property
-    def retry_wait(self) -> float:
-        """How long a user record may wait for others when it is sent again, in seconds."""
-        return min(3.0, self.buffering_seconds / 2)
-
-    @property
     def expiry_step(self) -> float:
         """Seconds between two searches for expired user records. By then most Kinesis records have all of
         their user records expired, and few must be built anew without those."""
         return min(3.0, self.ttl_seconds / 100)
-
-    @property
-    def aggregation_buffering_seconds(self) -> float:
-        """How long an aggregate with few user records may wait, in seconds."""
-        return min(self.aggregation_max_buffered_time_ms, self.record_ttl_ms / 2) / 1000
 
     def _check(self, name: str, value: object) -> None:
         # PRD-1: "A setting out of its range or of another type MUST be refused with an error that names
