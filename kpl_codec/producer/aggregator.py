@@ -15,8 +15,8 @@ from .record_builder import KinesisRecordBuilder
 
 
 class Aggregator:
-    """The open aggregates by predicted shard (and group: bucket, shared explicit hash key), and
-    ``closed``: the Kinesis records that are ready to be taken away, in this order."""
+    """The open aggregates by predicted shard (and group: bucket, shared explicit hash key), and ``closed``:
+    Kinesis records for the send queue, in this order."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config

@@ -68,14 +68,15 @@ class ProducerConfig:
       too rarely for that.
     * ``max_record_size``: of a Kinesis record, data plus partition key. None: what the stream is set to take.
     * ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at most. ``when_full``:
-      "block", "fail" or "drop" further user records.
+      then "block" has put wait, "fail" has it raise ProducerFull, "drop" fails the user record.
     * ``ordering``: "partition-key" sends the user records of a key strictly one after the other.
     * ``reshard_proof``: one explicit hash key for all user records of an aggregate, so that no split can
       separate them.
     * ``outer_key``: the partition key of an aggregate: "fixed" ("a", as the KPL) or "buckets" (one of
       ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
       shard in parallel and keep each key in order).
-    * ``ignore_keys``, ``adaptive_partitioning``: KIP-794.
+    * ``ignore_keys``: choose a shard for each user record without an explicit hash key, whatever its key.
+      ``adaptive_partitioning``: shards with long queues are chosen less often (Kafka's KIP-794).
     * ``compression``: of each user record's data; only readers that are set to decompress undo it, KPL and
       KCL consumers get it compressed.
     """
