@@ -117,10 +117,10 @@ def time_error(record: Any) -> CaptureError | None:
     return None
 
 
-def mapping(source: Mapping[str, Any], key: str, prefix: str = "") -> Mapping[str, Any]:
-    value = _present(source, key, prefix)
+def mapping(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = _present(source, key)
     if type(value) is not dict and not isinstance(value, Mapping):
-        raise CaptureError(code="wrong-type", field=prefix + key, requirement="CAP-4")
+        raise CaptureError(code="wrong-type", field=key, requirement="CAP-4")
     return value
 
 

@@ -49,7 +49,7 @@ _SPELLINGS: Final = {
 }
 _TABLES: Final = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _SHARD_ID: Final = re.compile(r"shardId-[0-9]{12}", re.ASCII)
-_STRAY: Final = "rows with a sequence number of another shard than they say"
+_STRAY: Final = "rows with the shard id of one shard and the sequence number of another"
 _BATCH_ROWS: Final = 1 << 18
 _HEAD: Final = 1 << 16
 
@@ -129,7 +129,7 @@ class _QueueRecords:
         if not row.record_id:
             return row
         # AUD-19: "A record of a queue or of Firehose MUST count as one of the Kinesis records that have its
-        # digest; two records of other ids are never the same one."
+        # digest; records with different ids MUST count as different ones."
         if self._by_digest is None:
             self._by_digest = {}
             for candidate in sorted(self._tally.names.rows, key=lambda row: -CODES[row.kind]):

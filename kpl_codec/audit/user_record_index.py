@@ -259,8 +259,9 @@ class HandledCounts:
         is_stray, unknown = np.zeros(len(indices), bool), np.flatnonzero(indices < 0)
         if len(unknown):
             others = np.array(self.names.in_any_shard(numbers[at] for at in unknown.tolist()))
-            # AUD-28: "A row whose sequence number is of another shard than it says MUST be reported, MUST NOT
-            # count for the shard that it says, and MUST make unknown what it may name."
+            # AUD-28: "A row with the shard id of one shard and the sequence number of another MUST be
+            # reported, MUST NOT count for the shard that it names, and MUST make the Kinesis record with that
+            # number unknown."
             is_stray[unknown] = others >= 0
             self.doubtful[others[others >= 0]] = True
             codes[is_stray] = -1

@@ -1,8 +1,8 @@
-"""One call to Kinesis, with retries, and what its failure means: for boto3 and for aiobotocore.
+"""Calls to Kinesis with boto3 or aiobotocore: retries, and what a failure means.
 
-Functions that read a stream are written once, as coroutine functions that await `maybe_await` of each
-call and sleep. With a client of boto3 and `time.sleep` such a coroutine never waits: `run_sync` gives
-its result, and `sync_function` and `sync_generator` make the plain function.
+Functions that make calls are written once, as coroutine functions that await `maybe_await` of each call and
+sleep. With a client of boto3 and `time.sleep` such a coroutine never waits: `run_sync` returns its result,
+and `sync_function` and `sync_generator` make plain functions of coroutine functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..shards.live_shard_map import Failure, Request
 from ..shards.stream_name import Stream, StreamNameError, stream_of
 
 # PRD-74: "What the first call of a process loads MUST be loaded before a thread makes it." (A process that
-# is forked in the middle of an import never ends it. That is the codec of host names, all else is loaded.)
+# is forked in the middle of an import never ends it. botocore loads all but the codec of host names.)
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -31,7 +31,7 @@ BACKOFF: Final = Backoff(0.2, 5.0)
 
 def call_errors() -> tuple[type[Exception], ...]:
     """The errors that a call may raise: of the service, the client or the connection."""
-    import asyncio  # whoever calls has loaded it and the parsers; a task of Spark may have nothing to call
+    import asyncio  # loaded late, as are the parsers: a task of Spark may make no call
 
     from botocore.parsers import ResponseParserError
 
@@ -39,21 +39,20 @@ def call_errors() -> tuple[type[Exception], ...]:
 
 
 async def maybe_await(result: Any) -> Any:
-    """The response of a client, or the result of a sleep: awaited if it is an awaitable of aiobotocore or
-    asyncio, as it is if boto3 or `time.sleep` gave it."""
+    """``result``, awaited if it is an awaitable of aiobotocore or asyncio."""
     return await result if hasattr(result, "__await__") else result
 
 
 async def async_sleep(seconds: float) -> None:
-    """`asyncio.sleep`."""
+    """As `asyncio.sleep`, which it imports."""
     import asyncio  # as in `call_errors`
 
     await asyncio.sleep(seconds)
 
 
 def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
-    """The result of a coroutine that never waits. Raises TypeError for one that waits: its client is of
-    aiobotocore."""
+    """The result of a coroutine that never waits. Raises TypeError for one that waits, because its client is
+    one of aiobotocore."""
     try:
         steps.send(None)
     except StopIteration as end:
@@ -65,8 +64,7 @@ def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
 def sync_function(
     function: Callable[_Arguments, Coroutine[Any, Any, _Result]],
 ) -> Callable[_Arguments, _Result]:
-    """``function`` for a client of boto3: the same arguments and result, but it returns after it has waited,
-    with `time.sleep`."""
+    """A plain function like ``function``, for a client of boto3: it waits with `time.sleep`."""
 
     @wraps(function)
     def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
@@ -79,7 +77,7 @@ def sync_function(
 def sync_generator(
     function: Callable[_Arguments, AsyncGenerator[_Result, None]],
 ) -> Callable[_Arguments, Iterator[_Result]]:
-    """As `sync_function`, for an asynchronous generator."""
+    """A plain generator like ``function``, which is an asynchronous one."""
 
     @wraps(function)
     def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> Iterator[_Result]:
@@ -98,20 +96,20 @@ def _without_prefix(function: Callable[_Arguments, _Result]) -> Callable[_Argume
 
 
 def failure_of(error: Exception, operation: str = "") -> Failure:
-    """The AWS code of an error response, else the name of the exception. ``operation``: the call that was
-    made, GetRecords or get_records. If another call failed, such as AssumeRole, its name comes first."""
+    """The AWS code of an error response, else the name of the exception. ``operation``: the call, GetRecords
+    or get_records. If another call failed, such as AssumeRole, the code begins with its name."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         code = str(detail.get("Code") or "Unknown")
-        other = str(error.operation_name)
-        if operation and other.lower() != operation.replace("_", "").lower():
-            code = f"{other}.{code}"
+        failed_operation = str(error.operation_name)
+        if operation and failed_operation.lower() != operation.replace("_", "").lower():
+            code = f"{failed_operation}.{code}"
         return Failure(code, str(detail.get("Message") or ""))
     return Failure(type(error).__name__, str(error).partition("\n")[0])
 
 
 class CallFailed(Exception):
-    """A call has failed, or its response was truncated. ``permanent``: a retry cannot help."""
+    """A call failed, or its response was truncated. ``permanent``: a retry cannot help."""
 
     def __init__(self, operation: str, failure: Failure) -> None:
         super().__init__(operation, failure)
@@ -126,7 +124,8 @@ async def call_service(
     arguments: Mapping[str, Any],
     missing: Callable[[Mapping[str, Any]], str | None] = lambda response: None,
 ) -> Mapping[str, Any]:
-    """The response of one call. ``missing`` names the member that a response lacks. Raises CallFailed."""
+    """The response of one call. ``missing``: returns the name of a member that a response lacks, else None.
+    Raises CallFailed."""
     try:
         response: Mapping[str, Any] = await maybe_await(getattr(client, operation)(**arguments))
     except call_errors() as error:
@@ -145,8 +144,8 @@ async def call_with_retries(
     chance: Callable[[], float] = lambda: 0.0,
 ) -> _Result:
     """The result of ``attempt``, which is repeated with backoff for ``patience`` seconds after its first
-    failure. Then it raises ``unavailable``, made of the members of the last CallFailed. If ``sleep`` returns
-    something true, there is no other attempt, and the result is {}."""
+    failure. Then it raises the error that ``unavailable`` makes of the members of the last CallFailed. If
+    ``sleep`` returns something true, there is no other attempt, and the result is {}."""
     failures, end = 0, 0.0
     while True:
         try:
@@ -165,16 +164,16 @@ async def call_with_retries(
 def stream_for(client: Any, stream: str) -> Stream:
     """The stream with this name or ARN, for calls of ``client``. Raises StreamNameError, also for a client of
     another region of AWS than that of the ARN."""
-    named = stream_of(stream)
+    result = stream_of(stream)
     meta = getattr(client, "meta", None)
     region = getattr(meta, "region_name", None)
-    if named.region not in (None, region) and ".amazonaws." in str(getattr(meta, "endpoint_url", "")):
-        raise StreamNameError(name=stream, reason=f"its client is for {region}: make one for {named.region}")
-    return named
+    if result.region not in (None, region) and ".amazonaws." in str(getattr(meta, "endpoint_url", "")):
+        raise StreamNameError(name=stream, reason=f"its client is for {region}: make one for {result.region}")
+    return result
 
 
 def send(client: Any, request: Request) -> Any:
-    """The response, or for aiobotocore its awaitable, of the call that a live shard map asks for."""
+    """The response (aiobotocore: its awaitable) of the call that a live shard map wants."""
     if request.operation == "ListShards":
         return client.list_shards(**request.arguments)
     return client.describe_stream_summary(**request.arguments)

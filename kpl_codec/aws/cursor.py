@@ -1,10 +1,10 @@
-"""Reads a shard from a starting position on, with GetShardIterator and GetRecords.
+"""A cursor that reads a shard from a starting position on, with GetShardIterator and GetRecords.
 
     cursor = ShardCursor(client, "orders", "shardId-000000000000", after_record("4957..."))
     page = cursor.fetch(limit=1000)         # .records .behind .ended
 
-When an iterator has expired, the cursor asks for one after the last record that it read. It retries throttled
-calls, server errors, broken connections and truncated responses, with backoff, for ``patience`` seconds, and
+When an iterator has expired, the cursor gets one after the last record that it read. It retries throttled
+calls, server errors, broken connections and truncated responses, with backoff, for ``patience`` seconds; it
 raises at once what a retry cannot solve. A `Pace` keeps the calls within the limits of a shard.
 """
 
@@ -23,31 +23,31 @@ from .calls import CallFailed, call_service, call_with_retries, maybe_await, run
 
 Operation = Literal["get_records", "get_shard_iterator", "subscribe_to_shard"]
 
-#: GetRecords returns at most so many records.
+#: The most records that GetRecords returns.
 MOST_RECORDS: Final = 10_000
-#: Milliseconds by which this clock may be ahead of the service's. Within them, a time that the service
-#: refuses as in the future is retried.
+#: Milliseconds by which this clock may be ahead of the service's. A time so near, which the service refuses
+#: because it is in the future, is tried again.
 _CLOCK_SKEW: Final = 300_000
 
 
 class GetRecordsPage(NamedTuple):
-    """A response of GetRecords. ``records``: as boto3 gives them. ``behind``: milliseconds between its last
-    record and the tip of the shard. ``ended``: the shard is closed, and this is its end."""
+    """A response of GetRecords. ``records``: those of boto3. ``behind``: milliseconds between the last of
+    them and the tip of the shard. ``ended``: the shard is closed, and this is its end."""
 
     records: list[dict[str, Any]]
     behind: int
     ended: bool
 
     def at_tip(self, limit: int) -> bool:
-        """Whether these were the last records. A full response never shows that: of records that arrived in
-        one millisecond the first is 0 ms behind, too."""
+        """Whether no record follows now. A full response never shows that: of the records that arrived in one
+        millisecond, the first is 0 ms behind, too."""
         return self.ended or (self.behind == 0 and len(self.records) < limit)
 
 
 class Pace:
-    """Limits the rate of calls on one shard. ``calls_per_second``: of GetRecords and of GetShardIterator,
-    each on its own; ``bytes_per_second``: returned by GetRecords. None: no limit. A shard allows all its
-    readers together 5 calls of each and 2 MiB a second."""
+    """The rate of calls on one shard. ``calls_per_second``: of GetRecords and of GetShardIterator, each for
+    itself; ``bytes_per_second``: of what GetRecords returns; None for no limit. A shard allows all its
+    readers together 5 calls of each operation and 2 MiB a second."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class Pace:
 class ShardCursor:
     """Reads one shard from a starting position on. Not thread-safe.
 
-    ``pace``: shared by cursors that must keep the limits of a shard together. ``patience``: seconds for which
-    a fetch retries. `fetch` is for a client of boto3; `read` is the same for one of aiobotocore, with a
-    ``sleep`` of asyncio. ``iterator``: where the next fetch begins, None where it must be asked for;
-    ``at_tip``: all that was stored when the last fetch began has been read.
+    ``pace``: cursors that keep the limits of a shard together share it. ``patience``: seconds for which a
+    fetch retries. `fetch` is for a client of boto3; `read` is the same for one of aiobotocore, with a
+    ``sleep`` of asyncio. ``iterator``: that of the next call, None where the cursor must get one; ``at_tip``:
+    all that was stored when the last fetch began has been read.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ShardCursor:
         client: Any,
         stream: str,
         shard_id: str,
-        place: StartingPosition,
+        position: StartingPosition,
         *,
         pace: Pace | None = None,
         patience: float = 300.0,
@@ -99,14 +99,14 @@ class ShardCursor:
     ) -> None:
         self._now = now
         self._client, self._stream, self.shard_id = client, stream, shard_id
-        self._place = place
+        self._position = position
         self._pace = pace or Pace(None, None)
         self._patience, self._sleep, self._clock, self._chance = patience, sleep, clock, chance
         self.iterator: str | None = None
         self.ended = self.at_tip = self._near_tip = False
 
     def fetch(self, limit: int = MOST_RECORDS) -> GetRecordsPage:
-        """The next records, at most ``limit``. It may be empty although there are more (see ``behind``).
+        """The next records, at most ``limit``. There may be none although more follow (see ``behind``).
 
         Raises StreamUnavailable: at once for an error that a retry cannot solve, among them
         InvalidArgumentException and ResourceNotFoundException for a sequence number or shard that is gone;
@@ -126,9 +126,9 @@ class ShardCursor:
         try:
             return await self._fetch_once(limit)
         except CallFailed as failed:
-            # The requested time may still be in the service's future: our clock is ahead.
-            place = self._place
-            early = place.kind == "AT_TIMESTAMP" and place.time_ms > self._now() * 1000 - _CLOCK_SKEW
+            # The time may still be in the service's future, if this clock is ahead.
+            position = self._position
+            early = position.kind == "AT_TIMESTAMP" and position.time_ms > self._now() * 1000 - _CLOCK_SKEW
             if failed.code == "InvalidArgumentException" and early:
                 failed.permanent = False
             raise
@@ -154,7 +154,7 @@ class ShardCursor:
         records = response["Records"]
         self._pace.record_call("get_records", sum(len(record["Data"]) for record in records))
         if records:
-            self._place = after_record(records[-1]["SequenceNumber"])
+            self._position = after_record(records[-1]["SequenceNumber"])
         self.iterator = response.get("NextShardIterator")
         self.ended = self.iterator is None
         page = GetRecordsPage(records, int(response.get("MillisBehindLatest") or 0), self.ended)
@@ -166,17 +166,17 @@ class ShardCursor:
         return page
 
     async def _new_iterator(self) -> str:
-        begun = int(self._now() * 1000)
+        begin = int(self._now() * 1000)
         response = await self._call(
             "get_shard_iterator",
             "ShardIterator",
             **stream_for(self._client, self._stream).argument,
             ShardId=self.shard_id,
-            **iterator_arguments(self._place),
+            **iterator_arguments(self._position),
         )
-        if self._place.kind == "LATEST":
+        if self._position.kind == "LATEST":
             # If this iterator expires before it gives a record, a new LATEST would skip some.
-            self._place = at_time(begun)
+            self._position = at_time(begin)
         return str(response["ShardIterator"])
 
     async def _call(self, operation: Operation, needs: str, **arguments: Any) -> Mapping[str, Any]:
@@ -193,22 +193,19 @@ class ShardCursor:
 
 
 class LatestPosition:
-    """The end of a shard at some moment, where ``cursor`` begins (LATEST, or a time)."""
+    """The end of a shard at the moment when ``cursor`` was made, which begins at LATEST or at a time."""
 
     def __init__(self, cursor: ShardCursor) -> None:
         self._cursor = cursor
-        self._beyond: str | None = None
-        self._look()
-
-    def _look(self) -> None:
-        while self._beyond is None and not self._cursor.ended:
-            page = self._cursor.fetch(1)
-            if page.records:
-                self._beyond = page.records[0]["SequenceNumber"]
-            if page.at_tip(1):
-                return
+        self._first: str | None = None
+        self.first_later_record()
 
     def first_later_record(self) -> str | None:
-        """The first record that arrived later, None if there is none: it reads again at each call."""
-        self._look()
-        return self._beyond
+        """The sequence number of the first record that arrived later, None as long as there is none."""
+        while self._first is None and not self._cursor.ended:
+            page = self._cursor.fetch(1)
+            if page.records:
+                self._first = page.records[0]["SequenceNumber"]
+            if page.at_tip(1):
+                break
+        return self._first

@@ -1,10 +1,10 @@
-"""The shard map of a stream.
+"""Fetches the shard map of a stream.
 
     shard_map = fetch_shard_map(client, "orders")
     lineage = fetch_lineage(client, "orders")                          # with the closed shards
 
-The rules are in `kpl_codec.shards.live_shard_map`; this module has the calls and the clock. The same for
-asyncio: `kpl_codec.aws.aio`.
+The rules are in `kpl_codec.shards.live_shard_map`; this module has the calls and the clock.
+`kpl_codec.aws.aio` has the same for asyncio.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .calls import async_sleep, call_errors, failure_of, maybe_await, send, stre
 async def _fetch(
     client: Any, stream: str, *, closed: bool, sleep: Callable[[float], object], timeout: float
 ) -> LiveShardMap:
-    """The stream's live shard map, once it has a map. For a client of boto3 or aiobotocore."""
+    """The stream's live shard map, once it has a map."""
     shard_filter: ShardFilterType = "FROM_TRIM_HORIZON" if closed else "AT_LATEST"
     live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
     stream_for(client, live.stream)
@@ -57,12 +57,12 @@ async def async_fetch_shard_map(
     timeout: float = 30.0,
     sleep: Callable[[float], object] = async_sleep,
 ) -> ShardMap:
-    """The stream's shard map now, with its distribution strategy if the role may read it.
+    """The stream's present shard map, with its distribution strategy if the role may read that.
 
     ``client``: a Kinesis client, of boto3 for `kpl_codec.aws`, of aiobotocore for `kpl_codec.aws.aio`;
-    ``stream``: a name or an ARN. ``closed``: also the closed shards that still hold records. Retries with
+    ``stream``: a name or an ARN. ``closed``: also the closed shards that still hold records. It retries with
     backoff for ``timeout`` seconds, and waits with ``sleep``. Raises StreamUnavailable: at once if a retry
-    cannot help, else with the last error.
+    cannot help, else the last error.
     """
     live = await _fetch(client, stream, closed=closed, sleep=sleep, timeout=timeout)
     assert live.shard_map is not None
@@ -72,7 +72,8 @@ async def async_fetch_shard_map(
 async def async_fetch_lineage(
     client: Any, stream: str, *, timeout: float = 30.0, sleep: Callable[[float], object] = async_sleep
 ) -> Lineage:
-    """The lineage of all shards that still hold records. Arguments and errors as of `fetch_shard_map`."""
+    """The lineage of all shards that still hold records. Arguments and errors are those of
+    `fetch_shard_map`."""
     return (await _fetch(client, stream, closed=True, sleep=sleep, timeout=timeout)).lineage
 
 

@@ -75,8 +75,9 @@ _STEPS = (
 )  # fmt: skip
 
 
-def time_ticks(first: datetime, last: datetime, count: int = 6) -> list[tuple[datetime, str]]:
-    """About ``count`` round times from ``first`` to ``last``, and how to write each. All are in UTC."""
+def time_ticks(first: datetime, last: datetime) -> list[tuple[datetime, str]]:
+    """About six round times from ``first`` to ``last``, and how to write each. All are in UTC."""
+    count = 6
     span = max((last - first).total_seconds(), 1)
     step = next((s for s in _STEPS if span / s <= count), 604800 * ceil(span / 604800 / count))
     form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 43200 else "%m-%d"

@@ -39,9 +39,9 @@ def use_color() -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
-def width(default: int = 100) -> int:
-    """Columns to draw in, 40 to 160: those of the terminal, else COLUMNS, else ``default``."""
-    return max(40, min(shutil.get_terminal_size((default, 24)).columns, 160))
+def width() -> int:
+    """Columns to draw in, 40 to 160: those of the terminal, else COLUMNS, else 100."""
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 160))
 
 
 @cache

@@ -187,13 +187,9 @@ def apply_repair(output: str | Location, connection: Mapping[str, Any], stream: 
 def _target_stream(record: Location) -> Stream | None:
     """The stream that a plan was applied to; None where that cannot be read."""
     try:
-        members = json.loads(record.read())
+        return stream_of_pages([json.loads(record.read())])
     except ValueError:
         return None
-    # Earlier versions wrote {"stream": NAME OR ARN}.
-    if isinstance(members, dict) and isinstance(members.get("stream"), str):
-        return stream_of(members["stream"])
-    return stream_of_pages([members])
 
 
 def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, producer: Producer) -> Counter[str]:

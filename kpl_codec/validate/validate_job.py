@@ -27,7 +27,6 @@ from ..errors import KplError
 from ..findings import Finding
 from ..findings.counters import Tally
 from ..rendering.labels import refusal
-from ..shards.shard import Distribution
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream
 from .duplicates import find_duplicates
@@ -87,9 +86,9 @@ class Validation:
         return f"<Validation in {self.output.path}: {'clean' if self.clean else 'findings'}>"
 
 
-def read_shard_map(path: str, distribution: Distribution = "USER_PARTITION_KEY") -> ShardMap:
+def read_shard_map(path: str) -> ShardMap:
     """The shard map in a file as ``aws kinesis list-shards`` prints it. Raises InputError, ShardMapError."""
-    return ShardMap.from_json(Location(path).read(), distribution, source=path)
+    return ShardMap.from_json(Location(path).read(), source=path)
 
 
 def check_output(output: Location) -> None:

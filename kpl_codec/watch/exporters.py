@@ -65,7 +65,7 @@ class Exporter(AbstractContextManager["Exporter"]):
 
 def alarms(form: str, stream: str) -> str:
     """Alarms on the metrics of ``stream`` (a name or an ARN), in one of `FORMS`. Raises StreamNameError."""
-    # WCH-26: "A name that no stream can have MUST be refused before it stands in a template."
+    # WCH-26: "A name that no stream can have MUST be refused before it is written into a template."
     name = stream_of(stream).name
     text = files(__package__).joinpath("templates", FORMS[form]).read_text(encoding="utf-8")
     return text.replace("@STREAM@", name)

@@ -75,8 +75,8 @@ def record_metrics(last_hour: LastHour) -> list[MetricValue]:
     """The metrics of ``last_hour``, for any source of records."""
     loss = last_hour.lost()
     findings = last_hour.findings()
-    # WCH-24: "Every metric MUST have its name of the one table and the stream's name, and be 0 where there is
-    # nothing: a metric that is missing does not say that a stream is clean."
+    # WCH-24: "Every metric MUST have its name from the one table and the stream's name, and be 0 where there
+    # is nothing: a metric that is missing does not say that a stream is clean."
     values = [
         MetricValue("lost_user_records", loss.estimate),
         MetricValue("lost_user_records_low", loss.low),

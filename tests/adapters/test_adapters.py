@@ -53,12 +53,6 @@ def test_firehose_without_a_stream_has_data_and_time_only(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [*WITH_SHARD, *SHARD_BESIDE])
-def test_user_records_come_out_of_every_shape(name: str) -> None:
-    rows = kpl.deaggregate(kinesis_records((EVENTS / name).read_text(), shard_id=SHARD))
-    assert [as_row(row) for row in rows] == expected_user_records()
-
-
 def parsed_by_botocore(operation: str, wire: dict[str, Any]) -> dict[str, Any]:
     """What boto3 makes of an answer's bytes: the real model, the real parser."""
     model = botocore.session.get_session().get_service_model("kinesis")
@@ -148,14 +142,6 @@ def test_events_that_sqs_brought() -> None:
     *items, broken = captured(wrapped)
     assert items == [*KINESIS_RECORDS, KINESIS_RECORDS[0]]
     assert (broken.code, broken.fields["field"]) == ("json", "Records[2].body")
-
-
-def test_a_record_without_a_partition_key_is_read() -> None:
-    """Streams that distribute records AUTO may give none."""
-    wire = wire_record(KINESIS_RECORDS[0])
-    del wire["PartitionKey"]
-    (record,) = kinesis_records(parsed_by_botocore("GetRecords", {"Records": [wire]}))
-    assert record == KINESIS_RECORDS[0].replace(partition_key=None, shard_id=None)
 
 
 def test_reading_is_lazy() -> None:
@@ -513,43 +499,30 @@ def to_firehose(rows: list[kpl.KinesisRecord]) -> Any:
     return adapters.to_firehose(rows, delivery_stream_arn=STREAM)
 
 
-PLAIN = KINESIS_RECORDS[0]
 FINER = datetime(2020, 1, 1, microsecond=1, tzinfo=timezone.utc)
+#: Later than what a float of seconds carries to the microsecond.
+LATE = datetime(2107, 1, 1, 0, 0, 0, 69, tzinfo=timezone.utc)
+WRITERS = {"lambda": to_lambda, "firehose": to_firehose, "get-records": adapters.to_get_records}
 
 
 @pytest.mark.parametrize(
-    ("record", "write"),
+    ("fields", "writers"),
     [
-        (PLAIN.replace(explicit_hash_key="5"), to_lambda),
-        (PLAIN.replace(sub_sequence_number=1), to_lambda),
-        (PLAIN.replace(sequence_number=None), to_lambda),
-        (PLAIN.replace(sequence_number=None), to_firehose),
-        (PLAIN.replace(record_id="a1"), to_lambda),
-        (PLAIN.replace(record_id="a1"), to_firehose),
-        (PLAIN.replace(record_id="a1"), adapters.to_get_records),
-        (PLAIN.replace(approximate_arrival_timestamp=FINER), to_firehose),
-        (PLAIN.replace(sub_sequence_number=1), adapters.to_get_records),
-        (PLAIN.replace(approximate_arrival_timestamp=FINER.replace(tzinfo=None)), adapters.to_get_records),
+        ({"explicit_hash_key": "5"}, ["lambda", "firehose", "get-records"]),
+        ({"sub_sequence_number": 1}, ["lambda", "get-records"]),
+        ({"sequence_number": None}, ["lambda", "firehose", "get-records"]),
+        ({"record_id": "a1"}, ["lambda", "firehose", "get-records"]),
+        ({"shard_id": "shardId-000000000007"}, ["get-records"]),  # an answer is of one shard
+        ({"approximate_arrival_timestamp": FINER}, ["firehose"]),
+        ({"approximate_arrival_timestamp": FINER.replace(tzinfo=None)}, ["get-records"]),
+        ({"approximate_arrival_timestamp": LATE}, ["lambda"]),
     ],
 )
 @pytest.mark.requirement("CAP-8")
-def test_what_a_shape_cannot_hold_is_refused(record: kpl.KinesisRecord, write: Any) -> None:
-    with pytest.raises(kpl.CaptureError):
-        write([record])
-
-
-@pytest.mark.requirement("CAP-8")
-def test_records_of_two_shards_fit_no_answer() -> None:
-    rows = [KINESIS_RECORDS[0], KINESIS_RECORDS[1].replace(shard_id="shardId-000000000007")]
-    with pytest.raises(kpl.CaptureError, match="no place in this shape"):
-        adapters.to_get_records(rows)
-
-
-def test_a_time_that_a_float_of_seconds_cannot_carry_is_refused() -> None:
-    late = datetime(2107, 1, 1, 0, 0, 0, 69, tzinfo=timezone.utc)
-    with pytest.raises(CaptureError) as caught:
-        to_lambda([PLAIN.replace(approximate_arrival_timestamp=late)])
-    assert caught.value.code == "not-representable"
+def test_what_a_shape_cannot_hold_is_refused(fields: dict[str, Any], writers: list[str]) -> None:
+    for writer in writers:
+        with pytest.raises(kpl.CaptureError):
+            WRITERS[writer]([KINESIS_RECORDS[1], KINESIS_RECORDS[0].replace(**fields)])
 
 
 @pytest.mark.requirement("CAP-1")

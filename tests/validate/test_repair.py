@@ -203,9 +203,6 @@ def test_captures_of_two_streams_are_not_put_to_one(tmp_path: Path, capsys: Any)
 @pytest.mark.parametrize(
     ("before", "now", "another"),
     [
-        ({"stream": "orders"}, stream_of("orders"), False),  # as earlier versions wrote it
-        ({"stream": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"}, ORDERS, False),
-        ({"stream": "arn:aws:kinesis:us-east-1:123456789012:stream/orders"}, ORDERS, True),
         (stream_members(ORDERS), ORDERS, False),
         (stream_members(ORDERS), ORDERS._replace(created=NOON + timedelta(days=1)), True),
         (stream_members(stream_of("payments")), stream_of("orders"), True),

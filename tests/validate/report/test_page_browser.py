@@ -6,21 +6,16 @@ from __future__ import annotations
 import json
 import time
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium.webdriver import Keys
 
-from kpl_codec.findings.counters import Tally
-from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.shards.shard import Shard
-from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.validate.report.model import Report
 
 from .browser import Browser, Page
-from .conftest import EXAMPLES, written
-from .examples import HOSTILE, report_of
+from .conftest import EXAMPLES
+from .examples import HOSTILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # the first may have to install the browser
 
@@ -54,17 +49,6 @@ def test_every_page_renders_asks_for_nothing_and_never_overflows(
         assert outside == []
         rows = page.evaluate("document.querySelectorAll('article.kind tbody tr').length")
         assert rows == len(reports[name].findings)
-
-
-def test_on_a_phone_a_table_is_a_list_of_cards(browser: Browser, pages: dict[str, str]) -> None:
-    with browser.page(pages["full"], width=360) as page:
-        shown = page.evaluate(
-            """(() => { const row = document.querySelector("#shards tbody tr");
-                const label = getComputedStyle(row.querySelector("td"), "::before").content;
-                return [getComputedStyle(row).display, label, row.getBoundingClientRect().width <= 360];
-            })()"""
-        )
-        assert shown == ["block", '"State: "', True]
 
 
 # -- filters ---------------------------------------------------------------------------------------
@@ -213,21 +197,6 @@ def test_losses_can_be_seen_among_five_hundred_shards(
         assert len(drawn) > 100
         assert all(wide >= 2 and tall >= 1.5 for wide, tall in drawn)
         assert page.evaluate("document.querySelectorAll('#map .shard-edge').length") == 0
-
-
-def test_a_shard_without_user_records_is_not_black(browser: Browser, tmp_path: Path) -> None:
-    shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(500))]
-    tally = Tally()
-    tally.add("groups", (shards[0].shard_id, shards[0].shard_id, "expected", "delivered"), 5, 50, "1")
-    tally.add("cells", (1_700_000_000, shards[0].shard_id), 5, 50, 0)
-    tally.add("cells", (1_700_000_060, shards[9].shard_id), 0, 0, 3)
-    address = written(report_of(tally, ShardMap(shards)), tmp_path / "page.html")
-    with browser.page(address) as page:
-        fills = page.evaluate(
-            "[...document.querySelectorAll('#map svg rect')].map(r => getComputedStyle(r).fill)"
-        )
-        assert len(fills) > 1
-        assert "rgb(0, 0, 0)" not in fills
 
 
 # -- hostile text ----------------------------------------------------------------------------------

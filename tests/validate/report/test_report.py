@@ -332,12 +332,6 @@ def test_the_page_says_when_it_is_not_complete_or_has_no_map(reports: dict[str, 
     assert "There was no shard map" in render_page(report_of(Tally(), None))
 
 
-def test_rendering_is_the_same_every_time(reports: dict[str, Report]) -> None:
-    stream, batch = mixed_stream(60)
-    one, two = (report_of(scanned(batch, stream.map, cut)[0], stream.map) for cut in (2000, 1 << 20))
-    assert render_page(one) == render_page(two)
-
-
 def test_a_huge_map_and_long_names_stay_within_bounds() -> None:
     shards = [Shard(f"shardId-{i:012d}", held) for i, held in enumerate(ALL_HASH_KEYS.split(3000))]
     tally = Tally()
@@ -376,3 +370,5 @@ def test_a_cell_of_losses_without_user_records_is_drawn(count: int) -> None:
     tally.add("cells", (1_700_000_060, shards[1].shard_id), 5, 50, 0)
     page = render_page(report_of(tally, ShardMap(shards)))
     assert "the KCL loses 7" in page
+    assert 'class="q0"' in page
+    assert ".q0" in page  # else it is black

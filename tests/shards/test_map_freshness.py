@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def test_a_report_of_no_shard_doubts_all() -> None:
     assert known(trust) == ("DOUBTED", None)
 
 
+@pytest.mark.requirement("MAP-15")
 def test_reports_in_vain_do_not_count_for_longer_and_longer() -> None:
     trust, now = trusted(), 100.0
     for wait in (10, 20, 40, 40):
