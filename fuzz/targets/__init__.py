@@ -9,10 +9,8 @@ from . import (
     events,
     frames,
     listings,
-    pages,
     programs,
     repairs,
-    spark_source,
     watch,
 )
 from .target import Target
@@ -22,10 +20,8 @@ TARGETS: dict[str, Target] = {
     **events.TARGETS,
     **listings.TARGETS,
     **captures.TARGETS,
-    **spark_source.TARGETS,
     **answers.TARGETS,
     **commands.TARGETS,
-    **pages.TARGETS,
     **repairs.TARGETS,
     **watch.TARGETS,
     **programs.TARGETS,

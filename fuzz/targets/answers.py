@@ -1,4 +1,4 @@
-"""Answers of Kinesis: to the producer and its live shard map, to readers of shards, by call and by event.
+"""Responses of Kinesis: to the producer and its live shard map, to readers of shards.
 
 An input is a list of answers in JSON, given one after the other, whatever was asked; "fail:CODE" is an
 error instead of an answer. After the last one Kinesis answers as it should.
@@ -7,14 +7,12 @@ error instead of an answer. After the last one Kinesis answers as it should.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from botocore.exceptions import ClientError, EventStreamError
+from botocore.exceptions import ClientError
 
 from kpl_codec.aws.cursor import ShardCursor
-from kpl_codec.aws.subscription import SubscriptionCursor
 from kpl_codec.producer import ProducerConfig, ProducerCore
 from kpl_codec.producer.record_builder import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request, StreamUnavailable
@@ -155,86 +153,6 @@ def read(given: bytes) -> None:
         str(error)
 
 
-class _FanOut:
-    """Kinesis with enhanced fan-out: each answer of the input is an event; "end" ends a subscription."""
-
-    def __init__(self, given: bytes, later: list[dict[str, Any]]) -> None:
-        self._given, self._later = iter(read_answers(given)), later
-
-    def describe_stream_consumer(self, **_: Any) -> Any:
-        return {"ConsumerDescription": {"ConsumerStatus": "ACTIVE"}}
-
-    def subscribe_to_shard(self, **asked: Any) -> Any:
-        return {"EventStream": _Events(self._events(asked["StartingPosition"]))}
-
-    def _events(self, position: dict[str, Any]) -> Iterator[Any]:
-        for event in self._given:
-            if event == "end":
-                return
-            if isinstance(event, str) and event.startswith("fail:"):
-                raise EventStreamError({"Error": {"Code": event[5:], "Message": ""}}, "SubscribeToShard")
-            yield _parsed_event(event)
-        # From here on as it should be: the records behind the place that was asked for, and the end.
-        after = int(position.get("SequenceNumber") or 0)
-        records = [record for record in self._later if int(record["SequenceNumber"]) > after]
-        end = [{"ShardId": "shardId-000000000001", "ParentShards": ["shardId-000000000000"]}]
-        yield {"SubscribeToShardEvent": {"Records": records, "MillisBehindLatest": 0, "ChildShards": end}}
-
-
-class _Events:
-    def __init__(self, events: Iterator[Any]) -> None:
-        self._events = events
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._events
-
-    def close(self) -> None:
-        """botocore's closes the connection."""
-
-
-def _parsed_event(event: Any) -> Any:
-    """JSON as botocore hands on an event: data as bytes, times as times, other members as they are."""
-    body = event.get("SubscribeToShardEvent") if isinstance(event, dict) else None
-    if not isinstance(body, dict) or not isinstance(body.get("Records"), list):
-        return event
-    records = [
-        {**record, **_parsed_record(record)} if isinstance(record, dict) else record
-        for record in body["Records"]
-    ]
-    return {**event, "SubscribeToShardEvent": {**body, "Records": records}}
-
-
-def subscribe(given: bytes) -> None:
-    """Records in the order of their sequence numbers and each once, up to the end of the shard, whatever
-    the events before were; or StreamUnavailable."""
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    at = datetime.fromtimestamp(1, timezone.utc)
-    later = [
-        {"SequenceNumber": str(n), "Data": b"x", "PartitionKey": "k", "ApproximateArrivalTimestamp": at}
-        for n in range(1, 40)
-    ]
-    cursor = SubscriptionCursor(
-        _FanOut(given, later), "arn:consumer", "shardId-000000000000", TRIM_HORIZON,
-        patience=60.0, sleep=sleep, clock=lambda: now[0], chance=lambda: 0.5,
-    )  # fmt: skip
-    numbers: list[int] = []
-    try:
-        while not cursor.ended:
-            answer = cursor.fetch(7)
-            assert answer.ended == cursor.ended
-            assert len(answer.records) <= 7
-            numbers += [int(record["SequenceNumber"]) for record in answer.records]
-            now[0] += 1
-    except StreamUnavailable as error:
-        str(error)
-        return
-    assert numbers == sorted(set(numbers)), "a record twice, or out of order"
-
-
 _PUT = {"FailedRecordCount": 0, "Records": [{"ShardId": "shardId-000000000000", "SequenceNumber": "2"}] * 5}
 
 
@@ -268,25 +186,6 @@ def _read_seeds() -> list[bytes]:
     )  # fmt: skip
 
 
-def _subscribe_seeds() -> list[bytes]:
-    record = {"Data": "a", "PartitionKey": "k", "SequenceNumber": "5", "ApproximateArrivalTimestamp": 1.5}
-    body = {
-        "Records": [record],
-        "MillisBehindLatest": 5,
-        "ContinuationSequenceNumber": "5",
-        "ChildShards": [],
-    }
-    event = {"SubscribeToShardEvent": body}
-    last = {"Records": [], "MillisBehindLatest": 0, "ChildShards": [{"ShardId": "shardId-000000000001"}]}
-    return dumped(
-        [],
-        [event, "end", event],
-        [event, "fail:ResourceInUseException", {}, "end", {"SubscribeToShardEvent": last}],
-        [{"SubscribeToShardEvent": {**body, "ContinuationSequenceNumber": None}}, event],
-        ["end", "end", "fail:InternalFailureException", {"SubscribeToShardEvent": {**body, "Records": [{}]}}],
-    )
-
-
 PRODUCE = {
     "empty answers": repeated(b"{},", head=b"[", tail=b"{}]"),
     "failures": repeated(b'"fail:InternalFailure",', head=b"[", tail=b"{}]"),
@@ -301,17 +200,7 @@ READ = {
     ),
     "answers without": repeated(b"{},", head=b"[", tail=b"{}]"),
 }
-_RECORD = b'{"Data":"a","PartitionKey":"k","SequenceNumber":"%d","ApproximateArrivalTimestamp":1},'
-SUBSCRIBE = {
-    "records": lambda size: (
-        b'[{"SubscribeToShardEvent":{"MillisBehindLatest":0,"ContinuationSequenceNumber":"9999999","Records":['
-        + b"".join(_RECORD % n for n in range(1, size // 80)).rstrip(b",")
-        + b"]}}]"
-    ),
-    "broken events": repeated(b"{},", head=b"[", tail=b"{}]"),
-}
 TARGETS = {
     "produce": Target(produce, _produce_seeds, PRODUCE, json=True),
     "read": Target(read, _read_seeds, READ, json=True),
-    "subscribe": Target(subscribe, _subscribe_seeds, SUBSCRIBE, json=True),
 }

@@ -1,9 +1,9 @@
-"""Was everything that producers put handled? What was not, by name, and why.
+"""Compares what producers put with what consumers handled: what is missing, and why?
 
-`ledger_reader`           reads ledgers (`kpl_codec.ledger`)
-`audit_inputs`, `table_cells`  tables of what was handled
-`user_record_index`, `judge`   the difference of the two sides
-`missing_causes`          why something is missing    `audit_run`   all of it
+`ledger_reader`               reads ledgers (`kpl_codec.ledger`)
+`audit_inputs`, `table_cells`      read tables, and find out which files are ledgers
+`user_record_index`, `judge`       count how often each user record was handled, and compare
+`missing_causes`, `audit_run`      look at the stream for causes; put all of it together
 Specification: spec/15-audit.md.
 """
 

@@ -40,7 +40,7 @@ from ..validate.validate_job import prepare_output
 from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
 from .ledger_reader import Origin
-from .missing_causes import Fetched, MissingCauses, fetch
+from .missing_causes import FetchedRecords, MissingCauses, fetch
 from .unreadable_inputs import UnreadableInput
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
@@ -149,7 +149,7 @@ class AuditResult:
     findings: list[Finding]
     stream: str | None
     shard_map: ShardMap | None
-    fetched: Fetched
+    fetched: FetchedRecords
     unreadable: list[UnreadableInput]
     other_streams: list[str]
     empty: list[str]

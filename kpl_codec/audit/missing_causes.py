@@ -1,4 +1,4 @@
-"""Why user records are missing: their Kinesis records are fetched while retention lasts, and judged.
+"""Why user records are missing, by what the stream still holds of their Kinesis records.
 
 Specification: spec/15-audit.md, AUD-16.
 """
@@ -19,16 +19,17 @@ from ..shards.placement import CAUSES, Causes, time_of_hint
 from ..shards.shard_map import ShardMap
 from .user_record_index import HandledCounts, Run, Runs, UserRecordIndex, runs_in, runs_of
 
-#: Kinesis records asked for at a time: the next one that is wanted is often near.
+#: Kinesis records that one call asks for: the next missing one is often near.
 _READ_ON: Final = 200
 #: Bytes of Kinesis records that are fetched, at most.
 _MOST_BYTES: Final = 1 << 28
-#: User records beside a missing one of which a handled one is looked for.
+#: User records before and after a missing one, among which the next handled one is looked for.
 _NEAR: Final = 100_000
 
 
-class Fetched(NamedTuple):
-    """What the stream still holds. ``gone``: those that it does not."""
+class FetchedRecords(NamedTuple):
+    """Kinesis records by shard id and sequence number; ``gone``: the names of those that the stream does not
+    have any more."""
 
     records: Mapping[tuple[str, str], KinesisRecord] = {}
     gone: frozenset[tuple[str, str]] = frozenset()
@@ -36,94 +37,100 @@ class Fetched(NamedTuple):
 
 def fetch(
     client: Any, stream: str | None, shard_map: ShardMap | None, places: Iterable[tuple[str, str]]
-) -> Fetched:
-    """Fetch Kinesis records, as many as `_MOST_BYTES` hold; none without a map. Raises StreamUnavailable."""
+) -> FetchedRecords:
+    """Fetch the Kinesis records of these shard ids and sequence numbers, up to `_MOST_BYTES`; none without a
+    shard map. Raises StreamUnavailable."""
     from ..aws.fetch_by_sequence_number import GoneRecord, RecordLocation, fetch_records
 
     if shard_map is None or stream is None:
-        return Fetched()
-    ordered = sorted(
-        {RecordLocation(*place) for place in places}, key=lambda place: (place[0], int(place[1]))
-    )
-    locations = [place for place in ordered if place.shard_id in shard_map]
+        return FetchedRecords()
+    locations = {RecordLocation(*place) for place in places}
+    listed = [place for place in locations if place.shard_id in shard_map]
+    listed.sort(key=lambda place: (place.shard_id, int(place.sequence_number)))
     records: dict[Any, KinesisRecord] = {}
-    gone: set[Any] = {place[:2] for place in ordered if place.shard_id not in shard_map}
+    gone: set[Any] = {place[:2] for place in locations if place.shard_id not in shard_map}
     size = 0
-    for item in fetch_records(client, stream, locations, read_on=_READ_ON):
+    for item in fetch_records(client, stream, listed, read_on=_READ_ON):
         if isinstance(item, GoneRecord):
             gone.add(item.location[:2])
-        if not isinstance(item, KinesisRecord):
-            continue
-        records[item.shard_id, item.sequence_number] = item
-        size += len(item.data)
-        if size >= _MOST_BYTES:
-            break
-    return Fetched(records, frozenset(gone))
+        elif isinstance(item, KinesisRecord):
+            records[item.shard_id, item.sequence_number] = item
+            size += len(item.data)
+            if size >= _MOST_BYTES:
+                break
+    return FetchedRecords(records, frozenset(gone))
 
 
 class MissingCauses:
-    """The finding of each run of missing user records. Without ``fetched`` only what the tally shows."""
+    """Makes the finding on each run of missing user records."""
 
     def __init__(
-        self, names: UserRecordIndex, tally: HandledCounts, shard_map: ShardMap | None, fetched: Fetched
+        self,
+        names: UserRecordIndex,
+        tally: HandledCounts,
+        shard_map: ShardMap | None,
+        fetched: FetchedRecords,
     ) -> None:
         self._names, self._tally, self._map, self._fetched = names, tally, shard_map, fetched
         self._causes = Causes(shard_map) if shard_map is not None else None
 
     def findings(self, missing: Runs) -> Iterator[Finding]:
-        """Of missing user records."""
+        """The findings on all of them."""
         for place, runs in groupby(runs_of(self._names, missing), key=lambda run: run[:2]):
             record = self._fetched.records.get(place)
             user_records = () if record is None else deaggregate([record], "report", shard_map=self._map)
-            users = {user.sub_sequence_number: user for user in user_records}
+            by_sub = {user_record.sub_sequence_number: user_record for user_record in user_records}
             for run in runs:
-                kind, cause, detail = self._of(run, record, users)
+                kind, cause, detail = self._cause(run, record, by_sub)
                 if run.last > run.first:
                     detail = f"user records {run.first} to {run.last}: {detail}"
                 yield run.finding(kind, detail, cause)
 
-    def _of(
-        self, run: Run, record: KinesisRecord | None, users: Mapping[int, DeaggregatedRecord]
+    def _cause(
+        self, run: Run, record: KinesisRecord | None, by_sub: Mapping[Any, DeaggregatedRecord]
     ) -> tuple[str, str | None, str]:
+        """Kind, cause and detail of the finding."""
         # AUD-16: "The cause of a missing user record MUST be one of these, by what the stream still holds:
         # dropped by the KCL's rule, broken, past retention, on a shard of which nothing was ever handled, or
         # sound and never handled."
         if run[:2] in self._fetched.gone:
-            return "audit-expired", None, "the stream does not hold it any more"
+            return "audit-expired", None, "the stream does not have it any more"
         if record is not None:
-            user = users.get(run.first)
-            if user is None or user.defects or user.kcl == "raw":
-                broken = str(user.defects[0]) if user and user.defects else "not an aggregate"
-                return "audit-broken", None, broken
-            if user.kcl == "dropped":
-                return "audit-dropped", *self._drop_cause(record, users.values())
+            user_record = by_sub.get(run.first)
+            if user_record is None or user_record.defects or user_record.kcl == "raw":
+                defects = user_record.defects if user_record is not None else ()
+                return "audit-broken", None, str(defects[0]) if defects else "not an aggregate"
+            if user_record.kcl == "dropped":
+                return "audit-dropped", *self._drop_cause(record, by_sub)
         if run.shard_id not in self._tally.handled_shards:
-            return "audit-unread", None, "nothing of this shard was ever handled"
+            return "audit-unread", None, "no user record of this shard was ever handled"
         return "audit-missing", None, self._neighbours(run)
 
     def _drop_cause(
-        self, record: KinesisRecord, users: Iterable[DeaggregatedRecord]
+        self, record: KinesisRecord, by_sub: Mapping[Any, DeaggregatedRecord]
     ) -> tuple[str | None, str]:
-        placements = {user.sub_sequence_number: user.placement for user in users if user.placement}
+        """Cause and detail of the finding on an aggregate that the KCL drops."""
+        placements = {sub: one.placement for sub, one in by_sub.items() if one.placement}
         keys = [one.hash_key for one in placements.values() if one.hash_key is not None]
         if self._causes is None or not keys:
             return None, "the KCL drops its aggregate"
-        when = time_of_hint(record.sequence_number)
-        cause = self._causes.of(record.shard_id or "", min(keys), max(keys), when).name
+        time = time_of_hint(record.sequence_number)
+        cause = self._causes.of(record.shard_id or "", min(keys), max(keys), time).name
         outside = next((sub for sub, one in placements.items() if not one.in_range), None)
         which = "" if outside is None else f"user record {outside} is outside its shard: "
         return cause, f"the KCL drops its aggregate; {which}{CAUSES[cause]}"
 
     def _neighbours(self, run: Run) -> str:
-        names, at = self._names, self._names.user_record(run[:3])
+        """Which user records of the shard were handled just before and after a run."""
+        names, times, at = self._names, self._tally.times, self._names.user_record(run[:3])
         assert at is not None
         code = names.shard[names.record_of(at)]
         low, high = names.starts[names.bounds[code : code + 2]]
-        before = np.flatnonzero(self._tally.times[max(low, at - _NEAR) : at])[-1:] + max(low, at - _NEAR)
-        after = np.flatnonzero(self._tally.times[at : min(high, at + _NEAR)])[:1] + at
+        low, high = max(low, at - _NEAR), min(high, at + _NEAR)
+        before, after = np.flatnonzero(times[low:at])[-1:] + low, np.flatnonzero(times[at:high])[:1] + at
         neighbours = [
             f"{near.sequence_number}/{near.first} {word} it"
-            for word, users in (("before", before), ("after", after))
-            for near in runs_of(names, runs_in(names, users, self._tally.times[users]))
+            for word, handled in (("before", before), ("after", after))
+            for near in runs_of(names, runs_in(names, handled, times[handled]))
         ]
         return f"handled were {' and '.join(neighbours)}" if neighbours else "nothing near it was handled"

@@ -1,4 +1,4 @@
-"""Cells of tables: texts, and numbers in whatever form other programs write them."""
+"""Reads the cells of tables: texts, and numbers in any form that other programs write them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: What text files say where there is no number.
+#: What text files have, in lower case, where there is no number.
 NULLS: Final = {"", "null", "none", "nan", "na", "n/a", "\\n"}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?", re.ASCII)
-#: What a cell of a column of numbers is.
+#: States of a cell that should have a number: it has one, it is empty, it has something else.
 OK, NULL, BAD = 0, 1, 2
 
 
 def texts(column: Any) -> Any:
-    """A column as a dictionary of texts; a cell that is none, such as a list, as the text that it prints."""
-    coded = pa.types.is_dictionary(column.type)
+    """A column as a dictionary array of texts. Any other cell, such as a list, becomes what `str` makes of
+    it."""
+    is_dictionary = pa.types.is_dictionary(column.type)
     try:
-        if coded:
+        if is_dictionary:
             array = column.cast(pa.dictionary(column.type.index_type, pa.string()))
         else:
             array = column.cast(pa.string()).dictionary_encode()
         array.dictionary.validate(full=True)  # bytes that are no UTF-8
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        plain = column.dictionary_decode() if coded else column
-        cells = map(_text, (plain.cast(pa.binary()) if pa.types.is_string(plain.type) else plain).to_pylist())
-        return pa.array(cells, pa.string()).dictionary_encode()
+        plain = column.dictionary_decode() if is_dictionary else column
+        cells = plain.cast(pa.binary()) if pa.types.is_string(plain.type) else plain
+        return pa.array(map(_text, cells.to_pylist()), pa.string()).dictionary_encode()
     return array
 
 
@@ -40,17 +41,16 @@ def _text(value: Any) -> str | None:
 
 
 def whole_numbers(column: Any) -> tuple[Any, Any]:
-    """A column as numbers, and what each cell is: `OK`, `NULL` or `BAD` (then the number is 0)."""
+    """A column as numbers, and the state of each cell: `OK`, or `NULL` or `BAD` with the number 0."""
     if pa.types.is_signed_integer(column.type):
         states = np.where(column.is_null().to_numpy(zero_copy_only=False), NULL, OK)
         return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(), states
     numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    coded = column.dictionary_encode() if numeric or pa.types.is_decimal(column.type) else texts(column)
-    read = [_whole_number(value) for value in coded.dictionary.to_pylist()]
-    values = np.array([number for number, _ in read] + [0], np.int64)
-    states = np.array([state for _, state in read] + [NULL], np.int64)
-    index = pc.fill_null(coded.indices.cast(pa.int64()), len(read)).to_numpy()
-    return values[index], states[index]
+    encoded = column.dictionary_encode() if numeric or pa.types.is_decimal(column.type) else texts(column)
+    cells = [*map(_whole_number, encoded.dictionary.to_pylist()), (0, NULL)]
+    numbers, states = np.array(cells, np.int64).T
+    index = pc.fill_null(encoded.indices.cast(pa.int64()), len(cells) - 1).to_numpy()
+    return numbers[index], states[index]
 
 
 def _whole_number(value: Any) -> tuple[int, int]:

@@ -1,6 +1,7 @@
-"""For record processors of the KCL in Python, amazon_kclpy's and kcl_rs's: what they handled, in a ledger.
+"""Writes a ledger of what record processors of the KCL in Python have handled, for amazon_kclpy and kcl_rs.
 
-Neither library is imported: their record processors, checkpointers and records have the same members.
+This package imports neither library: their record processors, checkpointers and records have the same
+members.
 Specification: spec/15-audit.md, section 15.4.
 """
 

@@ -19,28 +19,28 @@ from ..ledger.ledger_rows import Row, runs
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger, Writer
 
-#: Rows that are kept between two checkpoints at most.
+#: Rows that wait for a checkpoint at most.
 _MOST_ROWS: Final = 5000
-#: User records of one call that do not count as handled yet, by sequence number and sub-sequence number.
+#: Sequence and sub-sequence numbers of the user records of one call that do not count as handled yet.
 _Batch = deque[tuple[str, int]]
 
 
 def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[[], Any]:
-    """A factory of record processors that do what those of ``processor_factory`` do, and keep a ledger.
+    """A factory of record processors that do what those of ``processor_factory`` do, and write a ledger.
 
-    * ``processor_factory``: gives a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
+    * ``processor_factory``: makes a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
       a function, or an object with ``shard_record_processor()``.
-    * ``stream``: the stream's name or ARN. (The KCL tells only the shard: one factory for each stream.)
-    * ``ledger``: a `kpl_codec.audit.Ledger`. Each lease writes one of its own.
+    * ``stream``: the stream's name or ARN. (The KCL names only the shard: use one factory for each stream.)
+    * ``ledger``: a `kpl_codec.audit.Ledger`. Each lease is a writer of its own.
 
-    The user records of a batch count as handled when ``process_records`` returns. A checkpoint within it
-    counts what it covers, up to its sub-sequence number; without one that is 0, as the KCL stores it. A batch
-    for which it raises does not count: the KCL goes on with the next one. So return when records are handled,
-    not before.
+    The user records of a batch count as handled when ``process_records`` returns. So return when they are
+    handled, not before. A checkpoint within ``process_records`` counts what it covers, up to its sub-sequence
+    number; without one up to 0, because the KCL stores 0. If ``process_records`` raises, the batch does not
+    count: the KCL goes on with the next one.
 
-    What counts is stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. What the ledger
-    raises (OSError, or what S3 raises) comes out of ``checkpoint``; the KCL has not got it then, and the next
-    one tries again.
+    What counts is stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. If that fails,
+    ``checkpoint`` raises OSError, or what S3 raises, and the KCL does not get the checkpoint; the next one
+    stores the rows, too.
     """
 
     def processor() -> _Audited:
@@ -51,7 +51,7 @@ def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[
 
 
 class _Proxy:
-    """An object of the KCL, with some members in place of its own."""
+    """An object of the KCL, some of whose members are replaced."""
 
     def __init__(self, wrapped: Any, **members: Any) -> None:
         self.__dict__ |= {**members, "_wrapped": wrapped}
@@ -61,8 +61,8 @@ class _Proxy:
 
 
 class _Audited:
-    """Has every method that a KCL calls; each takes an input of the KCL. Checkpoints may come from another
-    thread."""
+    """The record processor that the KCL gets: it has every method that a KCL calls. Each takes an input of
+    the KCL. The user's processor may checkpoint from another thread."""
 
     def __init__(self, processor: Any, stream: str, ledger: Ledger) -> None:
         self.version = getattr(processor, "version", 3)
@@ -102,14 +102,14 @@ class _Audited:
         self._end(self._processor.shutdown_requested, kcl_input)
 
     def shutdown(self, kcl_input: Any) -> None:
-        """Of amazon_kclpy's version 2: the lease is lost, or the shard has ended."""
+        """Version 2 of amazon_kclpy calls this when the lease is lost, or when the shard has ended."""
         self._end(self._processor.shutdown, kcl_input)
 
-    def _end(self, of_processor: Callable[[Any], None], kcl_input: Any) -> None:
+    def _end(self, method: Callable[[Any], None], kcl_input: Any) -> None:
         # AUD-26: "When the lease is lost, the shard ends or a shutdown is requested, what counts MUST be
         # stored and the ledger closed, even if the user's processor raises."
         try:
-            of_processor(self._guarded(kcl_input, _Batch()))
+            method(self._guarded(kcl_input, _Batch()))
         finally:
             self._store()
             writer, self._writer = self._writer, None
@@ -117,7 +117,7 @@ class _Audited:
                 writer.close()
 
     def _guarded(self, kcl_input: Any, batch: _Batch) -> Any:
-        """The KCL's input, with a checkpointer that first stores what counts."""
+        """The KCL's input, with a checkpointer that stores what counts before the KCL gets a checkpoint."""
         real = getattr(kcl_input, "checkpointer", None)
         if real is None:
             return kcl_input
@@ -143,7 +143,7 @@ class _Audited:
         return _Proxy(kcl_input, checkpointer=checkpointer)
 
     def _count(self, batch: _Batch, last: tuple[int, int] | None) -> None:
-        """Those of the batch up to ``last`` are handled; None: all of it."""
+        """Count the user records of the batch up to ``last`` as handled; None: all of them."""
         names = []
         with self._lock:
             while batch and (last is None or (int(batch[0][0]), batch[0][1]) <= last):
@@ -162,7 +162,8 @@ class _Audited:
 
 
 def _position(sequence_number: str | None, sub_sequence_number: int | None) -> tuple[int, int] | None:
-    """What a checkpoint covers; None: all that was delivered. The KCL judges what is no sequence number."""
+    """The last user record that a checkpoint covers; None: it covers all that was delivered. Below any user
+    record for what is no sequence number: the KCL refuses it."""
     if sequence_number is None:
         return None
     number = str(sequence_number)

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from .config import ProducerOptions
 
-#: Seconds until the producer goes on by itself when a call was cancelled that it has not cancelled.
+#: Seconds until the next turn after a call was cancelled by others than the producer.
 _AFTER_CANCELLING = 1.0
-#: Seconds for which puts that need not wait keep the event loop from its other tasks, and from sending.
+#: PRD-46: seconds of puts without waiting, after which put lets the event loop run other tasks, and send.
 _LONGEST_RUN = 0.001
 #: Seconds that an event loop which ends waits for the deliveries of a producer that nobody has closed.
 _EXIT_TIMEOUT = 10.0
@@ -71,7 +71,7 @@ class AsyncProducer(ProducerBase):
         self._blocked = 0  # puts that wait for room
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
-        self._ran_at = float("-inf")  # when the event loop was last seen to run
+        self._ran_at = float("-inf")  # when the event loop has last run a turn or another task
         self._rests_until = float("-inf")
         self._tasks: dict[asyncio.Task[None], Call] = {}
         self._loop_end: AsyncGenerator[None, None] | None = None
@@ -129,7 +129,7 @@ class AsyncProducer(ProducerBase):
             with suppress(RuntimeError):  # the loop cannot call its callbacks
                 driver.end_futures([pending])
             if not pending.token.cancelled():
-                pending.token.exception()  # else asyncio tells of each
+                pending.token.exception()  # else asyncio logs each
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -160,7 +160,7 @@ class AsyncProducer(ProducerBase):
                 raise
             pending = self._core.prepare(partition_key, data, explicit_hash_key, tags, schema=schema)
         mailbox, driver = self._mailbox, self._driver
-        # (get_running_loop asks the system for the process, at each call.)
+        # (get_running_loop would make a system call for each put.)
         here = get_ident() == self._thread and driver.loop.is_running()
         if not here or mailbox.closing or mailbox.broken is not None:
             await self._start()
@@ -185,11 +185,6 @@ class AsyncProducer(ProducerBase):
             await asyncio.sleep(0)
             self._ran_at = self._clock()
         return future
-
-    def refresh_shard_map(self) -> None:
-        """As `kpl_codec.producer.Producer.refresh_shard_map`."""
-        self._check_loop()
-        super().refresh_shard_map()
 
     async def wait_ready(self, timeout: float | None = 10.0) -> bool:
         """As `kpl_codec.producer.Producer.wait_ready`."""
@@ -264,13 +259,13 @@ class AsyncProducer(ProducerBase):
         else:
             rest = driver.rest()
             self._rests_until = self._ran_at + rest
-            self._timer = driver.loop.call_later(rest, self._look)
+            self._timer = driver.loop.call_later(rest, self._schedule_next)
         for task, call in self._tasks.items():
             if not self._core.is_under_way(call):  # it was given up, or has its answer
                 task.cancel()
 
-    def _look(self) -> None:
-        """It has rested: is there something to do?"""
+    def _schedule_next(self) -> None:
+        """After the rest that follows a turn: schedule the next turn, at once or when it is due."""
         wait = self._driver.wait()
         self._mailbox.awake = wait <= 0
         if wait <= 0:
@@ -289,7 +284,7 @@ class AsyncProducer(ProducerBase):
             answer: Answer = partial(self._core.receive, call, await driver.send(call))
         except BaseException as error:
             if driver.loop.is_closed():
-                return  # its event loop has left it behind, and nobody asks what the client makes of that
+                return  # its event loop has ended, and nobody waits for the answer
             driver.answers.append(driver.call_failed(call, error))
             if not isinstance(error, Exception):
                 # It was cancelled, or the program ends: an event loop that ends must get no more calls.
@@ -342,7 +337,7 @@ class _AsyncDriver(Driver):
             if isinstance(result, DeliveryError):
                 future.set_exception(result)
                 if self.callback.function is not None:
-                    future.exception()  # else asyncio tells of each that nobody has asked for
+                    future.exception()  # else asyncio logs each whose result nobody has taken
             else:
                 future.set_result(result)
 
@@ -350,7 +345,7 @@ class _AsyncDriver(Driver):
         def bug() -> None:
             raise error
 
-        self.loop.call_soon(bug)  # which tells of it, or ends
+        self.loop.call_soon(bug)  # which reports it, or ends
 
     def close_notes(self) -> None:
         """`AsyncProducer.close` does, in another thread."""

@@ -8,13 +8,13 @@
      | ◀── results()                        user records with their ``result``, each once
      | ◀── timer()                          when to call requests(now) again if nothing else happens
 
-    accept ──▶ order ──▶ placer ──▶ send queue ──▶ in flight ──▶ verdicts ──▶ results
-                 ▲                       ▲             │             │
-                 └─ to be placed again ──┴─ as it is ──┴─────────────┘
+    accept ──▶ order ──▶ router ──▶ send queue ──▶ in flight ──▶ stored ──▶ results
+                 ▲                       ▲             │            │
+                 └─ to be placed again ──┴─ as it is ──┴────────────┘
 
 A user record is always in exactly one of these places, and leaves only through `results`. Only this class
-moves it: a place gives out what is to leave it (``take_...``), the verdicts say what becomes of it. No place
-knows another. Specification: spec/05-producer.md, PRD-6 to PRD-32 and PRD-72.
+moves it: each place gives out what is to leave it (``take_...``); `StoredOutcomes` says what becomes of it.
+No place knows another. Specification: spec/05-producer.md, PRD-6 to PRD-32 and PRD-72.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .pending import Pending, ProducerClosed, ProducerFull, PutValidator
 from .record_builder import KinesisRecordBuilder, PutRecordsRequest, build_all, lost_at
 from .send_queue import SendQueue
 from .shard_router import ShardRouter
-from .stored_outcomes import RetryPlan, StoredOutcomes, note
+from .stored_outcomes import RetryPlan, StoredOutcomes, add_to_histories
 
 
 class ProducerCore:
@@ -41,10 +41,10 @@ class ProducerCore:
     thread-safe, except `prepare` and `is_under_way`.
 
     ``live``: the stream's live shard map, whose requests the core makes, too. ``chance(n)``: a random number
-    of 0..n-1, the only source of chance. ``noted``: keep ``rows`` for a ledger. ``accepted``: how many user
-    records were, the last has this ``number``; ``outstanding``, ``outstanding_bytes``: those that have not
-    ended; ``undelivered``: how many have ended so. ``summaries``: calls of DescribeStreamSummary that have
-    ended.
+    of 0..n-1, the only source of chance. ``keep_rows``: keep ``rows`` for a ledger. ``accepted``: how many
+    user records were, the last has this ``number``; ``outstanding``, ``outstanding_bytes``: those that have
+    not ended; ``undelivered``: how many have ended so. ``summaries``: calls of DescribeStreamSummary that
+    have ended.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ProducerCore:
         chance: Chance,
         observe: Observe | None = None,
         *,
-        noted: bool = False,
+        keep_rows: bool = False,
     ) -> None:
         self.config = config
         self.live = live
@@ -66,7 +66,7 @@ class ProducerCore:
         self._observed = observe is not None
         self.accepted = self.outstanding = self.outstanding_bytes = self.undelivered = self.summaries = 0
         self._results: list[Pending] = []
-        self.rows = LedgerRows() if noted else None
+        self.rows = LedgerRows() if keep_rows else None
         self.meter = Meter(observe)
         self._chance = chance
         self._requests = 0
@@ -78,17 +78,17 @@ class ProducerCore:
         config, live = self.config, self.live
         strict = config.ordering == "partition-key"
         self._order = StrictOrder(config.expiry_step) if strict else None
-        self._placer = ShardRouter(config, live, self._chance)
+        self._router = ShardRouter(config, live, self._chance)
         self._queue = SendQueue(config, self._chance)
         self._in_flight: dict[int, list[KinesisRecordBuilder]] = {}
-        self._verdicts = StoredOutcomes(config, live)
+        self._stored = StoredOutcomes(config, live)
 
     # -- records in ---------------------------------------------------------------------------
 
     def accept(self, pending: Pending, now: float, put_at: float | None = None) -> None:
         """Take a user record (from `prepare`). Its result comes from `results`, exactly once.
 
-        ``put_at``: when its caller put it, ``now`` if not given.
+        ``put_at``: when its caller put it; by default ``now``.
         Raises ProducerFull or ProducerClosed; then nothing was accepted.
         """
         if self._closed:
@@ -112,10 +112,10 @@ class ProducerCore:
         if pending.keyless:
             self._place_keyless(pending, now)
         elif order is None:
-            self._placer.place(pending, now)
+            self._router.place(pending, now)
         elif order.is_held(pending) or not self._place_in_order(order, pending, now):
             order.hold(pending)
-        if self._placer.closed:
+        if self._router.closed:
             self._queue_closed()
 
     def drop(self, pending: Pending, now: float) -> None:
@@ -127,11 +127,12 @@ class ProducerCore:
         self._results.append(undelivered(self.config, pending, "dropped"))
 
     def refresh(self, now: float) -> None:
-        """Read map and summary anew, after a refresh that is under way: its summary may be read already."""
+        """Read the shard map and the stream's summary. A refresh that is under way may have read the summary
+        already: then once more after it."""
         self._refresh_again = not self.live.refresh(now)
 
     def flush(self) -> None:
-        self._placer.flush(self.accepted + 1)
+        self._router.flush(self.accepted + 1)
         self._queue_closed()
 
     def close(self) -> None:
@@ -140,15 +141,15 @@ class ProducerCore:
         self.flush()
 
     def abandon(self, now: float) -> None:
-        """Give up: everything outstanding fails as closed. Later answers are ignored."""
+        """Everything outstanding fails as "closed". Later answers are ignored."""
         # PRD-9: "Closing MUST give every user record its result: delivered, or failed with the reason."
         self._closed = True
         attempts = [(one, one.attempt(Entry("no-answer"), now)) for one in chain(*self._in_flight.values())]
-        attempts += [(parked.outgoing, parked.attempt) for parked in self._verdicts.parked]
+        attempts += [(parked.outgoing, parked.attempt) for parked in self._stored.parked]
         for outgoing, attempt in attempts:
             if self.rows is not None:
                 self.rows.add_attempt(outgoing, attempt)
-            note(outgoing, attempt)
+            add_to_histories(outgoing, attempt)
             self.meter.failed(attempt.outcome)
         everything = [pending for place in self._places() for pending in place]
         everything.sort(key=lambda pending: pending.number)
@@ -161,36 +162,36 @@ class ProducerCore:
         # map, held behind its key, in an open aggregate, in a shard's queue, in the next request, in flight,
         # or waiting for a verdict."
         yield list(self._order.held()) if self._order is not None else []
-        yield from self._placer.places()
-        parked = [parked.outgoing for parked in self._verdicts.parked]
+        yield from self._router.places()
+        parked = [parked.outgoing for parked in self._stored.parked]
         for outgoing in chain(self._queue.kinesis_records(), *self._in_flight.values(), parked):
             yield outgoing.records
 
     # -- into a Kinesis record ----------------------------------------------------------------
 
     def _place_keyless(self, pending: Pending, now: float) -> None:
-        self._placer.leave(pending)
-        if self._placer.needs_queues:
-            self._placer.partitioner.update_queues(self._queue.queued())
-        self._placer.place(pending, now)
+        self._router.leave(pending)
+        if self._router.needs_queues:
+            self._router.partitioner.update_queues(self._queue.queued())
+        self._router.place(pending, now)
 
     def _place_in_order(self, order: StrictOrder, pending: Pending, now: float) -> bool:
         """Place a user record beside those of its key; whether that could be done."""
         home = order.home(pending)
-        placed = None if home == "waiting" else self._placer.place(pending, now, home)
+        placed = None if home == "waiting" else self._router.place(pending, now, home)
         if placed is not None:
             order.placed(pending, placed)
         return placed is not None
 
     def _place_again(self, records: Sequence[Pending], now: float) -> None:
-        """Place user records that have left the place where they were, before later ones; and what was held
-        because of them, or of others that have ended."""
+        """Place user records again, the earliest first; then those that waited behind them, or behind others
+        that have ended."""
         order = self._order
         for pending in sorted(records, key=lambda pending: pending.number):
             if pending.keyless:
                 self._place_keyless(pending, now)
             elif order is None:
-                self._placer.place(pending, now)
+                self._router.place(pending, now)
         if order is not None:
             order.come_back([pending for pending in records if not pending.keyless])
             while (first := order.next_held()) is not None:
@@ -199,17 +200,17 @@ class ProducerCore:
         self._queue_closed()
 
     def _queue_closed(self) -> None:
-        for outgoing in self._placer.closed:
+        for outgoing in self._router.closed:
             self._queue.add(outgoing)
-        self._placer.closed.clear()
+        self._router.closed.clear()
 
     # -- requests out -------------------------------------------------------------------------
 
     def requests(self, now: float) -> list[PutRecordsRequest | Request]:
         """The calls to make now. Also does all that is due at ``now``."""
         self._give_up_calls(now)
-        again = self._placer.take_waiting(now)
-        for parked in self._verdicts.take_due(now):
+        again = self._router.take_waiting(now)
+        for parked in self._stored.take_due(now):
             again += self._finish_attempt(parked.outgoing, parked.attempt, now)
         if self._order is not None:
             expired = self._order.take_expired(now)
@@ -218,12 +219,12 @@ class ProducerCore:
         calls: list[PutRecordsRequest | Request] = []
         if (map_request := self.live.next_request(now)) is not None:
             calls.append(map_request)
-        self._placer.close_due(now)
+        self._router.close_due(now)
         self._queue_closed()
         self._expire(self._queue.take_expired(now), now)
         # PRD-22: "At most max_connections PutRecords calls MUST be under way at a time."
         while len(self._in_flight) < self.config.max_connections:
-            kinesis_records = self._queue.take(now, self._placer.urgent_below)
+            kinesis_records = self._queue.take(now, self._router.urgent_below)
             if kinesis_records is None:
                 break
             for outgoing in kinesis_records:
@@ -249,8 +250,8 @@ class ProducerCore:
         times = [
             min([until for until, _ in self._under_way.values()], default=None),
             self.live.timer(),
-            self._placer.timer(),
-            self._verdicts.timer(),
+            self._router.timer(),
+            self._stored.timer(),
             self._order.expires_at() if self._order is not None else None,
             self._queue.expires_at(),
             self._queue.ready_at() if len(self._in_flight) < self.config.max_connections else None,
@@ -258,7 +259,7 @@ class ProducerCore:
         return min((at for at in times if at is not None), default=None)
 
     def is_under_way(self, request: PutRecordsRequest | Request) -> bool:
-        """Whether the answer of a call still counts. Any thread may ask."""
+        """Whether the answer of a call still counts. Thread-safe."""
         return id(request) in self._under_way
 
     def _give_up_calls(self, now: float) -> None:
@@ -276,8 +277,7 @@ class ProducerCore:
     # -- answers in ---------------------------------------------------------------------------
 
     def receive(self, request: PutRecordsRequest | Request, answer: object, now: float) -> None:
-        """The answer to a request: the response of PutRecords, ListShards or DescribeStreamSummary. One that
-        comes after the call was given up is ignored."""
+        """Take the response of a call. One that comes after the call was given up is ignored."""
         if self._under_way.pop(id(request), None) is None:
             return
         if isinstance(request, Request):
@@ -312,7 +312,7 @@ class ProducerCore:
             self.meter.answered(landed, now)
             for _ in landed:
                 self.meter.failed(failure.code)
-            self._place_again(self._move(self._verdicts.invalid(landed, failure.code, now)), now)
+            self._place_again(self._move(self._stored.invalid(landed, failure.code, now)), now)
         else:
             entry = Entry(outcome, code=failure.code, message=failure.reason or None)
             self._process_entries(landed, [entry] * len(landed), now)
@@ -325,7 +325,7 @@ class ProducerCore:
         for outgoing, entry in zip(kinesis_records, entries, strict=True):
             attempt = outgoing.attempt(entry, now)
             if attempt.outcome == "delivered":
-                attempt = self._verdicts.judge(outgoing, attempt, now)
+                attempt = self._stored.judge(outgoing, attempt, now)
             if attempt.outcome != "placement-unknown":
                 again += self._finish_attempt(outgoing, attempt, now)
         self._queue.answered(kinesis_records, entries, now)
@@ -342,7 +342,7 @@ class ProducerCore:
             self.meter.delivered(outgoing, attempt.shard_id or "")
             return ()
         self.meter.failed(attempt.code or attempt.outcome)
-        return self._move(self._verdicts.failed(outgoing, attempt, now))
+        return self._move(self._stored.failed(outgoing, attempt, now))
 
     def _move(self, plan: RetryPlan) -> Sequence[Pending]:
         """Do what is to become of failed Kinesis records; returns the user records to place again."""
@@ -367,12 +367,12 @@ class ProducerCore:
             # In another life of the stream the same shard id means another shard.
             recreated = isinstance(outcome, MapChanged) and outcome.recreated
             still_open = frozenset(() if recreated else self.live.stream_state.routes.shard_ids)
-            for outgoing in self._placer.map_changed(still_open) + self._queue.take_others(still_open):
+            for outgoing in self._router.map_changed(still_open) + self._queue.take_others(still_open):
                 moved += outgoing.records
-            for outgoing, attempt in self._verdicts.map_changed():
+            for outgoing, attempt in self._stored.map_changed():
                 moved += self._finish_attempt(outgoing, attempt, now)
         if not self.live.map_may_come:
-            moved += self._placer.take_waiting()
+            moved += self._router.take_waiting()
         self._place_again(moved, now)
 
     # -- results ------------------------------------------------------------------------------

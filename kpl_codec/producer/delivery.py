@@ -28,7 +28,7 @@ from .record_builder import KinesisRecordBuilder, PutRecordsRequest
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
-#: Log calls that are kept while a log handler does not return.
+#: Log calls that wait, at most, while a log handler does not return.
 _MOST_LOG_CALLS: Final = 10_000
 #: Seconds after which a call of on_undelivered that has not returned is logged.
 SLOW: Final = 10.0
@@ -113,8 +113,8 @@ class _LogThread:
         self._idle = threading.Condition()
 
     def add(self, call: Callable[[], object]) -> None:
-        # PRD-76: "Whatever locks of others a caller holds, each method of the thread producer MUST end: it
-        # returns, or raises what is true."
+        # PRD-76: "Whatever other locks a caller holds, each method of the thread producer MUST return, or
+        # raise an error that says why not."
         if self._calls.qsize() < _MOST_LOG_CALLS:
             self._calls.put(call)
         try:

@@ -45,7 +45,7 @@ from .delivery import (
     wait_for_log,
 )
 
-#: Re-entrant: a signal handler that asks who owns it must not wait for it.
+#: Re-entrant: a signal handler must be able to find out who owns it, without waiting.
 LOCK: Final[Any] = threading.RLock()
 _owned: Final[Callable[[], bool]] = LOCK._is_owned
 #: Seconds that `flush`, `close` and `wait_ready` wait at most inside a log call.
@@ -76,9 +76,9 @@ class _Driving(threading.local):
 
 
 driving: Final = _Driving()
-#: Drivers whose threads run. With the lock held.
+#: Drivers whose threads run. Used with the lock held.
 RUNNING: Final[set[Any]] = set()
-#: Their ``after_fork_in_child`` is called in a forked child.
+#: Their ``_after_fork_in_child`` is called in a forked child.
 FORKED: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _registered = False  # in this process, to close all producers at its end
 
@@ -139,7 +139,7 @@ class DeliveryFuture(Future[Delivery]):
     `as_completed` of concurrent.futures also in one that interrupted one of these.
 
     A Future makes a condition and two lists when it is made: a third of what a put costs. Here they are made
-    when somebody asks for them, and all conditions share the producers' lock. The garbage collector need not
+    on first use, and all conditions share the producers' lock. The garbage collector need not
     visit one that holds at most its Delivery: nothing leads back to it.
     """
 
@@ -275,7 +275,7 @@ def _notify(with_waiters: list[tuple[DeliveryFuture, list[Any]]]) -> None:
 
 
 def close_at_exit() -> None:
-    """A producer of this process starts: see that all are closed at its end. Called with the lock held."""
+    """Have all producers closed when this process ends. Called with the lock held when one starts."""
     global _registered
     if _registered:
         return
@@ -306,8 +306,8 @@ def _close_all(**_of_the_signal: object) -> None:
 
 
 def _wait_for_end(driver: Any, begun: float) -> None:
-    """Wait for a driver that closes since ``begun``: exit_timeout seconds for deliveries, and as long again
-    for on_undelivered of what was given up; but not for a call of it that takes all that time."""
+    """Wait for a driver that has begun to close at ``begun``: exit_timeout seconds for deliveries, and as
+    long again for on_undelivered; but not for one call of it that takes all that time."""
     # PRD-73: "A process that ends MUST NOT wait longer than exit_timeout for one call of on_undelivered, nor
     # longer than twice that for anything; what has no result then MUST be logged."
     mailbox, callback = driver.mailbox, driver.callback
@@ -323,7 +323,7 @@ def _wait_for_end(driver: Any, begun: float) -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Nothing of the parent's threads is believed: neither locks, nor what they were about to do."""
+    """Begin anew: the parent's threads, which had locks and work to do, do not exist here."""
     global _registered
     _registered = False
     if not _owned():  # whoever had the lock is not here, unless it was the thread that forked
@@ -335,7 +335,7 @@ def _after_fork_in_child() -> None:
             pending.token.orphan(undelivered(driver.core.config, pending, "closed", "forked").result)
     RUNNING.clear()
     for forked in list(FORKED):
-        forked.after_fork_in_child()
+        forked._after_fork_in_child()
 
 
 atexit.register(_close_all)

@@ -33,7 +33,7 @@ from .delivery import (
     logger,
     undelivered,
 )
-from .delivery_future import LOCK, WouldDeadlock, end_all, locked
+from .delivery_future import LOCK, WouldDeadlock, end_all
 from .outcomes import NO_HISTORY, failure_of_call
 from .pending import Flush, Mailbox
 from .record_builder import PutRecordsRequest
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 #: PRD-46: so many puts in the inbox make callers wait, so many seconds at most.
 CROWD, CROWD_WAIT = 1000, 0.01
-#: Seconds after a turn until the driver looks for puts again: many then take one turn.
+#: Seconds after a turn until the driver takes puts again: so one turn takes many.
 _REST: Final = 0.01
 #: PRD-62: seconds between two readings of what the stream takes; how long a put waits for one.
 SIZE_AGE, SIZE_WAIT = 60.0, 10.0
@@ -53,7 +53,7 @@ SIZE_AGE, SIZE_WAIT = 60.0, 10.0
 _LONGEST_FLUSH: Final = 3600.0
 
 
-#: A call that the core asks for; and what gives the core its answer at a time.
+#: A call that the core wants; and a function of the time that gives the core its answer.
 Call = PutRecordsRequest | Request
 Answer = Callable[[float], None]
 
@@ -78,8 +78,8 @@ class Driver:
         # The map has the closed shards, too: a record may still be stored on one.
         name = stream.arn or stream.name
         live = LiveShardMap(name, shard_filter="FROM_TRIM_HORIZON", chance=lambda: chance(1024) / 1024)
-        noted = self.ledger is not None
-        self.core = ProducerCore(config, live, chance, options.get("observe"), noted=noted)
+        observe, keep_rows = options.get("observe"), self.ledger is not None
+        self.core = ProducerCore(config, live, chance, observe, keep_rows=keep_rows)
         self.callback = UndeliveredCallback(options.get("on_undelivered"), self.clock)
         self.mailbox = Mailbox(config, self.callback.function is not None, self.new_condition)
         self.notes: Writer | None = None
@@ -99,7 +99,7 @@ class Driver:
 
     @staticmethod
     def this_caller() -> object:
-        """The thread or task that is here, as `UndeliveredCallback.caller` has it."""
+        """The current thread or task, as `UndeliveredCallback.caller` has it."""
         return threading.get_ident()
 
     def end_futures(self, ended: list[Pending]) -> None:
@@ -309,7 +309,7 @@ class Driver:
         self.failed += len(records)
         for pending in records:
             # PRD-41: "Whatever a call answers, and whatever breaks in the producer, every user record MUST
-            # get its result; one that may be stored says so."
+            # get its result, which says whether it may be stored."
             if pending.number:  # the core has had it
                 attempt = Attempt("no-answer", pending.accepted_at, now, None, code="broken")
                 pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
@@ -367,13 +367,6 @@ class ProducerBase:
     def outstanding(self) -> int:
         """User records accepted that have not ended yet."""
         return self._mailbox.records
-
-    def refresh_shard_map(self) -> None:
-        """Request the shard map now, for example after a permanent error was mended. Before the start there
-        is nothing to do. Raises ProducerClosed."""
-        with locked("refresh_shard_map"):
-            self._mailbox.check_open()
-            self._mailbox.request_map()
 
     def _has_map(self) -> bool:
         return self._core.live.state == "READY"

@@ -33,7 +33,7 @@ def read_properties(properties: str | os.PathLike[str], settings: Iterable[str])
     names = {_plain(name): name for name in values}
     # PRD-45: "A configuration of the KPL MUST give the same settings here; what is no setting here MUST be
     # ignored with a warning. Region and KinesisEndpoint, the KPL's other settings, and names that are none of
-    # the KPL's MUST be told apart. A file that cannot be read MUST be refused."
+    # the KPL's MUST each have a warning of their own. A file that cannot be read MUST be refused."
     unknown = [name for plain, name in names.items() if plain not in kpl_names]
     where = _client_settings({plain: values[name] for plain, name in names.items()})
     mapped = ("region", "kinesisendpoint", "kinesisport" if "endpoint_url" in where else "", *ours)

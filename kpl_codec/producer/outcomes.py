@@ -23,7 +23,7 @@ Outcome = Literal[
     "delivered", "misplaced", "placement-unknown", "throttled", "internal", "unauthenticated", "not-sent",
     "no-answer", "count-mismatch", "invalid", "refused", "expired", "closed", "dropped",
 ]  # fmt: skip
-"""What became of a user record, or of one attempt to send it; spec/05, PRD-10 to PRD-24, tells them apart."""
+"""What became of a user record, or of one attempt to send it. The table is in spec/05-producer.md, 5.5."""
 
 #: What is done about an outcome.
 ACTIONS: Final[dict[Outcome, str]] = {
@@ -189,9 +189,10 @@ class Delivery(Value):
 
 
 class Put(NamedTuple):
-    """What a caller gave to ``put``: ``producer.put(*given)`` puts it again. Its text shows nothing of it.
+    """The arguments of a ``put``: ``producer.put(*error.user_record)`` puts it again. Its repr shows no data.
 
-    ``partition_key`` is None where the caller gave neither it nor an explicit hash key, which is a text here.
+    ``partition_key``: None if there was neither it nor an explicit hash key. ``explicit_hash_key``: a decimal
+    number as text.
     """
 
     partition_key: str | None
@@ -227,7 +228,7 @@ class DeliveryError(KplError):
 
     @property
     def reason(self) -> str:
-        """The code; of one that expired or was given up that of its last attempt."""
+        """The code; for outcomes expired and closed the code of the last attempt."""
         last = self.attempts[-1] if self.attempts else None
         if last is None or self.outcome not in ("expired", "closed"):
             return str(self.code)

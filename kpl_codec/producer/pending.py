@@ -50,20 +50,27 @@ class ProducerFull(KplError):
     todo = "Wait for futures, put less, or raise the limits of ProducerConfig."
 
 
+#: By the code of a ProducerClosed.
+_WHY_CLOSED = {
+    "closed": "it is closed",
+    "forked": "its client= belongs to the parent process, and cannot be used in a forked child",
+    "broken": "it is broken; the cause of this error says why",
+    "loop-ended": "its event loop has ended, or another one runs",
+}
+
+
 class ProducerClosed(KplError):
-    """The producer accepts no more records. ``code``: closed, forked, broken; "loop-ended": its event loop
-    has ended, or another one runs."""
+    """The producer accepts no more records. ``code``: closed; forked (it has a ``client`` of the parent
+    process); broken (by the error that is the cause of this one); loop-ended (its event loop has ended, or
+    another one runs)."""
 
     code: Literal["closed", "forked", "broken", "loop-ended"]
     requirement = "PRD-9"
-    text = "the producer takes no records: {code}"
     todo = "Make a new producer: after close(), in a forked child, and in each event loop."
 
     def describe(self) -> str:
         """The text without the place."""
-        if self.code == "loop-ended":
-            return "the producer takes no records: its event loop has ended, or another one runs"
-        return super().describe()
+        return f"the producer takes no records: {_WHY_CLOSED.get(self.code, self.code)}"
 
 
 class PlainPending:
@@ -115,7 +122,7 @@ class PlainPending:
 
 Pending = PlainPending
 Pending = prefer_compiled("Pending", PlainPending)  # type: ignore[misc]
-#: Makes a plain Pending at once; None: it needs a second look. In Python each does.
+#: A Pending, if a user record needs no more than its sizes and hash; else None, as always in Python.
 _plain_pending = prefer_compiled("plain_pending", lambda *_: None)
 
 
@@ -137,7 +144,7 @@ class PutValidator:
         self._hashes: dict[str, int] = {}  # of keys that may be written
         chosen = config.compression
         self._compression: Compression | None = None if chosen == "none" else chosen
-        # With these settings a plain user record can be made as it is: the compiled code does.
+        # With these settings the compiled code prepares a plain user record.
         special = self._buckets or config.ignore_keys or self._compression
         self._most_are_plain = not special
 
@@ -244,7 +251,7 @@ class Mailbox:
     ``hands_over``: dropped user records wait for on_undelivered. ``wake`` wakes the driver. ``space`` and
     ``news`` wake callers that wait for room, and for anything else. ``records``, ``bytes``: of outstanding
     user records, ``dropped`` of them without room: their size is 0. ``unread``: news besides puts and
-    flushes. ``awake``: the driver looks for puts soon, and needs not be woken for them.
+    flushes. ``awake``: the driver takes puts soon, and needs not be woken.
     """
 
     def __init__(self, config: ProducerConfig, hands_over: bool, new_condition: Callable[[], Any]) -> None:
@@ -273,8 +280,7 @@ class Mailbox:
             else:
                 raise self.full()
         pending.accepted_at = now
-        # Ctrl-C may come between any two of these lines: the driver looks after it has been woken, and counts
-        # again.
+        # Ctrl-C may come between any two of these lines: the driver, once woken, counts again.
         if not self.awake:
             self.wake()
             self.awake = True
@@ -318,7 +324,7 @@ class Mailbox:
         return flush.done or (self.finished and not self.records)
 
     def close(self, give_up_at: float | None) -> None:
-        """Accept nothing more. Whoever waits has to look."""
+        """Accept nothing more. Wakes all callers that wait."""
         self.closing = self.unread = True
         self.give_up_at = give_up_at
         self.notify()

@@ -217,7 +217,7 @@ class SendQueue:
             if entry.outcome == "delivered":
                 self._invalid, self._refused_until = 0, float("-inf")
             elif ACTIONS[entry.outcome] != "back-off":
-                continue  # it tells nothing of the shard
+                continue  # the shard is not the reason
             by_shard.setdefault(outgoing.shard, set()).add(entry.outcome)
         for shard, of_shard in by_shard.items():
             self._lane(shard).answered(of_shard, kinesis_records[0].sent_at, now)

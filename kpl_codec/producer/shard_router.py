@@ -22,8 +22,8 @@ _NEVER = float("inf")
 
 
 class ShardRouter:
-    """See the module. ``closed``: Kinesis records that are ready to be taken away. User records with a number
-    below ``urgent_below`` do not wait for others."""
+    """See the module. ``closed``: Kinesis records for the send queue. User records with a number below
+    ``urgent_below`` do not wait for others."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance) -> None:
         self.urgent_below = 0
@@ -87,8 +87,8 @@ class ShardRouter:
 
     @property
     def needs_queues(self) -> bool:
-        """Whether the next user record without a key draws a shard: tell the partitioner the queues
-        before."""
+        """Whether the next user record without a key draws a shard: the partitioner needs the lengths of the
+        queues before."""
         return self.partitioner.needs_draw and not self._ignores_keys
 
     def _shard_of(self, pending: Pending) -> str | None:
@@ -123,7 +123,7 @@ class ShardRouter:
         return shard
 
     def leave(self, pending: Pending) -> None:
-        """A user record without a key comes back: the shard that did not store it is not kept for others."""
+        """A user record without a key comes back. If its shard did not store it, the next draws another."""
         if pending.history and pending.history.not_stored:
             self.partitioner.leave(pending.history.attempts[-1].predicted_shard)
 

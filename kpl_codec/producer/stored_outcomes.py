@@ -44,7 +44,7 @@ class RetryPlan(NamedTuple):
     isolated: Sequence[list[KinesisRecordBuilder]] = ()
 
 
-def note(outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
+def add_to_histories(outgoing: KinesisRecordBuilder, attempt: Attempt) -> None:
     """Add a failed attempt to the history of its user records."""
     before, after = None, NO_HISTORY.with_attempt(attempt)  # nearly all of them share one history
     for pending in outgoing.records:
@@ -60,7 +60,7 @@ class StoredOutcomes:
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
         self._config, self._live = config, live
-        self._aggregating = config.retry_wait - config.collecting_seconds
+        self._aggregating = min(3.0, config.buffering_seconds / 2) - config.collecting_seconds
         self.parked: list[StoredRecord] = []
         self._probe_at: float | None = None
 
@@ -76,7 +76,7 @@ class StoredOutcomes:
         if result.outcome == "placement-unknown":
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live and 5 s."
-            until = min(now + self._config.verdict_wait, outgoing.expires_at)
+            until = min(now + min(5.0, self._config.ttl_seconds / 2), outgoing.expires_at)
             self.parked.append(StoredRecord(outgoing, result, until))
             if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number
@@ -139,7 +139,7 @@ class StoredOutcomes:
         return min(times, default=None)
 
     def failed(self, outgoing: KinesisRecordBuilder, attempt: Attempt, now: float) -> RetryPlan:
-        note(outgoing, attempt)
+        add_to_histories(outgoing, attempt)
         outcome, action = attempt.outcome, ACTIONS[attempt.outcome]
         if action == "fail" or (outcome == "throttled" and self._config.fail_if_throttled):
             return RetryPlan(
@@ -151,8 +151,8 @@ class StoredOutcomes:
             # PRD-50: "A Kinesis record that was not stored MUST be sent again as it is, unless the map has
             # changed for it or PRT-9 frees it."
             return RetryPlan(ended, unchanged=[outgoing] if outgoing.records else ())
-        # PRD-25: "A retry MUST wait for company at most half of record_max_buffered_time_ms and 3 s, and
-        # never beyond its time to live."
+        # PRD-25: "A retry MUST wait for others at most half of record_max_buffered_time_ms and 3 s, and never
+        # beyond its time to live."
         deadline = now + self._aggregating
         for pending in outgoing.records:
             pending.deadline = min(deadline, pending.expires_at)
@@ -185,7 +185,7 @@ class StoredOutcomes:
         if len(kinesis_records) == 1 and len(first.records) == 1:
             return self.failed(first, first.attempt(Entry("refused", code=code), now), now)
         for outgoing in kinesis_records:
-            note(outgoing, outgoing.attempt(Entry("invalid", code=code), now))
+            add_to_histories(outgoing, outgoing.attempt(Entry("invalid", code=code), now))
         same_life = first.generation == self._live.stream_state.generation
         open_shards = frozenset(self._live.stream_state.routes.shard_ids if same_life else ())
         again: list[Pending] = []

@@ -98,7 +98,7 @@ class Workers:
             if not driver.core.is_under_way(call):  # it had to wait for a thread for so long
                 raise TimeoutError
             answer: Answer = partial(driver.core.receive, call, driver.send(call))
-        except BaseException as error:  # noqa: BLE001 - botocore raises anything for an answer that is no JSON
+        except BaseException as error:  # noqa: BLE001 - botocore may raise anything here
             answer = driver.call_failed(call, error)
         self.answers.put((driver, answer))
 
@@ -117,17 +117,17 @@ class ProducerThreads:
 
     def __init__(self) -> None:
         self._clients: list[tuple[Any, Any]] = []
-        self.after_fork_in_child()
+        self._after_fork_in_child()
         FORKED.add(self)
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Set everything that a forked child needs anew."""
         self.drivers: list[Driver] = []
         self.thread: threading.Thread | None = None
         self._answers: Answers = queue.SimpleQueue()
 
     def client(self, config: ProducerConfig, settings: Mapping[str, Any]) -> Any:
-        """The boto3 client for these settings. The first takes long: not to be called with the lock held."""
+        """The boto3 client for these settings. Making it takes long: not to be called with the lock held."""
         key = os.getpid(), config, settings  # (a forked child must not use the parent's connections)
         for client_key, client in self._clients:
             if client_key == key:
@@ -159,7 +159,7 @@ class ProducerThreads:
                 workers.stop()
                 return
             self.thread = threading.current_thread()
-            # Of these workers only: earlier ones may still answer calls that were given up.
+            # Earlier workers may still answer calls that were given up, in a queue that nobody reads.
             self._answers = workers.answers
         while True:
             with LOCK:
@@ -383,7 +383,7 @@ class Producer(ProducerBase):
         self._threads.drive(self._driver)
         self._started = True
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Empty the child's producer; earlier puts belong to the parent."""
         if self._finalizer is not None:
             self._finalizer.detach()

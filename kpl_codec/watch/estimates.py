@@ -1,16 +1,10 @@
-"""Estimates the total from a sample, with an interval.
+"""Estimates how many user records were lost in all from those that a sample has, with an interval.
 
-A poll reads one slot of ``n`` in a period; ``y`` lost user records in it stand for ``n * y``. Losses come in
-bursts, so a poll is one draw, however many lost user records it found.
+    estimate   sum of n * y: y lost user records in one slot of n
+    interval   that of Fay and Feuer (1997) for a weighted sum of Poisson counts: a gamma distribution with
+               the mean and the variance of the estimate, its upper end with one more poll as bad as the worst
 
-    estimate   sum of n * y
-    interval   of a weighted sum of Poisson counts: a gamma distribution with the mean and the variance of
-               the estimate, its upper end with one more poll as bad as the worst one seen
-               (Fay and Feuer 1997)
-
-One slot of each period is drawn. That varies less than the independent draws the interval assumes, so it
-covers the truth at least as often as it says; tests/watch/test_estimates.py shows it by simulation.
-Specification: spec/10-watch.md, WCH-14 to WCH-16.
+Specification: spec/10-watch.md, 10.3; tests/watch/test_estimates.py shows by simulation that it holds.
 """
 
 from __future__ import annotations
@@ -20,17 +14,15 @@ from collections.abc import Collection, Iterable
 from statistics import NormalDist
 from typing import NamedTuple
 
-#: Of an interval, and its end in standard deviations of a normal distribution.
+#: The confidence of an interval, and its end in standard deviations of a normal distribution.
 CONFIDENCE = 0.95
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 class Sample(NamedTuple):
-    """How often one thing was counted in each of the ``polls`` of one shard.
-
-    ``scale``: the time that the polls stand for, divided by the time that was read; 1.0 or more.
-    ``certain``: counted where everything was read, or outside the sampled slots: not extrapolated.
-    """
+    """``polls``: the lost user records of each poll of a shard. ``scale``: the time that the polls stand for,
+    divided by the time that was read; 1.0 or more. ``certain``: lost user records that are not extrapolated,
+    because everything was read, or because they were outside the slots."""
 
     scale: float = 1.0
     polls: Collection[int] = ()
@@ -38,7 +30,8 @@ class Sample(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """``seen`` for certain; ``estimate`` in all, in 95 of 100 cases ``low`` to ``high`` (inclusive)."""
+    """``seen``: how many were read. ``estimate``: how many there are; in 95 of 100 cases from ``low`` to
+    ``high``, both included."""
 
     seen: int
     estimate: int
@@ -52,7 +45,8 @@ class Estimate(NamedTuple):
 
 
 def _gamma_quantile(shape: float, z: float) -> float:
-    """The quantile of a gamma distribution of scale 1, by Wilson and Hilferty's cube; ``z`` of the normal."""
+    """The quantile of a gamma distribution of scale 1, by Wilson and Hilferty's approximation. ``z``: the
+    same quantile of the normal distribution."""
     root = 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))
     return shape * max(0.0, root) ** 3
 

@@ -1,5 +1,6 @@
-"""Finds uneven load: partition keys and shards that get far more than the others.
-Specification: spec/10-watch.md, WCH-19, WCH-23, WCH-36."""
+"""Finds uneven load: partition keys and shards that get far more user records than the others.
+Specification: spec/10-watch.md, WCH-19, WCH-23, WCH-36.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +8,22 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from heapq import nlargest
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ..format.hash_keys import partition_key_hash
 from ..shards.skew import overloaded_shards
 
-#: Partition keys that are counted, and for how many seconds.
-_KEYS, _COUNTED_FOR = 256, 3600
-#: A hot key has this part of what the mean shard gets, and this part of all, at least.
+#: Partition keys that are counted, and seconds after which counting starts again.
+_MOST_KEYS, _RESTART_AFTER = 256, 3600
+#: A hot key has at least this part of what the mean shard gets, and this part of all.
 _HOT_OF_SHARD, _HOT_OF_ALL = 0.5, 0.05
-_ENOUGH_FOR_KEYS: Final = 1000
-#: Polls of each shard that it takes to tell skew and hot keys from a burst.
-_ENOUGH_POLLS: Final = 10
+#: User records, and polls of each shard, that it takes to tell hot keys and skew from a burst.
+_ENOUGH_USER_RECORDS, _ENOUGH_POLLS = 1000, 10
 
 
 class Load(NamedTuple):
-    """What arrives on one shard each second, by what was read of it. ``polls``: how often it was read;
-    ``seen``: the user records that were read."""
+    """What arrives on one shard: ``user_records``, ``bytes`` and ``kinesis_records`` a second, by what was
+    read. ``polls``: how often it was read; ``seen``: the user records that were read."""
 
     user_records: float
     bytes: float
@@ -33,14 +33,12 @@ class Load(NamedTuple):
 
 
 class HeavyHitters:
-    """Counts keys; keeps at most ``capacity`` of them: Space-Saving (Metwally, Agrawal, El Abbadi 2005).
-
-    Of ``n`` items counted, every key with more than ``n / capacity`` of them is there, and no count is too
-    high by more than ``n / capacity``."""
+    """Counts keys in bounded memory, by Space-Saving (Metwally, Agrawal, El Abbadi 2005). Of ``n`` items
+    counted it has every key with more than ``n / capacity``; no count is too high by more than that."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        #: How often a key was counted at most, and how much too high that may be.
+        #: Of each key a count, and by how much it may be too high.
         self._counts: dict[Any, tuple[int, int]] = {}
 
     def add(self, key: Hashable, count: int = 1) -> None:
@@ -56,29 +54,29 @@ class HeavyHitters:
         counts[key] = most + count, error
 
     def top(self, count: int = 10) -> list[tuple[Any, int, int]]:
-        """The most frequent keys kept, at most ``count``; how often each was counted at most, at least."""
+        """At most ``count`` of the most frequent keys, each with its highest and lowest possible count."""
         best = nlargest(count, self._counts.items(), key=itemgetter(1))
         return [(key, most, most - error) for key, (most, error) in best]
 
 
 class HotKeys:
-    """Counts user records by shard and partition key, anew every hour. ``names``: see `LastHour`."""
+    """Counts user records by shard and partition key; starts again every hour. ``names``: see `LastHour`."""
 
     def __init__(self, *, names: bool) -> None:
         self._names = names
         self.clear()
 
     def clear(self) -> None:
-        self._keys = HeavyHitters(_KEYS)
+        self._keys = HeavyHitters(_MOST_KEYS)
         self._since: float | None = None
         self._counted: Counter[str | None] = Counter()
         self._polls: Counter[str | None] = Counter()
         self._user_records = 0
 
     def count(self, shard_id: str | None, keys: Mapping[str, int], now: float, *, scale: float = 1.0) -> None:
-        """Count the user records of one poll by partition key. Each stands for ``scale`` user records: so
-        the time in which a shard was read whole weighs no more than that in which it was sampled."""
-        if self._since is None or now - self._since > _COUNTED_FOR:
+        """Count the user records of one poll by partition key. Each stands for ``scale`` user records, so
+        that the time when a shard was read whole has no more weight than the time when it was sampled."""
+        if self._since is None or now - self._since > _RESTART_AFTER:
             self.clear()
             self._since = now
         self._polls[shard_id] += bool(keys)
@@ -89,33 +87,33 @@ class HotKeys:
             self._keys.add((shard_id, key), weight)
 
     def hot(self, loads: Mapping[str, Load]) -> Iterator[tuple[str, str]]:
-        """Shards with hot keys, and a sentence on these keys. ``loads``: of every open shard."""
+        """The shards with hot keys, each with a text about its keys. ``loads``: of every open shard."""
         if not loads:
             return
         # WCH-36: "The load of a key MUST be its part of its shard, times the shard's rate: a key MUST NOT be
         # hot only because more of its shard was read."
         rates: Mapping[str | None, float] = {one: load.user_records for one, load in loads.items()}
         polls: Mapping[str | None, int] = {one: load.polls for one, load in loads.items()}
-        if not any(polls.values()):  # in a consumer, which is given all records of the shards it reads
+        if not any(polls.values()):  # in a consumer, which gets all records of the shards it reads
             rates, polls = self._counted, self._polls
         total = sum(rates.values())
-        if not total or self._user_records < _ENOUGH_FOR_KEYS or min(polls.values()) < _ENOUGH_POLLS:
+        if not total or self._user_records < _ENOUGH_USER_RECORDS or min(polls.values()) < _ENOUGH_POLLS:
             return
         hot = max(_HOT_OF_SHARD / len(rates), _HOT_OF_ALL)
-        sentences: dict[str, list[str]] = {}
+        texts: dict[str, list[str]] = {}
         for (shard_id, key), _, at_least in self._keys.top(5):
             part = at_least / self._counted[shard_id] * rates.get(shard_id, 0.0) / total
             if part > hot and shard_id is not None:
                 # WCH-23: "A finding MUST hold no record data and no credentials; a partition key only where
                 # the caller asked for names."
                 name = repr(key) if self._names else f"hash key {partition_key_hash(key)}"
-                sentences.setdefault(shard_id, []).append(f"{name}: {part:.0%}")
-        for shard_id, parts in sentences.items():
+                texts.setdefault(shard_id, []).append(f"{name}: {part:.0%}")
+        for shard_id, parts in texts.items():
             yield shard_id, f"{'; '.join(parts)} of the user records"
 
 
 def skewed_shards(loads: Mapping[str, Load]) -> Iterator[tuple[str, str]]:
-    """Shards far above the mean, and a sentence on each. ``loads``: of every open shard."""
+    """The shards far above the mean, each with a text. ``loads``: of every open shard."""
     if min((load.polls for load in loads.values()), default=0) < _ENOUGH_POLLS:
         return
     rates = {shard_id: load.bytes for shard_id, load in loads.items()}

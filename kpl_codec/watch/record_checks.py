@@ -1,5 +1,6 @@
-"""Finds and counts what is wrong with the Kinesis records of one shard, by the report policy and a shard map.
-Specification: spec/10-watch.md, WCH-12, WCH-13."""
+"""Finds what is wrong with the Kinesis records of one shard, by the report policy and a shard map.
+Specification: spec/10-watch.md, WCH-12, WCH-13.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from ..shards.shard_map import ShardMap
 
 
 class FindingGroup(NamedTuple):
-    """Faults of the same kind, kind of writer and cause on a shard are one finding."""
+    """The faults on a shard with the same kind, kind of writer and cause are one finding."""
 
     kind: str
     writer: str = "unknown"
@@ -33,10 +34,10 @@ class FindingGroup(NamedTuple):
 class Minute:
     """What was read of one shard in one minute.
 
-    ``slot_records``, ``slot_user_records``, ``slot_bytes``: within the slots that were read. ``polls``: how
-    often the shard was read; ``read_ms``: how much of its time. ``sampled_ms``: milliseconds of sampled
-    slots; ``represented_ms``: milliseconds of the periods they were drawn from, skipped ones too. ``losses``:
-    user records that the KCL drops, by `FindingGroup` and number of the poll; None: not extrapolated.
+    ``slot_records``, ``slot_user_records``, ``slot_bytes``: what arrived within the slots that were read.
+    ``polls``: how often the shard was read; ``read_ms``: how much of its time. ``sampled_ms``: milliseconds
+    of the slots; ``represented_ms``: milliseconds of their periods and of skipped ones. ``losses``: user
+    records that the KCL drops, by `FindingGroup` and number of the poll (None: not to be extrapolated).
     """
 
     slot_records: int = 0
@@ -49,11 +50,9 @@ class Minute:
     losses: Counter[tuple[FindingGroup, int | None]] = field(default_factory=Counter)
 
 
-#: The kind of finding about an aggregated record that was turned into text.
-ENCODED: Final = "capture-encoded-frame"
 #: How many Kinesis records are remembered, to recognise those already counted.
 REMEMBERED = 20_000
-#: Writers that their sign makes at least likely. The KPL is known by its outer key.
+#: Writers that a sign in the bytes shows, with certainty or likely. (The KPL is known by its outer key.)
 _BY_SIGN = {
     sign.name: f"{' or '.join(sign.writers)} ({sign.certainty}: {sign.description})"
     for sign in SIGNS
@@ -70,12 +69,9 @@ WRITERS: Final[dict[str, str]] = {
 
 
 class SampleSlot(NamedTuple):
-    """The part of a shard's time that was read.
-
-    ``number``: of the poll; the same for all GetRecords responses of one poll. ``scale``: slots in a period,
-    one of which is read; 1 where everything is read. ``end_ms``: end of the slot, in milliseconds since 1970;
-    records that arrived later are past it.
-    """
+    """The part of a shard's time that was read. ``number``: of the poll, which may take several GetRecords
+    calls. ``scale``: slots in a period, one of which is read; 1 where everything is read. ``end_ms``: end of
+    the slot, in milliseconds since 1970; a response may have records that arrived later."""
 
     shard_id: str | None
     number: int
@@ -84,8 +80,8 @@ class SampleSlot(NamedTuple):
 
 
 class RecordFault(NamedTuple):
-    """Something wrong with one Kinesis record. ``inside``: it arrived within the slot that was read, not past
-    it. ``lost``: user records that the KCL drops."""
+    """Something wrong with one Kinesis record. ``inside``: it arrived within the slot, not later. ``lost``:
+    user records that the KCL drops."""
 
     group: FindingGroup
     sequence_number: str | None
@@ -96,11 +92,10 @@ class RecordFault(NamedTuple):
 
 @dataclass(slots=True)
 class CheckedRecords:
-    """What was found in some Kinesis records of one shard.
-
-    ``keys``: user records within the slot, by partition key. ``read``: counts by name: kinesis_records,
-    user_records, bytes, reread (Kinesis records read a second time). ``writers``: Kinesis records by kind of
-    writer. ``newest``: the latest arrival, in seconds since 1970; 0 if none is known."""
+    """The faults and counts of some Kinesis records of one shard. ``keys``: user records within the slot, by
+    partition key. ``read``: kinesis_records, user_records, bytes, reread (Kinesis records that the watch read
+    twice). ``writers``: Kinesis records by kind of writer. ``newest``: the latest arrival, in seconds since
+    1970; 0 if none is known."""
 
     faults: list[RecordFault] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
@@ -110,7 +105,7 @@ class CheckedRecords:
 
 
 class RecordChecker:
-    """Checks records of one stream. State: the shard map, and which Kinesis records were read last."""
+    """Checks records of one stream. It keeps the shard map, and which Kinesis records were read last."""
 
     def __init__(self) -> None:
         self.shard_map: ShardMap | None = None
@@ -118,8 +113,8 @@ class RecordChecker:
         self._recent: OrderedDict[tuple[str | None, str | None, int], int] = OrderedDict()
 
     def set_shard_map(self, shard_map: ShardMap, *, forget: bool = False) -> None:
-        """Check against ``shard_map`` from now on. ``forget``: which records were read (of a deleted
-        stream)."""
+        """Check against ``shard_map`` from now on. ``forget``: forget which records were read, because the
+        stream was deleted."""
         if shard_map is not self.shard_map:
             self.shard_map, self._causes = shard_map, Causes(shard_map)
         if forget:
@@ -141,15 +136,14 @@ class RecordChecker:
     ) -> Iterator[KinesisRecord]:
         for record in records:
             key = record.shard_id, record.sequence_number, record.sub_sequence_number or 0
-            before = self._recent.get(key) if record.sequence_number is not None else None
+            poll = self._recent.get(key) if record.sequence_number is not None else None
             # WCH-13: "A Kinesis record (shard, sequence number, sub-sequence number) among the last 20,000
             # seen MUST NOT be counted again; it is a duplicate unless the watch itself read it twice."
-            if before is not None:
+            if poll is not None:
                 self._recent.move_to_end(key)
-                if before == slot.number:
-                    checked.faults.append(
-                        RecordFault(FindingGroup("duplicate"), record.sequence_number, inside=True)
-                    )
+                if poll == slot.number:
+                    group = FindingGroup("duplicate")
+                    checked.faults.append(RecordFault(group, record.sequence_number, inside=True))
                 else:
                     checked.read["reread"] += 1
                 continue
@@ -188,7 +182,7 @@ class RecordChecker:
             # WCH-38: "A Kinesis record that is an aggregated record turned into text, or has one within, MUST
             # be a finding here, as in a validation."
             name = sign.name if sign is not None else writer
-            checked.faults.append(fault(FindingGroup(ENCODED, name)))
+            checked.faults.append(fault(FindingGroup("capture-encoded-frame", name)))
         elif any(layers_around(row.data) is not None for row in rows if not row.defects):
             checked.faults.append(fault(FindingGroup("nested-aggregate", writer)))
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
@@ -201,10 +195,9 @@ class RecordChecker:
             checked.faults.append(fault(FindingGroup(defect.code, writer), lost=dropped))
         elif dropped:
             kind, cause = self._placement_cause(record, rows)
-            why, expected = (cause.name, cause.shard_id) if cause is not None else (None, None)
-            checked.faults.append(
-                fault(FindingGroup(kind, writer, why), lost=dropped, expected_shard_id=expected)
-            )
+            cause_name, expected = (cause.name, cause.shard_id) if cause is not None else (None, None)
+            group = FindingGroup(kind, writer, cause_name)
+            checked.faults.append(fault(group, lost=dropped, expected_shard_id=expected))
 
     def _placement_cause(
         self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]
@@ -226,26 +219,27 @@ class RecordChecker:
 def _count_in_tally(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], tally: Tally) -> None:
     # WCH-39: "The page MUST count the records that were read exactly as `validate` counts them."
     aggregated = bool(rows) and rows[0].aggregated
-    sort = "aggregated" if aggregated else "broken" if any(row.defects for row in rows) else "plain"
-    tally.records.update(["kinesis", sort])
+    shape = "aggregated" if aggregated else "broken" if any(row.defects for row in rows) else "plain"
+    tally.records.update(["kinesis", shape])
     arrival = record.approximate_arrival_timestamp
     second = int(arrival.timestamp()) if arrival is not None else None
     tally.add("shards", record.shard_id, 1, int(aggregated), second, second)
-    users = [row for row in rows if row.sub_sequence_number >= 0]
-    kinds = {row.placement.aggregate for row in users if row.placement is not None}
-    fates = Counter(row.kcl for row in users)
-    if fates["dropped"] or not fates["raw"]:
+    user_records = [row for row in rows if row.sub_sequence_number >= 0]
+    at_kcl = Counter(row.kcl for row in user_records)
+    if at_kcl["dropped"] or not at_kcl["raw"]:
+        kinds = {row.placement.aggregate for row in user_records if row.placement is not None}
         tally.records.update(kind for kind in kinds if kind in ("mixed", "foreign"))
-    for row in users:
-        place = row.placement
-        of_place = (place.expected_shard_id, str(place.verdict)) if place is not None else (None, None)
-        tally.add("groups", (record.shard_id, *of_place, row.kcl), 1, len(row.data), None)
+    for row in user_records:
+        expected = row.placement.expected_shard_id if row.placement is not None else None
+        verdict = str(row.placement.verdict) if row.placement is not None else None
+        tally.add("groups", (record.shard_id, expected, verdict, row.kcl), 1, len(row.data), None)
     if second is not None:
-        size = sum(len(row.data) for row in users)
-        tally.add("cells", (second, record.shard_id), len(users), size, fates["dropped"])
+        size = sum(len(row.data) for row in user_records)
+        tally.add("cells", (second, record.shard_id), len(user_records), size, at_kcl["dropped"])
 
 
 def writer_of(record: KinesisRecord, rows: Sequence[DeaggregatedRecord], sign: Sign | None) -> str:
+    """The kind of the writer, a key of `WRITERS`."""
     aggregated = bool(rows) and rows[0].aggregated
     if rows and not aggregated and not rows[0].defects:
         return "plain"

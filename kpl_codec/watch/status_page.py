@@ -1,5 +1,6 @@
-"""The last hour of a watch as a page that a browser reloads by itself. It counts the records that were read,
-which may be a sample; its banner also has the estimate of lost user records."""
+"""The last hour of a watch as a page that a browser reloads by itself. The page counts the records that were
+read, which may be a sample; its banner also has the estimate of the lost user records.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +28,17 @@ RENEW: Final = 10
 
 
 def report_of(watch: Watch, now: float) -> Report:
-    """The report on the last hour of ``watch``. Call it in the thread that owns the watch."""
+    """The report on the last hour of ``watch``. Call it in the thread that watches."""
     last_hour = watch.last_hour
     tally = Tally.merge_all(last_hour.tallies.values())
     # A minute that is not over would look like traffic that stops.
     tally.cells = {key: cell for key, cell in tally.cells.items() if key[0] + MINUTE <= now}
     for finding in last_hour.findings():
         dropped = finding.lost.seen if finding.lost is not None else None
-        aggregates = finding.kinesis_records or None
-        tally.add_finding(
-            replace(
-                finding, user_records=dropped, dropped=dropped, aggregates=aggregates, detail=finding.text
-            )
-        )
-    loss = last_hour.lost()
-    what = "counts are of what was read" if loss.seen else "no loss was seen"
-    rate = watch.sampling_rate
+        counted = replace(finding, user_records=dropped, dropped=dropped, detail=finding.text)
+        tally.add_finding(replace(counted, aggregates=finding.kinesis_records or None))
+    lost, rate = last_hour.lost(), watch.sampling_rate
+    note = "counts are of what was read" if lost.seen else "no loss was seen"
     read = f"{rate:.0%} of each shard's time" if rate < 1 else "everything"
     return build_report(
         tally,
@@ -52,21 +48,21 @@ def report_of(watch: Watch, now: float) -> Report:
             __version__,
             title="Watch of the last hour",
             stream_name=last_hour.stream,
-            source=f"read: {read}; {what}",
+            source=f"read: {read}; {note}",
             share=rate,
-            estimated_loss=str(loss) if loss.seen and rate < 1 else None,
+            estimated_loss=str(lost) if lost.seen and rate < 1 else None,
         ),
     )
 
 
 class PageServer(ServerThread, Exporter):
-    """Serves the page of ``watch``. A context manager; ``port`` 0 takes a free port, see `port`."""
+    """Serves the page of ``watch`` while its context lasts. ``port``: 0 for a free one, see `port`."""
 
     def __init__(self, watch: Watch, address: str, port: int) -> None:
         self._watch = watch
         self._page = b""
         self._rendered_at = float("-inf")
-        #: Set unless a request waits for a newer page.
+        #: Not set while a request waits for a newer page.
         self._fresh = threading.Event()
         # WCH-27: "The page MUST be served to this machine alone unless another address is asked for, and MUST
         # load nothing from anywhere."
@@ -79,7 +75,7 @@ class PageServer(ServerThread, Exporter):
             self._fresh.set()
 
     def page(self) -> bytes:
-        """The page, at most `RENEW` / 2 seconds old. Waits for the thread that owns the watch."""
+        """The page, at most `RENEW` / 2 seconds old. Waits for the thread that watches."""
         if time.monotonic() - self._rendered_at >= RENEW / 2:
             self._fresh.clear()
         self._fresh.wait(RENEW)

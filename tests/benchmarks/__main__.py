@@ -2,7 +2,7 @@
 
 Each line is one task on one corpus. Contenders are processes of their own that take turns, a round
 each; the median of their CPU times counts, and only as a ratio to another contender's in the same run.
-What they make is compared by digest before anything is timed. `--memory` adds the peaks of memory.
+What they make is compared by digest before anything is timed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import kpl_codec
 from kpl_codec.testing.local_kinesis import LocalKinesisError, find_node, install
 
-from . import corpora, memory, unframing
+from . import corpora
 from .tasks import CONTENDERS, LOOKUPS
 
 ROOT = Path(__file__).parents[2]
@@ -174,7 +174,6 @@ def main() -> None:
     parser.add_argument("--corpora", default="".join(corpora.NAMES))
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--quick", action="store_true", help="1 MiB, 3 rounds")
-    parser.add_argument("--memory", action="store_true", help="the peaks of memory as well")
     parser.add_argument(
         "--contender",
         action="append",
@@ -222,9 +221,6 @@ def main() -> None:
                 contender.close()
     if options.results:
         options.results.write_text(json.dumps({**conditions(options), "measured": measured}, indent=1) + "\n")
-    unframing.show(options.mib, 1 if options.quick else 10)
-    if options.memory:
-        memory.show()
 
 
 if __name__ == "__main__":

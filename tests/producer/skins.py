@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
-from kpl_codec.producer import AsyncProducer, Producer
+from kpl_codec.producer import (
+    AsyncProducer,
+    Delivery,
+    DeliveryError,
+    Producer,
+    ProducerClosed,
+    ProducerConfig,
+    Put,
+)
 
 from .model_client import AsyncModelClient, ModelClient
 
 SKINS = pytest.mark.parametrize("skin", ["threads", "asyncio"])
+FAST = ProducerConfig(record_max_buffered_time_ms=5, record_ttl_ms=300)
 
 
 def new_producer(skin: str, stream: str = "s", *, client: ModelClient | None = None, **options: Any) -> Any:
@@ -35,3 +47,80 @@ async def result_of(future: Any, seconds: float) -> Any:
     done, _ = await asyncio.wait([future], timeout=min(seconds, 1e6) or 0.001)
     assert done, "it has no result"
     return future.exception() or future.result()
+
+
+def run(
+    skin: str,
+    client: ModelClient,
+    records: int = 5,
+    before: Callable[[Any], object] = lambda producer: None,
+    **options: Any,
+) -> tuple[bool, list[Any]]:
+    """Put so many user records, flush, close. Returns what close has, and the results."""
+
+    async def main() -> tuple[bool, list[Any]]:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        producer = new_producer(skin, client=client, **{"config": FAST, **options})
+        before(producer)
+        futures = []
+        for number in range(records):
+            with suppress(ProducerClosed):  # it has broken
+                futures.append(await call(producer.put, f"k{number}", b"%d" % number))
+        assert await call(producer.flush, float("inf"))
+        closed = await call(producer.close, float("inf"))
+        return closed, [await result_of(future, float("inf")) for future in futures]
+
+    return asyncio.run(main())
+
+
+def refuse(operation: str, answer: Any, code: str = "AccessDeniedException") -> Any:
+    """For ``spoil`` of the model's client: PutRecords is refused."""
+    if operation == "PutRecords":
+        raise ClientError({"Error": {"Code": code}}, operation)
+    return answer
+
+
+def of_size(mebibytes: list[float], asked: list[str]) -> ModelClient:
+    """A stream that takes records of so many MiB and says it, each time anew; ``asked``: its calls."""
+
+    def spoil(operation: str, answer: Any) -> Any:
+        asked.append(operation)
+        if operation == "DescribeStreamSummary":
+            answer["StreamDescriptionSummary"]["MaxRecordSizeInKiB"] = int(mebibytes[0] * 1024)
+        return answer
+
+    return ModelClient(spoil=spoil)
+
+
+class Caller:
+    """Calls a producer of either kind on the model stream. ``refusing``: the service refuses what is put.
+    ``puts``: what was put, with its future."""
+
+    def __init__(self, skin: str, hook: Callable[[DeliveryError], Any] | None, **settings: Any) -> None:
+        client = ModelClient(spoil=lambda name, answer: refuse(name, answer) if self.refusing else answer)
+        self.refusing = False
+        config = ProducerConfig(record_max_buffered_time_ms=1, **settings)
+        self.producer = new_producer(skin, client=client, config=config, on_undelivered=hook)
+        self.puts: list[tuple[Put, Any]] = []
+
+    async def __call__(self, name: str, *arguments: Any) -> Any:
+        return await call(getattr(self.producer, name), *arguments)
+
+    async def put(self, *arguments: Any) -> Any:
+        future = await self("put", *arguments)
+        put = Put(*arguments)
+        if put.partition_key is None and put.explicit_hash_key is not None:
+            put = put._replace(partition_key="a")  # which makes no difference
+        self.puts.append((put, future))
+        return future
+
+    def ended(self) -> list[tuple[Put, Any]]:
+        return [(put, future.exception() or future.result()) for put, future in self.puts]
+
+
+def check_handed_over(called: list[DeliveryError], ended: list[tuple[Put, Any]]) -> None:
+    """Each user record was delivered, or handed over as it was put; never both."""
+    assert all(isinstance(result, (Delivery, DeliveryError)) for _, result in ended)
+    failed = [(put, result) for put, result in ended if isinstance(result, DeliveryError)]
+    assert all(error.user_record == put for put, error in failed)
+    assert Counter(map(id, called)) == Counter(id(error) for _, error in failed)

@@ -15,10 +15,11 @@ import botocore.exceptions
 import pytest
 
 from kpl_codec.aws_errors import _TABLE
-from kpl_codec.producer import AsyncProducer, DeliveryError, Producer, ProducerConfig
+from kpl_codec.producer import DeliveryError, Producer, ProducerConfig
 from kpl_codec.producer.outcomes import ACTIONS, MAY_BE_STORED, failure_of_call, outcome_of
 
 from .model import ModelStream
+from .skins import SKINS, call, new_producer, result_of
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.requirement("PRD-36")]
 
@@ -58,46 +59,26 @@ def resets() -> Iterator[int]:
     thread.join()
 
 
-def failure(asynchronous: bool, port: int) -> DeliveryError:
-    config = ProducerConfig(record_ttl_ms=1500, record_max_buffered_time_ms=0, request_timeout_ms=200)
-    settings = {
-        "endpoint_url": f"http://127.0.0.1:{port}",
-        "region_name": "us-east-1",
-        "aws_access_key_id": "x",
-        "aws_secret_access_key": "x",
-    }
-    if asynchronous:
+@SKINS
+@pytest.mark.parametrize("server", [closed, hangs, resets])
+def test_without_a_connection_nothing_can_be_stored_and_with_one_it_may_be(server: type, skin: str) -> None:
+    config = ProducerConfig(record_ttl_ms=500, record_max_buffered_time_ms=0, request_timeout_ms=200)
+    settings = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
 
-        async def put() -> BaseException | None:
-            async with AsyncProducer("s", config=config, client_settings=settings) as producer:
-                future = await producer.put("k", b"data")
-                await asyncio.wait([future])
-            return future.exception()
+    async def put(port: int) -> Any:
+        endpoint = {"endpoint_url": f"http://127.0.0.1:{port}"}
+        producer = new_producer(skin, config=config, client_settings={**settings, **endpoint})
+        error = await result_of(await call(producer.put, "k", b"data"), 30)
+        await call(producer.close)
+        return error
 
-        error = asyncio.run(put())
-    else:
-        with Producer("s", config=config, client_settings=settings) as producer:
-            error = producer.put("k", b"data").exception(30)
-    assert isinstance(error, DeliveryError)
-    return error
-
-
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["boto3", "aiobotocore"])
-def test_without_a_connection_nothing_can_be_stored(asynchronous: bool) -> None:
-    with closed() as port:
-        error = failure(asynchronous, port)
-    assert {attempt.outcome for attempt in error.attempts} == {"not-sent"}
-    assert error.reason == "EndpointConnectionError"
-    assert not error.may_be_stored
-
-
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["boto3", "aiobotocore"])
-@pytest.mark.parametrize("server", [hangs, resets])
-def test_with_one_it_may_be(server: type, asynchronous: bool) -> None:
     with server() as port:
-        error = failure(asynchronous, port)
-    assert {attempt.outcome for attempt in error.attempts} == {"no-answer"}
-    assert error.may_be_stored
+        error = asyncio.run(put(port))
+    connected = server is not closed
+    assert {attempt.outcome for attempt in error.attempts} == {"no-answer" if connected else "not-sent"}
+    assert error.may_be_stored is connected
+    if not connected:
+        assert error.reason == "EndpointConnectionError"
 
 
 class Failing:

@@ -210,8 +210,9 @@ print(outcome, sorted(set(sys.modules) - before))
 
 @pytest.mark.server
 @pytest.mark.requirement("PRD-74")
-@pytest.mark.parametrize("credentials", ["given", "default", "from a process"])
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize(
+    ("scheme", "credentials"), [("http", "default"), ("http", "from a process"), ("https", "given")]
+)
 def test_a_first_call_loads_nothing(
     scheme: str, credentials: str, kinesis_local: LocalKinesis, stream: str, tmp_path: Path
 ) -> None:

@@ -230,12 +230,15 @@ def test_in_a_log_call_nothing_waits_for_long(name: str, lock: str) -> None:
             CALLS[name](producer, future)
 
 
-@pytest.mark.requirement("PRD-70")
-@pytest.mark.parametrize("name", ["flush", "close", "wait_ready"])
+@pytest.mark.requirement("PRD-62", "PRD-70")
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", ["flush", "close", "wait_ready", "put"])
 def test_a_call_that_needs_the_log_of_who_waits_for_it_ends_the_wait(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """``put`` is of a user record that is too large: it does not wait for the stream's limit."""
     monkeypatch.setattr(delivery_future, "LOG_WAIT", 0.2)
+    monkeypatch.setattr(driver, "SIZE_WAIT", 1e6)
     log = logging.NullHandler()
     log.lock = threading.RLock()
 
@@ -247,28 +250,12 @@ def test_a_call_that_needs_the_log_of_who_waits_for_it_ends_the_wait(
     producer = Producer("s", client=ModelClient(spoil=spoil))
     future = producer.put("k", b"x")
     with log.lock:
-        assert getattr(producer, name)() is False
+        if name == "put":
+            with pytest.raises(RecordTooLarge):
+                producer.put("k", bytes(1 << 21))
+        else:
+            assert getattr(producer, name)() is False
     assert isinstance(future.result(30), Delivery)
-    assert producer.close()
-
-
-@pytest.mark.requirement("PRD-62", "PRD-70")
-@pytest.mark.timeout(30)
-def test_in_a_log_call_a_put_that_is_too_large_does_not_wait_for_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(driver, "SIZE_WAIT", 1e6)
-    log = logging.NullHandler()
-    log.lock = threading.RLock()
-
-    def spoil(operation: str, answer: Any) -> Any:
-        assert log.lock is not None
-        with log.lock:  # as botocore does when its DEBUG is on
-            return answer
-
-    producer = Producer("s", client=ModelClient(spoil=spoil))
-    with log.lock, pytest.raises(RecordTooLarge):
-        producer.put("k", bytes(1 << 21))
     assert producer.close()
 
 

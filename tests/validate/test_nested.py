@@ -81,9 +81,9 @@ def test_columns_tell_what_is_told_of_objects(run: Run, whole: bool) -> None:
 
 
 def test_watch_tells_each() -> None:
-    judge = RecordChecker()
-    judge.set_shard_map(MAP)
-    checked = judge.check(records(), SampleSlot(LOWER, 1), Minute(), Tally())
+    checker = RecordChecker()
+    checker.set_shard_map(MAP)
+    checked = checker.check(records(), SampleSlot(LOWER, 1), Minute(), Tally())
     told = [int(fault.sequence_number or 0) for fault in checked.faults if fault.group.kind in KINDS]
     assert told == [*range(1, len(DATA) + 1)]
 

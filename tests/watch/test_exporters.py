@@ -149,16 +149,6 @@ def test_a_webhook_gets_findings_in_order_and_again_after_a_failure(watch_and_fi
         assert webhook.failed == 0
 
 
-@pytest.mark.slow
-@pytest.mark.requirement("WCH-25")
-def test_a_receiver_that_is_gone_holds_up_nothing(watch_and_findings):
-    _, findings = watch_and_findings
-    with Webhook("http://127.0.0.1:9/") as webhook:
-        for finding in findings[:1] * 150:
-            webhook.on_finding(finding)
-    assert webhook.failed == 150
-
-
 @pytest.mark.requirement("WCH-25")
 def test_a_receiver_that_speaks_no_http_is_counted_and_ends_nothing(watch_and_findings):
     _, findings = watch_and_findings
@@ -176,9 +166,9 @@ def test_a_receiver_that_speaks_no_http_is_counted_and_ends_nothing(watch_and_fi
 
         threading.Thread(target=answer, daemon=True).start()
         with Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/") as webhook:
-            for finding in findings[:1] * 3:
+            for finding in findings[:1] * 150:  # more than may wait
                 webhook.on_finding(finding)
-        assert webhook.failed == 3
+        assert webhook.failed == 150
         server.shutdown(socket.SHUT_RDWR)
 
 

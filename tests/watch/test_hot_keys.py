@@ -39,37 +39,19 @@ def test_hot_keys_and_skew_are_told_without_names_unless_asked():
         assert "b'" not in str([f.to_json() for f in findings])
 
 
-def test_a_shard_that_is_read_whole_makes_no_key_hot():
-    stream = ModelStream(open_map(8))
-    last_hour = LastHour("orders")
-    last_hour.set_shard_map(stream.shard_map, START)
-    shards = stream.shard_map.open_shards
-    numbers = iter(range(10**20, 10**21))
-
-    def look(shard, scale, count, keys):
-        records = [
-            kpl.KinesisRecord(key_on(shard, n % keys), b"x", str(next(numbers)), shard.shard_id)
-            for n in range(count)
-        ]
-        last_hour.observe(SampleSlot(shard.shard_id, next(numbers), scale), records, START)
-
-    # All shards get 100 user records a second; that of three keys is read whole for 30 s.
-    for _ in range(10):
-        look(shards[0], 1.0, 300, 3)
-        for shard in shards[1:]:
-            look(shard, 20.0, 15, 50)
-    assert not [f for f in last_hour.tick(START) if f.kind == "hot-key"]
-
-
 @pytest.mark.requirement("WCH-36")
 @given(
     read=st.lists(st.integers(10, 40), min_size=2, max_size=5),
     keys=st.lists(st.integers(1, 4), min_size=2, max_size=5),
+    scale=st.sampled_from([1.0, 20.0]),
 )
 @settings(max_examples=10)
-def test_how_much_of_a_shard_was_read_makes_no_key_hot(read: list[int], keys: list[int]) -> None:
-    """Every shard gets 50 user records a second; of each another number of seconds was read. A key is hot
-    where its shard has so few that one is half of what the mean shard gets."""
+def test_how_much_of_a_shard_was_read_makes_no_key_hot(
+    read: list[int], keys: list[int], scale: float
+) -> None:
+    """Every shard gets 50 user records a second; another number of seconds was read of each, and of all but
+    the first one slot of ``scale``. A key is hot if its shard has so few that one key is half of what the
+    mean shard gets."""
     count = min(len(read), len(keys))
     shards = open_map(count).open_shards
     last_hour = LastHour("orders")
@@ -82,7 +64,8 @@ def test_how_much_of_a_shard_was_read_makes_no_key_hot(read: list[int], keys: li
                 kpl.KinesisRecord(names[n % different], b"x", str(next(numbers)), shard.shard_id)
                 for n in range(50)
             ]
-            last_hour.observe(SampleSlot(shard.shard_id, next(numbers)), records, START)
+            slot = SampleSlot(shard.shard_id, next(numbers), scale if shard != shards[0] else 1.0)
+            last_hour.observe(slot, records, START)
             last_hour.add_time(shard.shard_id, 1000, 0, START)
     found = {f.shard_id for f in last_hour.tick(START) if f.kind == "hot-key"}
     assert found == {shard.shard_id for shard, different in zip(shards, keys, strict=False) if different == 1}

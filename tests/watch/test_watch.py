@@ -52,16 +52,6 @@ class Traffic:
                 at += self.random.expovariate(self.rate)
 
 
-def mended_after_a_minute() -> ModelStream:
-    """Two shards, with a naive writer until START + 60, sound traffic until START + 900."""
-    stream = ModelStream(open_map(2))
-    traffic = Traffic(stream, rate=20, naive=0.5)
-    traffic.fill(START - 60, START + 60)
-    traffic.naive = 0.0
-    traffic.fill(START + 60, START + 900)
-    return stream
-
-
 def watched(stream: ModelStream, **settings: object) -> Watch:
     watch = Watch(LastHour("orders"), **settings)  # type: ignore[arg-type]
     watch.set_shard_map(stream.shard_map, START)
@@ -337,7 +327,11 @@ def test_what_lies_past_the_slot_is_seen_and_not_scaled():
 
 @pytest.mark.requirement("WCH-10")
 def test_a_finding_is_over_only_after_a_quiet_time():
-    stream = mended_after_a_minute()
+    stream = ModelStream(open_map(2))
+    traffic = Traffic(stream, rate=20, naive=0.5)
+    traffic.fill(START - 60, START + 60)
+    traffic.naive = 0.0
+    traffic.fill(START + 60, START + 900)
     watch = watched(stream)
     findings = run(watch, stream, START, START + 900)
     naive = [f for f in findings if f.kind == "naive-aggregator"]

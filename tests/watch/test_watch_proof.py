@@ -116,12 +116,9 @@ def test_five_percent_names_shard_writer_and_number_within_a_minute(kinesis_loca
             naive = running.wait(
                 lambda: [f for f in running.findings if f.kind == "naive-aggregator"], seconds=60
             )
-            found_naive = time.time() - began
             split(kinesis_local, stream_name, "shardId-000000000000", 2**125)
-            split_at = time.time()
             children = {"shardId-000000000004", "shardId-000000000005"}
             caught = running.wait(lambda: [f for f in running.findings if _of_stale(f, children)], 60)
-            found_split = time.time() - split_at
             time.sleep(25)
             last_hour = running.watcher.watch.last_hour
             now = time.time()
@@ -129,13 +126,6 @@ def test_five_percent_names_shard_writer_and_number_within_a_minute(kinesis_loca
             lost = last_hour.lost()
             calls = sum(running.watcher.watch.call_counts.calls.values()) / (now - began)
     dropped = truth(client, stream_name, began - 20, now)
-    print(
-        f"naive found after {found_naive:.1f} s, split after {found_split:.1f} s, {calls:.2f} calls a second"
-    )
-    print(f"lost: {lost}; truth {dropped.total()}")
-    print(*(f.text for f in open_now), sep="\n")
-    assert found_naive < 60
-    assert found_split < 60
     assert (naive[0].severity, naive[0].writer, naive[0].cause) == ("critical", "first-key", "across-shards")
     assert caught[0].severity == "critical"
     # Children are read whole: what the split caught there is known to the record, as long as it lasts.

@@ -73,9 +73,9 @@ def checked(encoder: str) -> CheckedRecords:
         output.replace(sequence_number=str(n), shard_id="shardId-000000000000")
         for n, output in enumerate(outputs, 1)
     ]
-    judge = RecordChecker()
-    judge.set_shard_map(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
-    return judge.check(records, SampleSlot("shardId-000000000000", 1), Minute(), Tally())
+    checker = RecordChecker()
+    checker.set_shard_map(kpl.ShardMap([kpl.Shard("shardId-000000000000", kpl.ALL_HASH_KEYS)]))
+    return checker.check(records, SampleSlot("shardId-000000000000", 1), Minute(), Tally())
 
 
 @pytest.mark.requirement("WCH-12", "FPR-3")

@@ -1,7 +1,6 @@
 """The work of a KCL consumer in Java: a contender.
 
     python -m tests.benchmarks --contender "kcl=python -m tests.benchmarks.kcl"
-    python -m tests.benchmarks.spark_udf
 
 It is the KCL's AggregatorUtil where KCL_CLASSPATH, a Java class path, has it and what it needs. Otherwise it
 is KclLike.java, of our own making, which does what spec/03-deaggregation.md says of the KCL, with
@@ -21,9 +20,8 @@ HERE = Path(__file__).parent
 _JAR = "/usr/share/java/protobuf.jar"
 
 
-def build(folder: Path, *, spark: bool = False) -> str:
-    """Compiles into ``folder``; gives the class path. ``spark``: with the functions for Spark, which need
-    pyspark. Raises OSError, CalledProcessError."""
+def build(folder: Path) -> str:
+    """Compiles into ``folder``; gives the class path. Raises OSError, CalledProcessError."""
     jar = os.environ.get("PROTOBUF_JAVA", _JAR)
     if not Path(jar).exists():
         raise FileNotFoundError(
@@ -36,13 +34,7 @@ def build(folder: Path, *, spark: bool = False) -> str:
     if own := os.environ.get("KCL_CLASSPATH"):
         needed.append(own)
         names.append("Kcl")
-    run = os.pathsep.join([str(folder), *needed])
-    if spark:
-        import pyspark
-
-        needed.append(str(Path(pyspark.__file__).parent / "jars" / "*"))
-        names += ["OpenerUdf", "VerdictUdf"]
     sources = [*folder.glob("kpl_codec/*.java"), *(HERE / f"{name}.java" for name in names)]
-    path = os.pathsep.join(needed)
+    path = os.pathsep.join([str(folder), *needed])
     subprocess.run(["javac", "-d", str(folder), "-cp", path, *map(str, sources)], check=True)
-    return run
+    return path

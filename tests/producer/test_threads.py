@@ -1,13 +1,13 @@
-"""Producers of several streams with one set of threads: together they do what each does alone."""
+"""What only the producer with threads has: callbacks, forks, shared threads, calls that never return."""
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -19,15 +19,20 @@ from kpl_codec.producer import (
     Producer,
     ProducerClosed,
     ProducerConfig,
+    ProducerCore,
     ProducerThreads,
+    delivery,
+    record_builder,
 )
+from kpl_codec.producer.record_builder import PutRecordsRequest
+from kpl_codec.shards.live_shard_map import LiveShardMap
 
+from .model import ModelStream
 from .model_client import ModelClient
 
 pytestmark = pytest.mark.timeout(60)
 FAST = ProducerConfig(record_max_buffered_time_ms=5, aggregation_max_size=2000)
-
-
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
 others: set[threading.Thread] = set()
 
 
@@ -63,9 +68,8 @@ def faults(rng: random.Random) -> Any:
 
 
 @pytest.mark.requirement("PRD-10", "PRD-47")
-@pytest.mark.parametrize("seed", range(3))
-def test_streams_that_share_threads_lose_nothing_and_mix_nothing(seed: int) -> None:
-    rng = random.Random(seed)
+def test_streams_that_share_threads_lose_nothing_and_mix_nothing() -> None:
+    rng = random.Random(1)
     threads = ProducerThreads()
     clients = [ModelClient(latency=0.001, spoil=faults(rng)) for _ in range(5)]
     producers = [
@@ -191,47 +195,62 @@ def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
 
 
 @pytest.mark.requirement("PRD-39", "PRD-47")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
+@FORKS
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_fork_orphans_the_records_of_all_and_the_parent_goes_on() -> None:
-    threads = ProducerThreads()
+    threads, read_write = ProducerThreads(), os.pipe()
     producers = [
         Producer(n, client=ModelClient(latency=0.3), config=FAST, threads=threads) for n in ("a", "b")
     ]
     futures = [producer.put("k", b"x") for producer in producers]
+    for future in futures:
+        future.add_done_callback(lambda _: os.write(read_write[1], b"called "))
     child = os.fork()
     if child == 0:
         codes = Counter(getattr(future.exception(5), "code", None) for future in futures)
+        for producer in producers:  # its client is the parent's
+            with suppress(ProducerClosed):
+                producer.put("k", b"y")
+                os._exit(1)
         idle = all(producer.outstanding == 0 and producer.close() for producer in producers)
         os._exit(0 if codes == {"forked": 2} and idle and not running() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert all(producer.close(20) for producer in producers)
     assert all(isinstance(future.result(0), Delivery) for future in futures)
-
-
-def test_equal_settings_share_a_client() -> None:
-    threads = ProducerThreads()
-    settings = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
-    first = threads.client(ProducerConfig(), settings)
-    assert threads.client(ProducerConfig(), dict(settings)) is first
-    assert threads.client(ProducerConfig(request_timeout_ms=1000), settings) is not first
+    assert os.read(read_write[0], 100) == b"called called "  # in the parent only
+    for end in read_write:
+        os.close(end)
 
 
 @pytest.mark.requirement("PRD-39")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
+@FORKS
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_uses_no_client_of_threads_without_producers() -> None:
+def test_equal_settings_share_a_client_but_not_over_a_fork() -> None:
     threads = ProducerThreads()
     settings = {"region_name": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
-    producer = Producer("s", client=ModelClient(), threads=threads)
     parents = threads.client(ProducerConfig(), settings)
-    assert producer.close()
-    del producer
-    gc.collect()
+    assert threads.client(ProducerConfig(), dict(settings)) is parents
+    assert threads.client(ProducerConfig(request_timeout_ms=1000), settings) is not parents
     child = os.fork()
     if child == 0:
-        os._exit(1 if threads.client(ProducerConfig(), settings) is parents else 0)
+        os._exit(threads.client(ProducerConfig(), settings) is parents)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.requirement("PRD-38")
+def test_a_callback_that_raises_is_logged_and_costs_nobody_a_result(caplog: pytest.LogCaptureFixture) -> None:
+    def callback(future: Any) -> None:
+        raise SystemExit
+
+    with Producer("s", client=ModelClient(latency=0.2), config=FAST) as producer:
+        futures = [producer.put(f"k{n}", b"%d" % n) for n in range(20)]
+        for future in futures[::3]:
+            future.add_done_callback(callback)
+        called: list[Any] = []
+        futures[0].add_done_callback(called.append)
+    assert all(isinstance(future.result(0), Delivery) for future in futures)
+    assert called == [futures[0]]
+    assert "a callback of a delivery failed" in caplog.text
 
 
 @pytest.mark.requirement("PRD-47")
@@ -269,13 +288,133 @@ def test_late_answers_of_a_producer_that_gave_up_take_no_calls_from_the_next() -
         assert [len(future.result(20).attempts) for future in futures] == [1, 1, 1]
 
 
-def test_a_producer_without_a_client_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    raised: list[Any] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: raised.append(args.exc_type))
-    monkeypatch.setattr(Producer, "_connect", lambda self: None)
-    producer = Producer("s", config=FAST)  # (in a block it may have broken before the put)
-    error = producer.put("k", b"x").exception(10)
-    assert isinstance(error, DeliveryError)
-    assert error.code == "broken"
-    assert not producer.close()
-    assert raised == [AssertionError]
+@pytest.mark.requirement("MAP-8")
+def test_a_map_that_was_refused_is_logged_and_requested_again(caplog: pytest.LogCaptureFixture) -> None:
+    refused, code = 1, "AccessDeniedException"
+
+    def spoil(operation: str, answer: Any) -> Any:
+        nonlocal refused
+        if operation == "ListShards" and refused:
+            refused -= 1
+            raise ClientError({"Error": {"Code": code}}, operation)
+        return answer
+
+    client = ModelClient(spoil=spoil)
+    measured: Counter[str] = Counter()
+
+    def observe(name: str, value: float, attributes: Any) -> None:
+        measured[name] += int(value)
+
+    with Producer("s", client=client, config=FAST, observe=observe) as producer:
+        assert not producer.wait_ready(0.3)  # the next request is after a second
+        assert measured["ShardMapErrors"] == 1
+        assert [record.levelname for record in caplog.records if code in record.getMessage()] == ["WARNING"]
+        assert producer.wait_ready(5)
+        futures = [producer.put("k", b"%d" % n) for n in range(50)]
+    assert max(future.result(0).sub_sequence_number for future in futures) > 0  # aggregated again
+
+
+@pytest.mark.requirement("PRD-46")
+def test_a_caller_waits_a_moment_for_a_thread_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Producer("s", client=ModelClient(latency=0.1), config=FAST) as producer:
+        go, held = threading.Event(), threading.Event()
+
+        def hold(future: Any) -> None:
+            held.set()
+            go.wait(30)
+
+        producer.put("k", b"first").add_done_callback(hold)
+        assert held.wait(30)
+        waits: list[tuple[int, float]] = []
+        mailbox = producer._mailbox
+        wait_for = mailbox.news.wait_for
+
+        def crowded(predicate: Any, seconds: float | None = None) -> bool:
+            if seconds is None:
+                return wait_for(predicate)
+            waits.append((len(mailbox.inbox), seconds))
+            return False
+
+        monkeypatch.setattr(mailbox.news, "wait_for", crowded)
+        futures = [producer.put("k", b"%d" % n) for n in range(1005)]
+        go.set()
+    assert waits == [(n, 0.01) for n in range(1000, 1006)]
+    assert all(isinstance(future.result(0), Delivery) for future in futures)
+
+
+@pytest.mark.requirement("PRD-72")
+def test_user_records_end_whatever_call_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_builder, "GRACE", 0.1)
+    go, hangs = threading.Event(), [True]
+
+    class Hanging(ModelClient):
+        def put_records(self, **arguments: Any) -> Any:
+            if hangs[0]:
+                go.wait(100)
+                raise OSError
+            return super().put_records(**arguments)
+
+    config = ProducerConfig(record_max_buffered_time_ms=5, record_ttl_ms=300)
+    ended: list[DeliveryError] = []
+    with Producer("s", client=Hanging(), config=config, on_undelivered=ended.append) as producer:
+        error: Any = producer.put("k", b"hangs").exception(60)
+        assert (error.outcome, error.may_be_stored) == ("expired", True)
+        assert [attempt.outcome for attempt in error.attempts] == ["no-answer"]
+        assert producer.flush(60)
+        hangs[0] = False
+        assert isinstance(producer.put("k", b"goes").result(60), Delivery)
+        go.set()  # an answer that comes late changes nothing
+        assert isinstance(producer.put("k", b"goes, too").result(60), Delivery)
+    assert ended == [error]
+
+
+@pytest.mark.requirement("PRD-72")
+@pytest.mark.parametrize(
+    ("first", "last", "at"),
+    [
+        (5.0, 5.0, 8.0),  # both end before the timeouts: 3 seconds later
+        (5.0, 90.0, 10.0),  # one ends before the timeouts: then
+        (20.0, 90.0, 20.0),  # the first ends after the timeouts
+        (900.0, 10**15, 70.0),  # hardly any time to live: a minute after the timeouts
+    ],
+)
+def test_when_a_call_is_given_up(first: float, last: float, at: float) -> None:
+    ttl = 1000.0
+    config = ProducerConfig(connect_timeout_ms=2000, request_timeout_ms=8000, record_ttl_ms=int(ttl * 1000))
+    live = LiveShardMap("s")
+    live.refresh(0.0)
+    core = ProducerCore(config, live, lambda n: 0)
+    for number, expires_at in enumerate((first, last)):
+        core.accept(core.prepare("k", b"%d" % number), 0.0, expires_at - ttl)
+    core.flush()
+    stream, calls = ModelStream.of(2), core.requests(0.0)
+    while not isinstance(call := calls.pop(), PutRecordsRequest):
+        core.receive(call, stream.answer(call), 0.0)
+        calls += core.requests(0.0)
+    assert core.is_under_way(call)
+    core.requests(at - 0.001)
+    assert core.is_under_way(call)
+    core.requests(at)
+    assert not core.is_under_way(call)
+    core.receive(call, {"Records": [{"ShardId": "x", "SequenceNumber": "1"}]}, at)  # comes too late
+    assert core.outstanding or {pending.result.outcome for pending in core.results()} == {"expired"}
+
+
+def test_ctrl_c_at_the_start_of_the_log_thread_stops_no_later_log_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    background, made = delivery._LogThread(), []
+
+    class Interrupted:
+        def __init__(self, **_: Any) -> None: ...
+
+        def start(self) -> None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            background.add(lambda: made.append(1))
+    background.add(lambda: made.append(2))
+    background.wait(30)
+    assert made == [1, 2]

@@ -1,0 +1,312 @@
+"""What only the producer with asyncio has: loops that end, cancelled tasks, futures that nobody visits."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+from kpl_codec.producer import (
+    AsyncProducer,
+    Delivery,
+    DeliveryError,
+    ProducerClosed,
+    ProducerConfig,
+    async_producer,
+    record_builder,
+)
+
+from .model_client import AsyncModelClient, ModelClient
+from .skins import FAST, Caller, call, refuse
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.requirement("PRD-9", "PRD-75")
+@pytest.mark.parametrize("ends", ["asyncio.run", "close", "close, and it is used again"])
+def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_had_left(
+    ends: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    waits = ProducerConfig(record_max_buffered_time_ms=20_000)  # longer than the test takes
+    holder = [AsyncProducer("s", client=AsyncModelClient(ModelClient()), config=waits)]
+
+    async def main() -> list[asyncio.Future[Delivery]]:
+        return [await holder[0].put(f"key-{number}", b"x") for number in range(50)]
+
+    if ends == "asyncio.run":
+        futures = asyncio.run(main())
+        assert all(isinstance(future.result(), Delivery) for future in futures)
+        assert asyncio.run(holder[0].close())
+    else:
+        loop = asyncio.new_event_loop()
+        futures = loop.run_until_complete(main())
+        loop.close()
+        del loop  # it holds the producer
+    if ends == "close":
+        assert not any(future.done() for future in futures)
+    else:
+        with pytest.raises(ProducerClosed, match="event loop"):
+            asyncio.run(holder[0].put("k", b"x"))
+        assert all(future.done() for future in futures)
+        assert holder[0].outstanding == 0
+    holder.clear()
+    gc.collect()
+    (line,) = [record for record in caplog.records if record.name == "kpl_codec.producer"]
+    assert line.getMessage() == (
+        "the event loop of a producer ends: it closes it, with 50 user records outstanding"
+        if ends == "asyncio.run"
+        else "50 user records not delivered: the producer was never closed"
+    )
+
+
+@pytest.mark.requirement("PRD-75")
+@pytest.mark.parametrize("method", ["put", "flush", "wait_ready", "close", "__aenter__"])
+@pytest.mark.parametrize("first", ["rests", "runs", "has ended", "was closed"])
+def test_in_another_event_loop_every_method_raises_at_once(method: str, first: str) -> None:
+    """Module-global producers meet a new loop with each asyncio.run: of an invocation, a task, a test."""
+    config = ProducerConfig(max_outstanding_records=1, record_max_buffered_time_ms=20_000)
+    producer = AsyncProducer("s", client=AsyncModelClient(ModelClient()), config=config)
+
+    async def use() -> Any:
+        return await call(getattr(producer, method), *["k", b"x"] if method == "put" else [])
+
+    async def put() -> None:
+        await producer.put("k", b"x")  # now it is full
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    if first == "runs":
+        thread.start()
+        asyncio.run_coroutine_threadsafe(put(), loop).result()
+    else:
+        loop.run_until_complete(put())
+    if first in ("has ended", "was closed"):
+        loop.run_until_complete(loop.shutdown_asyncgens() if first == "has ended" else asyncio.sleep(0))
+        loop.close()
+    if method == "close" and first in ("has ended", "was closed"):
+        assert asyncio.run(use()) is (first == "has ended")
+    else:
+        with pytest.raises(ProducerClosed, match="event loop") as raised:
+            asyncio.run(asyncio.wait_for(use(), 30))
+        assert raised.value.code == "loop-ended"
+    if first == "runs":
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+    if first in ("rests", "runs"):
+        assert loop.run_until_complete(producer.close())
+        loop.close()
+
+
+@pytest.mark.requirement("PRD-72")
+def test_a_task_that_never_returns_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_builder, "GRACE", 0.1)
+
+    class Never(AsyncModelClient):
+        async def put_records(self, **arguments: Any) -> Any:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                cancelled.append(True)
+                raise
+
+    cancelled: list[bool] = []
+
+    async def main() -> Any:
+        async with AsyncProducer("s", client=Never(ModelClient()), config=FAST) as producer:
+            future = await producer.put("k", b"x")
+            await asyncio.wait([future], timeout=60)
+            return future.exception()
+
+    error = asyncio.run(main())
+    assert (error.outcome, error.may_be_stored) == ("expired", True)
+    assert cancelled
+
+
+@pytest.mark.requirement("PRD-41")
+def test_a_call_that_its_event_loop_has_left_behind_ends_without_a_word() -> None:
+    """Whatever the client makes of that."""
+
+    class Client(AsyncModelClient):
+        async def put_records(self, **arguments: Any) -> Any:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except GeneratorExit:
+                raise OSError from None
+
+    producer = AsyncProducer("s", client=Client(ModelClient()), config=FAST)
+
+    async def main() -> None:
+        await producer.__aenter__()
+        await producer.put("k", b"x")
+        while producer.outstanding and not producer._core._in_flight:
+            await asyncio.sleep(0.001)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    (task,) = producer._tasks
+    task.get_coro().close()  # type: ignore[union-attr]
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    assert producer._mailbox.broken is None
+
+
+def test_a_closed_producer_makes_no_more_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_producer, "_AFTER_CANCELLING", 0.0)
+    ticks = itertools.count(step=10)  # so that every wait of the core is over at the next look
+    calls = 0
+
+    class Client(AsyncModelClient):
+        async def list_shards(self, **arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            await asyncio.get_running_loop().create_future()
+
+    async def main() -> None:
+        client = Client(ModelClient())
+        async with AsyncProducer("s", client=client, clock=lambda: float(next(ticks))):
+            while not calls:
+                await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+    assert calls == 1
+
+
+def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
+    async def main() -> list[bytes]:
+        client = ModelClient()
+        config = ProducerConfig(record_max_buffered_time_ms=0, max_outstanding_records=10)
+        async with AsyncProducer("s", client=AsyncModelClient(client), config=config) as producer:
+            tasks = [asyncio.create_task(producer.put("k", b"%04d" % n)) for n in range(500)]
+            await asyncio.sleep(0)
+            tasks[100].cancel()
+            futures = await asyncio.gather(*tasks, return_exceptions=True)
+            assert isinstance(futures.pop(100), asyncio.CancelledError)
+            await producer.flush()
+            assert all(isinstance(future.result(), Delivery) for future in futures)
+        return [record.data for record in client.stream.stored]
+
+    asyncio.run(main())
+
+
+@pytest.mark.requirement("PRD-46")
+def test_putting_in_a_loop_keeps_nothing_from_being_sent() -> None:
+    ticks = itertools.count()
+
+    def clock() -> float:  # every look at it takes 0.1 ms: time does not depend on the machine
+        return next(ticks) / 10_000
+
+    async def main() -> list[float]:
+        client = AsyncModelClient(ModelClient())
+        config = ProducerConfig(record_max_buffered_time_ms=10)
+        async with AsyncProducer("s", client=client, config=config, clock=clock) as producer:
+            assert await producer.wait_ready()
+            put = [(clock(), await producer.put(f"k{n % 9}", b"%d" % n)) for n in range(2000)]
+            ended = sum(future.done() for _, future in put)
+            await producer.flush()
+        assert ended > 1500
+        return [future.result().attempts[0].started_at - put_at for put_at, future in put]
+
+    waited = asyncio.run(main())
+    assert max(waited) < 0.03
+
+
+def test_closing_while_the_first_put_makes_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aiobotocore.session import ClientCreatorContext
+
+    entered = ClientCreatorContext.__aenter__
+    closing, exits = asyncio.Event(), []
+
+    async def enter(self: Any) -> Any:
+        await closing.wait()
+        return await entered(self)
+
+    async def leave(self: Any, *_: object) -> None:
+        exits.append(self)
+
+    monkeypatch.setattr(ClientCreatorContext, "__aenter__", enter)
+    monkeypatch.setattr(ClientCreatorContext, "__aexit__", leave)
+
+    async def main() -> None:
+        producer = AsyncProducer("s", client_settings={"region_name": "eu-west-1"})
+        put = asyncio.create_task(producer.put("k", b"x"))
+        await asyncio.sleep(0)
+        close = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        closing.set()
+        assert await close
+        with pytest.raises(ProducerClosed):
+            await put
+        assert len(exits) == 1  # its client is closed, too
+
+    asyncio.run(main())
+
+
+def test_a_client_that_cannot_be_made_is_told_and_closing_hides_nothing() -> None:
+    async def main() -> None:
+        producer = AsyncProducer("s", client_settings={"region_name": "eu-west-1", "endpoint_url": "::bad"})
+        with pytest.raises(ValueError, match="Invalid endpoint"):
+            await producer.put("k", b"x")
+        assert await producer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.requirement("PRD-9")
+@pytest.mark.parametrize("ends", ["delivered", "refused", "cancelled", "left"])
+def test_an_awaited_future_leaves_no_garbage(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector does not visit those of AsyncProducer: nothing may lead back to one that has ended."""
+    monkeypatch.setattr(async_producer, "_EXIT_TIMEOUT", 0.1)
+    seen: list[weakref.ref[Any]] = []
+
+    async def use(producer: Caller) -> None:
+        future = await producer.put("k", b"x")
+        producer.puts.clear()
+        seen.append(weakref.ref(future))
+        if ends == "cancelled":
+            future.cancel()
+        try:
+            await future
+        except (DeliveryError, asyncio.CancelledError) as error:
+            kept = error  # whose traceback leads to this frame, and to the future
+            assert kept
+        assert future.done()
+
+    async def main() -> None:
+        producer = Caller("asyncio", None)
+        producer.refusing = ends == "refused"
+        if ends == "left":
+            producer.producer._core.requests = lambda now: []
+            tasks.append(asyncio.create_task(use(producer)))
+            await asyncio.sleep(0.02)
+            tasks.clear()
+            return
+        await use(producer)
+        await producer("close")
+
+    tasks: list[asyncio.Task[None]] = []
+    asyncio.run(main())
+    gc.collect()
+    assert [future() for future in seen] == [None]
+
+
+@pytest.mark.requirement("PRD-9")
+def test_a_cancelled_close_still_gives_every_future_its_result() -> None:
+    def throttled(operation: str, answer: Any) -> Any:
+        return refuse(operation, answer, "ProvisionedThroughputExceededException")
+
+    async def main() -> None:
+        client = AsyncModelClient(ModelClient(spoil=throttled))
+        producer = await AsyncProducer("s", client=client).__aenter__()
+        futures = [await producer.put("k", b"x") for _ in range(5)]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(producer.close(), 0.1)
+        assert all(isinstance(future.exception(), DeliveryError) for future in futures)
+
+    asyncio.run(main())

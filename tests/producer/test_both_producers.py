@@ -1,0 +1,462 @@
+"""What both producers promise, with threads and with asyncio: starts, ends, what callers get wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from itertools import product
+from typing import Any
+
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.producer import (
+    AsyncProducer,
+    Delivery,
+    DeliveryError,
+    Producer,
+    ProducerClosed,
+    ProducerConfig,
+    ProducerFull,
+    RecordTooLarge,
+)
+from kpl_codec.producer.driver import SIZE_AGE
+from kpl_codec.shards.stream_name import StreamNameError
+
+from .model_client import ModelClient
+from .skins import SKINS, Caller, call, check_handed_over, new_producer, of_size, refuse, result_of, run
+
+pytestmark = pytest.mark.timeout(120)
+ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
+KEYS = {"region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+#: PRD-34: what a broken client raises.
+BROKEN_ANSWERS = [AttributeError, UnicodeDecodeError("utf-8", b"secret", 0, 1, "x")]
+
+#: What a caller does. "refuse" and "take": what the service answers from now on. "break": a bug in the core.
+OF_THE_CALLER = ("enter", "put", "put", "wait_ready", "flush", "close", "exit")
+STEPS = st.sampled_from([*OF_THE_CALLER, "refuse", "take", "break"])
+
+
+class Model:
+    """What every caller of either producer gets for a step."""
+
+    def __init__(self) -> None:
+        self.closed = self.broken = self.breaks = self.refusing = self.lost = False
+        self.unsent = 0
+
+    def answer(self, step: str) -> Any:
+        if step in ("refuse", "take"):
+            self.refusing = step == "refuse"
+            return None
+        if step == "break":
+            self.breaks = not self.closed
+            return None
+        if step == "flush":
+            self._send()
+            return True
+        if step in ("close", "exit"):
+            self._send()
+            self.closed = True
+            return not self.lost if step == "close" else None
+        if self.broken or self.closed:
+            return "broken" if self.broken else "closed"
+        if step == "put":
+            self.unsent += 1
+        return {"wait_ready": True, "put": "put", "enter": "entered"}.get(step)
+
+    def _send(self) -> None:
+        if self.unsent and (self.breaks or self.refusing):
+            self.lost = True
+        self.unsent = 0
+        self.broken = self.broken or self.breaks
+
+
+async def answer_to(caller: Caller, step: str) -> Any:
+    """What the caller of a producer gets for a step."""
+    producer = caller.producer
+    if step in ("refuse", "take"):
+        caller.refusing = step == "refuse"
+    elif step == "break":
+        core = producer._core
+        requests = core.requests
+        core.requests = lambda now: 1 / 0 if core.outstanding else requests(now)
+    else:
+        try:
+            if step == "put":
+                await caller.put("k", b"%d" % len(caller.puts))
+                return "put"
+            if step not in ("enter", "exit"):
+                return await caller(step)
+            name = f"__{'a' * isinstance(producer, AsyncProducer)}{step}__"
+            entered = await caller(name, *[None] * 3 * (step == "exit"))
+            return "entered" if entered is producer else entered
+        except ProducerClosed as closed:
+            return closed.code
+    return None
+
+
+@SKINS
+@pytest.mark.requirement("PRD-9", "PRD-41", "PRD-60", "PRD-64")
+@given(steps=st.lists(STEPS, max_size=12))
+def test_both_start_and_end_alike(skin: str, steps: list[str]) -> None:
+    # One user record alone meets the bug, so what is told does not depend on when the core is called.
+    bug = ("flush", "break", "put", "flush")
+    steps = [one for step in steps for one in (bug if step == "break" else (step,))]
+    called: list[DeliveryError] = []
+
+    async def main() -> tuple[list[Any], list[Any]]:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        caller = Caller(skin, called.append)
+        answers = [await answer_to(caller, step) for step in steps]
+        await caller("close")
+        assert caller.producer.outstanding == 0
+        return answers, caller.ended()
+
+    hook, threading.excepthook = threading.excepthook, lambda args: None
+    try:
+        answers, ended = asyncio.run(main())
+    finally:
+        threading.excepthook = hook
+    model = Model()
+    assert answers == [model.answer(step) for step in steps]
+    check_handed_over(called, ended)
+
+
+def small(skin: str, client: ModelClient, **settings: Any) -> Any:
+    """A producer with room for ten user records."""
+    config = ProducerConfig(record_max_buffered_time_ms=5, max_outstanding_records=10, **settings)
+    return new_producer(skin, client=client, config=config)
+
+
+def throttled(operation: str, answer: Any) -> Any:
+    return refuse(operation, answer, "ProvisionedThroughputExceededException")
+
+
+@pytest.mark.requirement("PRD-7", "PRD-9")
+@pytest.mark.parametrize("when_full", ["fail", "drop"])
+@SKINS
+def test_a_full_producer_fails_or_drops_and_gives_up_in_time(skin: str, when_full: str) -> None:
+    async def main() -> list[Any]:
+        producer = small(skin, ModelClient(spoil=throttled), when_full=when_full)
+        futures = [await call(producer.put, "k", b"x") for _ in range(10)]
+        if when_full == "drop":
+            dropped = await call(producer.put, "k", b"x")
+            if skin == "asyncio":
+                await asyncio.wait([dropped])
+            assert dropped.exception().outcome == "dropped"
+        else:
+            with pytest.raises(ProducerFull):
+                await call(producer.put, "k", b"x")
+        assert await call(producer.close, 0.1) is False
+        with pytest.raises(ProducerClosed):
+            await call(producer.put, "k", b"x")
+        assert await call(producer.close) is False
+        return futures
+
+    assert {future.exception().outcome for future in asyncio.run(main())} == {"closed"}
+
+
+@pytest.mark.requirement("PRD-7")
+@SKINS
+def test_a_full_producer_makes_its_callers_wait(skin: str) -> None:
+    async def main() -> tuple[int, list[Any]]:
+        producer = small(skin, ModelClient(latency=0.001))
+        futures, most = [], 0
+        for _ in range(60):
+            futures.append(await call(producer.put, "k", b"x"))
+            most = max(most, producer.outstanding)
+        assert await call(producer.close)
+        return most, futures
+
+    most, futures = asyncio.run(main())
+    assert most <= 10
+    assert all(isinstance(future.result(), Delivery) for future in futures)
+
+
+#: The machine of tests/producer/machine.py gives the core all shapes; here are some for the skins.
+HOSTILE: list[Any] = [None, {"Records": [{}]}, {"StreamDescriptionSummary": ["x"]}]
+
+
+@pytest.mark.requirement("PRD-23", "PRD-41")
+@pytest.mark.parametrize("answer", HOSTILE, ids=str)
+@SKINS
+def test_answers_of_any_shape_end_in_results(answer: Any, skin: str) -> None:
+    closed, results = run(skin, ModelClient(spoil=lambda operation, sound: answer))
+    assert all(isinstance(result, DeliveryError) for result in results)
+    assert not closed
+
+
+@pytest.mark.requirement("PRD-41")
+@pytest.mark.parametrize("method", ["receive", "results", "fail"])
+@SKINS
+def test_a_bug_in_the_core_ends_every_future_and_says_what_may_be_stored(
+    method: str, skin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    client = ModelClient(spoil=lambda operation, answer: 1 / 0 if method == "fail" else answer)
+
+    def crash(*arguments: Any, **named: Any) -> Any:
+        raise ZeroDivisionError
+
+    _, results = run(skin, client, before=lambda producer: setattr(producer._core, method, crash))
+    assert all(isinstance(result, DeliveryError) for result in results)
+    assert {result.code for result in results} <= {"broken"}
+    assert all(result.may_be_stored or not client.stream.stored for result in results)
+
+
+@SKINS
+@pytest.mark.requirement("PRD-60")
+@pytest.mark.parametrize("hook", [False, True])
+@pytest.mark.parametrize("what", ["record", "call"])
+def test_a_log_that_raises_hides_no_failure(
+    skin: str, what: str, hook: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(error: DeliveryError) -> None:
+        called.append(error)
+        raise ValueError
+
+    called: list[DeliveryError] = []
+
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "PutRecords" and what == "record":
+            return {"Records": [{"ErrorCode": "AccessDeniedException"}]}
+        return refuse(operation, answer)
+
+    def broken_filter(line: logging.LogRecord) -> bool:
+        raise RuntimeError
+
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    monkeypatch.setattr(logging.getLogger("kpl_codec.producer"), "filters", [broken_filter])
+    options: dict[str, Any] = {"on_undelivered": raising} if hook else {}
+    closed, results = run(skin, ModelClient(spoil=spoil), records=1, **options)
+    assert [result.code for result in results] == ["AccessDeniedException"]
+    assert called == results * hook
+    assert closed is False
+
+
+@SKINS
+@pytest.mark.parametrize(
+    "stream", ["", " ", "a/b", "x" * 129, "arn:aws:s3:::bucket", "arn:aws:kinesis:x:1:y"]
+)
+def test_what_is_no_stream_is_refused_at_once(skin: str, stream: str) -> None:
+    with pytest.raises(StreamNameError):
+        (Producer if skin == "threads" else AsyncProducer)(stream)
+
+
+@pytest.mark.parametrize("kind", [Producer, AsyncProducer])
+@pytest.mark.parametrize(
+    ("options", "instead"),
+    [
+        ({"region": "eu-west-1"}, "no option 'region'; it is boto3's: client_settings={'region_name': ...}"),
+        ({"endpoint_url": "x"}, "client_settings={'endpoint_url': ...}"),
+        ({"record_ttl_ms": 1}, "it is a setting: config=ProducerConfig(record_ttl_ms=1)"),
+        ({"client_setings": {}}, "did you mean client_settings?"),
+        ({"x": 1}, "it has config, ledger, client"),
+        ({"config": {"rate_limit": 1}}, "is of type dict: give config=ProducerConfig(...)"),
+        ({"ledger": "folder"}, "is of type str: give ledger=Ledger(...)"),
+        ({"client_settings": "eu-west-1"}, "is of type str: give client_settings={"),
+        ({"observe": 1}, "is of type int: give observe=a function"),
+        ({"on_undelivered": []}, "is of type list: give on_undelivered=a function"),
+    ],
+)
+def test_an_option_that_is_wrong_names_the_right_one(kind: Any, options: Any, instead: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        kind("s", **options)
+    assert instead in str(caught.value)
+
+
+@SKINS
+def test_an_arn_is_a_stream_in_its_region(skin: str) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Client(ModelClient):
+        def put_records(self, **arguments: Any) -> Any:
+            asked.append(arguments)
+            return super().put_records(**arguments)
+
+    closed, results = run(skin, Client(), stream=ARN)
+    assert closed
+    assert all(isinstance(result, Delivery) for result in results)
+    assert {request["StreamARN"] for request in asked} == {ARN}
+    assert not any("StreamName" in request for request in asked)
+
+
+def test_the_region_of_an_arn_counts() -> None:
+    keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
+    with Producer(ARN, client_settings=keys) as producer:
+        producer._connect()
+        client: Any = producer._driver.client
+        assert client.meta.region_name == "ap-south-1"
+
+    async def main() -> str:
+        async with AsyncProducer(ARN, client_settings=keys) as asynchronous:
+            client: Any = asynchronous._client
+            return str(client.meta.region_name)
+
+    assert asyncio.run(main()) == "ap-south-1"
+
+
+@SKINS
+@pytest.mark.requirement("PRD-35")
+@pytest.mark.parametrize("raised", [OSError, SystemExit, GeneratorExit])
+def test_measuring_that_raises_costs_no_record(
+    skin: str, raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def observe(name: str, value: float, attributes: Any) -> None:
+        raise raised
+
+    closed, results = run(skin, ModelClient(), observe=observe)
+    assert closed
+    assert all(isinstance(result, Delivery) for result in results)
+    assert caplog.text.count("observe failed") == 1
+
+
+@pytest.mark.requirement("PRD-34", "PRD-36")
+@pytest.mark.parametrize(
+    ("skin", "error"),
+    # (In a task SystemExit ends the event loop: asyncio sees to that.)
+    [*product(["threads", "asyncio"], BROKEN_ANSWERS), ("threads", SystemExit)],
+)
+def test_whatever_a_client_raises_is_one_line(
+    skin: str, error: Any, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """botocore raises anything for an answer that is no JSON."""
+    broken = True
+
+    def spoil(operation: str, answer: Any) -> Any:
+        nonlocal broken
+        if operation == "PutRecords" and broken:
+            broken = False
+            raise error
+        return answer
+
+    with caplog.at_level(logging.INFO):
+        closed, results = run(skin, ModelClient(spoil=spoil), records=1)
+    assert closed
+    assert isinstance(results[0], Delivery)
+    assert [attempt.outcome for attempt in results[0].attempts] == ["no-answer", "delivered"]
+    assert len([line for line in caplog.messages if "PutRecords failed" in line]) == 1
+    assert "Traceback" not in caplog.text + capsys.readouterr().err
+    assert "secret" not in caplog.text
+
+
+@SKINS
+@pytest.mark.requirement("PRD-5", "PRD-62")
+def test_the_limit_is_the_streams_own_and_is_read_again_once_a_minute(skin: str) -> None:
+    mebibytes, calls, later = [1.0], list[str](), [0.0]
+
+    async def main() -> None:
+        options: dict[str, Any] = {"clock": lambda: time.monotonic() + later[0]}
+        producer = new_producer(skin, client=of_size(mebibytes, calls), **options)
+        await call(producer.wait_ready)
+        with pytest.raises(RecordTooLarge) as caught:
+            await call(producer.put, "k", b"x" * (3 << 20))
+        assert caught.value.max_size == 1 << 20
+        assert "once a minute" in caught.value.todo
+        before, mebibytes[0] = calls.count("DescribeStreamSummary"), 3
+        for _ in range(5):  # it was read just now
+            with pytest.raises(RecordTooLarge):
+                await call(producer.put, "k", b"x" * ((3 << 20) - 1))
+        assert calls.count("DescribeStreamSummary") == before
+        later[0] = SIZE_AGE + 1
+        future = await call(producer.put, "k", b"x" * ((3 << 20) - 1))
+        assert calls.count("DescribeStreamSummary") == before + 1
+        assert (await result_of(future, 10)).shard_id
+        with pytest.raises(RecordTooLarge) as caught:
+            await call(producer.put, "k", b"x" * (3 << 20))
+        assert caught.value.max_size == 3 << 20
+        await call(producer.close)
+
+    asyncio.run(main())
+
+
+@SKINS
+@pytest.mark.requirement("PRD-62")
+def test_a_limit_that_is_set_goes_before_and_a_stream_that_may_not_be_described_takes_1_mib(
+    skin: str,
+) -> None:
+    def spoil(operation: str, answer: Any) -> Any:
+        if operation == "DescribeStreamSummary":
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, operation)
+        return answer
+
+    for limit in (None, 2 << 20):
+        config = ProducerConfig(record_max_buffered_time_ms=5, max_record_size=limit)
+
+        async def main(config: ProducerConfig = config, most: int = limit or 1 << 20) -> None:
+            producer = new_producer(skin, client=ModelClient(spoil=spoil), config=config)
+            with pytest.raises(RecordTooLarge) as caught:
+                await call(producer.put, "k", b"x" * most)
+            assert caught.value.max_size == most
+            future = await call(producer.put, "k", b"x" * (most - 1))
+            assert (await result_of(future, 30)).shard_id
+            await call(producer.close)
+
+        asyncio.run(main())
+
+
+def _config_of(skin: str, settings: dict[str, Any]) -> Any:
+    if skin == "threads":
+        with Producer("s", client_settings={**KEYS, **settings}) as producer:
+            return producer._driver.client.meta.config
+
+    async def main() -> Any:
+        async with AsyncProducer("s", client_settings={**KEYS, **settings}) as producer:
+            return producer._driver.client.meta.config
+
+    return asyncio.run(main())
+
+
+@pytest.mark.requirement("PRD-71")
+@SKINS
+def test_a_config_of_the_callers_sets_all_but_retries(skin: str) -> None:
+    plain = _config_of(skin, {})
+    one: dict[str, Any] = {
+        "tcp_keepalive": {"tcp_keepalive": True},
+        "read_timeout": {"read_timeout": 55},
+        "max_pool_connections": {"max_pool_connections": 3},
+        "user_agent_extra": {"user_agent_extra": "orders"},
+        "retries": {"retries": {"max_attempts": 7, "mode": "adaptive"}},
+    }
+    for name, options in one.items():
+        config = _config_of(skin, {"config": Config(**options)})
+        assert config.retries == {"total_max_attempts": 1, "mode": "standard"}
+        expected = {"read_timeout": 6.0, "connect_timeout": 6.0}
+        expected |= {"max_pool_connections": plain.max_pool_connections}
+        if name != "retries":
+            expected |= options
+        assert {key: getattr(config, key) for key in expected} == expected
+
+
+def test_a_config_of_aiobotocore_keeps_its_connector() -> None:
+    from aiobotocore.config import AioConfig
+
+    config = _config_of("asyncio", {"config": AioConfig(connector_args={"keepalive_timeout": 5})})
+    assert config.connector_args["keepalive_timeout"] == 5
+    assert config.retries["total_max_attempts"] == 1
+
+
+@pytest.mark.requirement("PRD-71")
+@pytest.mark.parametrize(
+    ("retries", "told"),
+    [
+        (None, True),
+        ({"max_attempts": 2}, True),
+        ({"mode": "standard"}, True),
+        ({"total_max_attempts": 1}, False),
+        ({"max_attempts": 0}, False),
+    ],
+)
+def test_a_client_that_repeats_calls_is_told(
+    retries: Any, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    import boto3
+
+    producer = Producer("s", client=boto3.client("kinesis", **KEYS, config=Config(retries=retries)))
+    assert ("repeats calls by itself" in caplog.text) is told
+    assert producer.close()

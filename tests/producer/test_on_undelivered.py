@@ -1,0 +1,250 @@
+"""User records that could not be delivered, with both producers: each is handed over once, as it was put."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kpl_codec.format.records import Tag
+from kpl_codec.producer import Delivery, DeliveryError, ProducerFull, Put, WouldDeadlock, delivery, driver
+
+from .skins import SKINS, Caller, check_handed_over
+
+pytestmark = pytest.mark.timeout(120)
+
+KEYS = st.one_of(st.none(), st.sampled_from(["a", "k", "customer-17"]))
+
+
+PUTS = st.tuples(
+    KEYS,
+    st.sampled_from([b"", b"x", b"y" * 100, b"\x1f\x8b\x08 looks like gzip"]),
+    st.sampled_from([None, "0", str(2**127)]),
+    st.sampled_from([(), (Tag("t", "v"),)]),
+)
+
+
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "compression": st.just("gzip"),
+        "reshard_proof": st.just(True),
+        "when_full": st.sampled_from(["block", "fail", "drop"]),
+        "max_outstanding_records": st.integers(1, 5),
+        "record_ttl_ms": st.just(100),
+    },
+)
+
+
+@SKINS
+@pytest.mark.requirement("PRD-7", "PRD-63", "PRD-64", "PRD-65")
+@given(
+    puts=st.lists(PUTS, max_size=20),
+    settings=SETTINGS,
+    refusing=st.booleans(),
+    raising=st.lists(st.booleans()),
+    give_up=st.booleans(),
+    awaited=st.booleans(),
+)
+def test_every_user_record_is_delivered_or_handed_over_as_it_was_put(
+    skin: str,
+    puts: list[Any],
+    settings: dict[str, Any],
+    refusing: bool,
+    raising: list[bool],
+    give_up: bool,
+    awaited: bool,
+) -> None:
+    called: list[DeliveryError] = []
+
+    def hook(error: DeliveryError) -> None:
+        called.append(error)
+        if len(called) <= len(raising) and raising[len(called) - 1]:
+            raise SystemExit
+
+    async def awaitable(error: DeliveryError) -> None:
+        await asyncio.sleep(0)
+        called.append(error)
+        if len(called) <= len(raising) and raising[len(called) - 1]:
+            raise ValueError
+
+    async def main() -> list[tuple[Put, Any]]:
+        producer = Caller(skin, awaitable if awaited and skin == "asyncio" else hook, **settings)
+        producer.refusing = refusing
+        for put in puts:
+            try:
+                await producer.put(*put)
+            except ProducerFull:
+                assert settings.get("when_full", "block") != "block"
+        closed = await producer("close", *[0.0] * give_up)
+        assert producer.producer.outstanding == 0
+        assert closed is not any(isinstance(result, DeliveryError) for _, result in producer.ended())
+        return producer.ended()
+
+    check_handed_over(called, asyncio.run(main()))
+
+
+@SKINS
+@pytest.mark.requirement("PRD-34", "PRD-63", "PRD-65")
+def test_what_it_raises_is_told_without_data(skin: str, caplog: pytest.LogCaptureFixture) -> None:
+    def hook(error: DeliveryError) -> None:
+        raise KeyError(error.user_record.partition_key, error.user_record.data)
+
+    async def main() -> DeliveryError:
+        producer = Caller(skin, hook)
+        producer.refusing = True
+        futures = [await producer.put("secret-key", b"secret-data") for _ in range(3)]
+        assert await producer("close") is False
+        producer.puts.clear()
+        return futures[0].exception()
+
+    error = asyncio.run(main())
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+    counts = re.findall(r"on_undelivered failed for (\d) user records: KeyError in ", caplog.text)
+    assert sum(map(int, counts)) == 3  # told at once, or as they come
+    shown = caplog.text + str(error) + repr(error) + repr(error.user_record)
+    assert "secret" not in shown
+    assert error.user_record.data == b"secret-data"
+
+
+@SKINS
+@pytest.mark.requirement("PRD-65")
+def test_one_that_hangs_holds_up_no_other_user_record_and_is_told(
+    skin: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (driver, delivery):
+        monkeypatch.setattr(module, "SLOW", 0.1)
+    go, begun = threading.Event(), threading.Event()
+
+    def hook(error: DeliveryError) -> None:
+        begun.set()
+        assert go.wait(30)
+
+    async def main() -> None:
+        producer = Caller(skin, hook)
+        producer.refusing = True
+        held = await producer.put("k", b"held")
+        assert await asyncio.to_thread(begun.wait, 30)
+        producer.refusing = False
+        others = [await producer.put("k", b"%d" % n) for n in range(20)]
+        while not all(other.done() for other in others):
+            await asyncio.sleep(0.01)
+        assert all(isinstance(other.result(), Delivery) for other in others)
+        assert not held.done()
+        assert producer.producer.outstanding == 1
+        assert await producer("flush", 0.3) is False
+        assert caplog.text.count("on_undelivered has not returned for 0 s; 1 user records wait for it") == 1
+        go.set()
+        assert await producer("flush") is True
+        assert held.done()
+        assert await producer("close") is False
+
+    asyncio.run(main())
+
+
+@SKINS
+@pytest.mark.requirement("PRD-40", "PRD-64")
+def test_it_cannot_wait_for_its_own_producer_but_put_there(skin: str) -> None:
+    told: list[Any] = []
+
+    async def ask(error: DeliveryError) -> None:
+        if error.user_record.data == b"again":
+            return
+        producer.refusing = False
+        for name in ("flush", "close", "wait_ready"):
+            try:
+                await producer(name)
+            except WouldDeadlock as refused:
+                told.append((name, refused.code))
+        await producer.put("k", b"again")
+        try:
+            await producer.put("k", b"again")
+        except ProducerFull:
+            told.append("full")
+
+    def hook(error: DeliveryError) -> None:
+        asyncio.run(ask(error))
+
+    async def main() -> None:
+        nonlocal producer
+        producer = Caller(skin, hook if skin == "threads" else ask, max_outstanding_records=2)
+        producer.refusing = True
+        await producer.put("k", b"x")
+        assert await producer("flush")
+        assert await producer("close") is False
+
+    producer: Any = None
+    asyncio.run(main())
+    assert told == [("flush", "in-callback"), ("close", "in-callback"), ("wait_ready", "in-callback"), "full"]
+
+
+@pytest.mark.requirement("PRD-64")
+def test_a_coroutine_function_is_told_to_be_none_of_the_thread_producer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def hook(error: DeliveryError) -> None: ...
+
+    async def main() -> None:
+        producer = Caller("threads", hook)
+        producer.refusing = True
+        await producer.put("k", b"x")
+        assert await producer("close") is False
+
+    asyncio.run(main())
+    assert "on_undelivered failed for 1 user records: TypeError" in caplog.text
+
+
+@pytest.mark.requirement("PRD-64")
+def test_an_event_loop_that_ends_tells_for_how_many_it_was_not_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def hook(error: DeliveryError) -> None:
+        await asyncio.sleep(3600)
+
+    async def main() -> list[tuple[Put, Any]]:
+        producer = Caller("asyncio", hook)
+        producer.refusing = True
+        for _ in range(5):
+            await producer.put("k", b"x")
+        while not producer.producer._driver.callback.held:
+            await asyncio.sleep(0.01)
+        return producer.puts
+
+    puts = asyncio.run(main())
+    assert "on_undelivered was not called for 4 user records: its event loop ends" in caplog.text
+    assert all(isinstance(future.exception(), DeliveryError) for _, future in puts)
+
+
+@pytest.mark.requirement("PRD-7", "PRD-10")
+@SKINS
+def test_dropped_ones_are_handed_over_and_bounded(skin: str) -> None:
+    go = threading.Event()
+    called: list[DeliveryError] = []
+
+    def hook(error: DeliveryError) -> None:
+        assert go.wait(30)
+        called.append(error)
+
+    async def main() -> list[tuple[Put, Any]]:
+        producer = Caller(skin, hook, when_full="drop", max_outstanding_records=3)
+        full = 0
+        for _ in range(20):
+            try:
+                await producer.put("k", b"x")
+            except ProducerFull:
+                full += 1
+        assert full
+        go.set()
+        assert await producer("close") is False
+        return producer.ended()
+
+    ended = asyncio.run(main())
+    check_handed_over(called, ended)
+    assert {error.outcome for error in called} == {"dropped"}
