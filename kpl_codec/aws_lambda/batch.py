@@ -239,7 +239,7 @@ class Invocation:
 
     def response(self) -> dict[str, Any]:
         """The response for Lambda, after the ledger is written: the Kinesis records that failed."""
-        # LMB-1: "The answer MUST be batchItemFailures with the failed Kinesis records in event order, so
+        # LMB-1: "The response MUST be batchItemFailures with the failed Kinesis records in event order, so
         # that the lowest comes first; empty if none failed."
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,
         # once."

@@ -86,7 +86,7 @@ def _map_of(event: Any, shard_map: ShardMap) -> ShardMap | None:
     )
     names = dict.fromkeys(filter(None, map(stream_arn_of, mappings)))
     StreamMatcher(None).mismatches(names)
-    # LMB-21: "A shard map that says which stream it is of MUST NOT judge the records of an event of another."
+    # LMB-21: "A shard map that names its stream MUST NOT be used for the records of another stream."
     return None if StreamMatcher(shard_map.stream).mismatches(names) else shard_map
 
 
@@ -237,8 +237,8 @@ def process_window(
     batch.each(fold_next)
     first = batch.first_failure()
     if first is not None and since and since[-1].number >= first:
-        # LMB-9: "The state answered MUST hold exactly the user records of the Kinesis records
-        # before the first one reported."
+        # LMB-9: "The state in the response MUST hold exactly the user records of the Kinesis records before
+        # the first one reported."
         state = json.loads(copy)
         try:
             for call in since:

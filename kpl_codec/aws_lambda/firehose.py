@@ -70,7 +70,7 @@ def transform_user_records(
     """
     records = event_records(event, "records")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
-    # LMB-5: "A transformation MUST answer every record id exactly once, in order."
+    # LMB-5: "A transformation MUST return exactly one result for every record id, in order."
     results: list[dict[str, Any]] = []
     for index, raw in enumerate(records):
         record_id = raw.get("recordId") if isinstance(raw, Mapping) else None
@@ -91,12 +91,12 @@ def transform_user_records(
         try:
             transformation = _transformation(map(handler, user_records), delimiter)
         except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-            # LMB-6: "A record of which any user record failed MUST be answered ProcessingFailed, with none
+            # LMB-6: "A record of which any user record failed MUST have the result ProcessingFailed, with none
             # of its user records delivered."
             LOG.exception("transformation failed: record id %s", result["recordId"])
             continue
         more = _size({**result, **transformation}) - _size(result)
-        # LMB-7: "What does not fit into the answer MUST be answered ProcessingFailed."
+        # LMB-7: "A record that does not fit into the response MUST have the result ProcessingFailed."
         if more <= free:
             free -= more
             result.update(transformation)

@@ -43,8 +43,8 @@ Prints a JSON object for each user record: streamName, shardId, sequenceNumber (
 queue: recordId), subSequenceNumber, partitionKey, explicitHashKey,
 approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; defects
 if it has any; schemaVersionId with --unframe; with --decode payload instead of data.
-What is not known is left out. Records without a time pass --since and --until. What
-cannot be read is reported on standard error.
+A member whose value is not known is left out. --since and --until let records without
+a time through. What cannot be read is reported on standard error.
 
 --decode calls Glue (glue:GetSchemaVersion) once for each schema version;
 AWS_ENDPOINT_URL_GLUE sets another Glue. Avro needs kpl-codec's extra avro.

@@ -62,7 +62,8 @@ class Symptom(NamedTuple):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = (
-        "a code, requirement or error (truncated, FRM-3, ProducerFull), or words of a symptom; none: list all"
+        "a code, requirement or error (truncated, FRM-3, ProducerFull), or words of a symptom; without CODE "
+        "it lists all"
     )
     add(parser, "code CODE", text, nargs="*")
     add_shared(parser, "--json")

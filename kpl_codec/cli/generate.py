@@ -1,7 +1,6 @@
-"""`kpl-codec generate`: captures of any size for experiments, always the same for the same recipe.
-
-The contents of a record depend only on the seed and its number. An aggregated record has user records of one
-shard, as the KPL's do; ``mixed_every`` and ``broken_every`` add known faults.
+"""`kpl-codec generate`: captures of any size for experiments. A record depends only on the recipe and on its
+number. An aggregate has user records of one shard, as the KPL's do; ``mixed_every`` and ``broken_every`` add
+known faults.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``kpl-codec inspect``: one record byte by byte, and how others read it."""
+"""``kpl-codec inspect``: one record byte by byte, its defects, and how the KCL handles it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 for a valid or plain record that a KCL consumer gets whole, else 1."""
+    """0 for a valid or plain record of which a KCL consumer gets all user records, else 1."""
     if (args.data is None) == (args.stream is None):
         raise UsageError(reason="give either DATA, or --stream NAME --shard-id ID --sequence-number NUMBER")
     record, keys = _from_stream(args) if args.stream else (_from_data(args), None)

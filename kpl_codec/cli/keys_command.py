@@ -25,20 +25,22 @@ _PARTS, _COUNTED_PARTS = 1 << 16, 1 << 12
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    hashing = add_action(commands, "hash", "the hash key of partition keys (MD5)", _hash)
+    hashing = add_action(
+        commands, "hash", "print the hash key of each partition key: its MD5 as a number", _hash
+    )
     add_shared(hashing, "keys", "--keys-from")
     add_aws(hashing, kinesis=False)
 
-    allocate = add_action(commands, "allocate", "explicit hash keys that stay balanced", _allocate)
+    allocate = add_action(commands, "allocate", "make explicit hash keys that spread evenly", _allocate)
     allocate.description = (
-        "Explicit hash keys that stay balanced through splits and merges. Where shards are given, those with "
-        "the fewest keys come first; else the key space is halved again and again."
+        "Make explicit hash keys that spread evenly over all hash keys, and stay so when shards are split or "
+        "merged. With --stream or --shards the shards that have the fewest of --existing get the first keys."
     )
     add(allocate, "count N", "how many (default: 1)", nargs="?", default=1)
     add(allocate, "--existing FILE", "hash keys in use, one a line; - for standard input")
     add_shards(allocate, required=False)
 
-    hot = add_action(commands, "hot", "the partition keys with most user records, exactly counted", _hot)
+    hot = add_action(commands, "hot", "print the partition keys with most user records", _hot)
     add_shared(hot, "results", "--limit", what=f"keys (default: {_SHOWN})")
     add_aws(hot, kinesis=False)
 

@@ -29,18 +29,18 @@ from .exit_status import CLEAN, FAILURE, INTERRUPTED
 #: Command -> what it does, and two examples.
 COMMANDS = {
     "demo": "Fill a local stream from several writers, split a shard, and report what is lost.",
-    "validate": "Check captures or a stream: what is broken, on the wrong shard, or lost at the KCL.",
+    "validate": "Check captures or a stream: which records are broken, misplaced, or dropped by the KCL.",
     "watch": "Sample a live stream and report records that are being lost.",
-    "audit": "Compare what was put with what was handled, and list what is missing.",
+    "audit": "Compare what producers put with what consumers handled, and list what is missing.",
     "repair": "Put again the user records that validate found lost, aggregated per shard.",
     "findings": "Print what validate found, worst first.",
     "cat": "Print the user records of captures, of a stream, or of a queue.",
     "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
     "explain": "Look up a code, a requirement or a symptom: what it means and what to do.",
-    "shards": "List a stream's shards, predict where keys go, show the shards' history.",
-    "keys": "Hash partition keys, find hot ones, make evenly spread explicit hash keys.",
-    "generate": "Make a capture of any size, with its shard map, the same every time.",
-    "conformance": "Run the test vectors of the specification against any implementation.",
+    "shards": "List a stream's shards, predict the shard of a key, draw splits and merges over time.",
+    "keys": "Hash partition keys, find hot ones, make explicit hash keys that spread evenly.",
+    "generate": "Write a capture of generated records, of any size, and its shard map.",
+    "conformance": "Run the test vectors of the specification against any program.",
 }
 EXAMPLES = {
     "demo": ("", "--output trial --user-records 5000"),

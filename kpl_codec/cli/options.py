@@ -132,7 +132,7 @@ _SHARED = {
     "--only FILE": "only read records whose sequence numbers are listed in FILE (JSON, such as dead letters)",
     "--limit N": "at most N {what}",
     "--json": "print one JSON value",
-    "--quiet": "no progress on standard error",
+    "--quiet": "print no progress on standard error",
     "--fail-on": "exit with 1 for findings of this severity or worse (default: %(default)s)",
     "--region REGION": "region of the stream (default: as for the AWS CLI)",
     "--endpoint-url URL": "another Kinesis server, such as a local one",

@@ -22,15 +22,17 @@ _WHOLE_IDS = 80
 def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    listing = add_action(commands, "list", "the shards and their hash key ranges", _list)
+    listing = add_action(commands, "list", "list the shards with their hash key ranges", _list)
     add(listing, "--closed", "also closed shards that still hold records")
     add_shards(listing)
 
-    predict = add_action(commands, "predict", "the shard that each key goes to now", _predict)
+    predict = add_action(
+        commands, "predict", "print the shard on which records of each key land now", _predict
+    )
     add_shared(predict, "keys", "--keys-from")
     add_shards(predict)
 
-    history = add_action(commands, "history", "how and when shards were split and merged", _history)
+    history = add_action(commands, "history", "draw when shards were split and merged", _history)
     add_shards(history)
 
 
