@@ -1,38 +1,104 @@
 """Walks through a release on this machine: `python -m tests.release`. It publishes nothing.
 
-Builds the sdist and the wheel of what is committed, serves both from an index on this machine, and then, in
-folders without a checkout:
+Builds the sdist and the wheel of what is committed, and serves both from an index on this machine. Then, in
+fresh environments and without a checkout:
 
-1. installs the wheel with the extra ``demo`` by its name, and runs README's first command, `kpl-codec demo`;
-2. unpacks the sdist, and runs README's second command, which passes the tests.
+1. installs the wheel, the sdist without a compiler, and the wheel with each extra, and uses what each is for;
+2. runs README's first command, `kpl-codec demo`, with the package installed by its name;
+3. unpacks the sdist, and runs README's test command.
 
-What the packages depend on comes from the package index that pip knows. Takes about ten minutes. Exit status
-1 if a step fails.
+What the packages depend on comes from the package index that pip knows; `testing` and `demo` need npm. Takes
+about half an hour and some GB. Exit status 1 if a step fails. (The workflow *Release* tries the wheels of the
+other Pythons.)
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
+import re
+import subprocess
 import sys
 import tarfile
 import tempfile
 import threading
 import time
+import zipfile
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from . import packaging
 from .guides.blocks import blocks
 
 ROOT = Path(__file__).parents[1]
+#: Run in each environment: the codec works, and is compiled or is not.
+CHECK = """
+import kpl_codec as kpl
+from kpl_codec.compiled import speedups
+data = kpl.encode([kpl.UserRecord("key", b"one"), kpl.UserRecord("key", b"two")])
+assert [record.data for record in kpl.decode(data)] == [b"one", b"two"]
+assert (speedups is not None) == {compiled}
+{use}
+"""
+#: By extra: Python that uses what it is for.
+USES = {
+    "aws": "from kpl_codec.producer import Producer; Producer('orders').close()",
+    "aio": "from kpl_codec.producer import AsyncProducer; AsyncProducer('orders')",
+    "spark": "import pyarrow; from kpl_codec.arrow import deaggregate_table\n"
+    "assert deaggregate_table(pyarrow.table({'data': [data]})).table.num_rows == 2",
+    "spark-local": "from kpl_codec.spark import deaggregate, local_session\n"
+    "df = local_session().createDataFrame([(data,)], 'data binary'); assert deaggregate(df).count() == 2",
+    "otel": "from kpl_codec.watch.exporters import OpenTelemetryExporter; OpenTelemetryExporter('a')",
+    "testing": "from kpl_codec.testing import strategies; strategies.aggregated_records()",
+}
+#: By extra: a command that does.
+COMMANDS = {
+    "cli": "kpl-codec generate --output made --user-records 9 && "
+    "kpl-codec validate made/capture --shards made/shards.json --output out",
+    "watch": "kpl-codec watch --print cloudformation --stream orders",
+    "demo": "kpl-codec demo --user-records 100",
+    "all": "kpl-codec demo --user-records 100",
+}
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Print no requests."""
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """What the command prints. Raises SystemExit with its errors if it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def environment(scratch: Path) -> Path:
+    """The interpreter of a fresh virtual environment."""
+    folder = Path(tempfile.mkdtemp(dir=scratch)) / "venv"
+    run(sys.executable, "-m", "venv", folder, cwd=scratch)
+    return folder / "bin" / "python"
+
+
+def extras_of(wheel: Path) -> list[str]:
+    """The extras that the wheel declares, but for ``dev``."""
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+        return re.findall(r"^Provides-Extra: (?!dev$)(.*)$", packed.read(name).decode(), re.MULTILINE)
+
+
+def try_install(source: Path, scratch: Path, *, extra: str = "", compiler: bool = True) -> None:
+    """Install ``source`` with an extra, in the versions of the lock, and use it."""
+    inside = environment(scratch)
+    folder = inside.parents[2]
+    # With hashes pip takes nothing that has none, and so no wheel built here.
+    versions = folder / "constraints.txt"
+    versions.write_text(re.sub(r" \\\n +--hash=\S+", "", (ROOT / "requirements.lock").read_text()))
+    settings = {} if compiler else {"CC": "no-such-compiler"}
+    what = f"{source}[{extra}]" if extra else str(source)
+    run(inside, "-m", "pip", "install", "-q", "-c", versions, what, cwd=folder, **settings)
+    run(inside, "-c", CHECK.format(compiled=compiler, use=USES.get(extra, "")), cwd=folder)
+    path = f"{inside.parent}{os.pathsep}{os.environ['PATH']}"
+    run("bash", "-ec", COMMANDS.get(extra, "kpl-codec --version"), cwd=folder, PATH=path)
 
 
 def commands() -> tuple[str, str]:
@@ -42,45 +108,52 @@ def commands() -> tuple[str, str]:
     return demo, tests
 
 
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print no requests."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.release", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--no-tests", action="store_true", help="leave the second step out")
-    no_tests = parser.parse_args().no_tests
-    os.environ.pop("PYTHONPATH", None)
+    parser.add_argument("--extras", nargs="*", metavar="EXTRA", help="default: each of them")
+    parser.add_argument("--no-tests", action="store_true", help="leave the third step out")
+    options = parser.parse_args()
+    os.environ.pop("PYTHONPATH", None)  # the environments see only what is installed in them
+    started = time.monotonic()
 
     def say(what: str) -> None:
         print(f"{time.monotonic() - started:5.0f} s  {what}", flush=True)
 
-    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kpl-codec-release-") as name:
         scratch = Path(name)
         clean, index = scratch / "source", scratch / "index" / "simple" / "kpl-codec"
-        packaging.run("git", "clone", "-q", ROOT, clean, cwd=scratch)
-        builder = packaging.environment(sys.executable, scratch / "builder")
-        packaging.run(builder, "-m", "pip", "install", "-q", "build", cwd=scratch)
-        packaging.run(builder, "-m", "build", "-o", index, clean, cwd=scratch)
-        shutil.rmtree(clean)
+        run("git", "clone", "-q", ROOT, clean, cwd=scratch)
+        builder = environment(scratch)
+        run(builder, "-m", "pip", "install", "-q", "build", cwd=scratch)
+        run(builder, "-m", "build", "-o", index, clean, cwd=scratch)
         (wheel,), (sdist,) = index.glob("*.whl"), index.glob("*.tar.gz")
         say(f"built {sdist.name} ({sdist.stat().st_size / 1e6:.1f} MB), {wheel.name}")
-
+        try_install(wheel, scratch)
+        try_install(sdist, scratch, compiler=False)
+        for extra in extras_of(wheel) if options.extras is None else options.extras:
+            try_install(wheel, scratch, extra=extra)
+            say(f"installed and used [{extra}]")
         handler = partial(_Quiet, directory=str(index.parents[1]))
+        demo, tests = commands()
         with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             address = f"http://127.0.0.1:{server.server_port}/simple/"
-            demo, tests = commands()
-            empty = scratch / "empty"
-            empty.mkdir()
-            with tarfile.open(sdist) as packed:
-                packed.extractall(scratch, filter="data")
-            unpacked = scratch / sdist.name.removesuffix(".tar.gz")
             named = demo.replace('".[demo]"', f'--no-cache-dir --extra-index-url {address} "kpl-codec[demo]"')
-            printed = packaging.run("bash", "-ec", named, cwd=empty)
+            (scratch / "empty").mkdir()
+            printed = run("bash", "-ec", named, cwd=scratch / "empty")
             say(f"{named.replace(address, 'INDEX')}\n\n{printed}")
             server.shutdown()
-        if not no_tests:
-            packaging.run("bash", "-ec", tests, cwd=unpacked)
+        if not options.no_tests:
+            with tarfile.open(sdist) as packed:
+                packed.extractall(scratch, filter="data")
+            run("bash", "-ec", tests, cwd=scratch / sdist.name.removesuffix(".tar.gz"))
             say(tests)
     return 0
 

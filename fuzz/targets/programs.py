@@ -1,19 +1,16 @@
-"""Other programs and the files that go with them: answers to the vectors, the KPL's settings.
+"""Other programs' answers to the vectors.
 
-An input of `programs` is what a program prints, a line for each answer; or JSON {"answers": [...]}. One of
-`properties` is the KPL's configuration file.
+An input is what a program prints, a line for each answer; or JSON {"answers": [...]}.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-import warnings
 from pathlib import Path
 
 from kpl_codec.conformance.grading import GRADES, run
 from kpl_codec.conformance.program import ProgramError
-from kpl_codec.producer import ConfigError, ProducerConfig
 
 from .. import corpus
 from .target import Target, dumped, loaded, repeated
@@ -44,18 +41,6 @@ def programs(given: bytes) -> None:
         assert "hang" not in grade.detail
 
 
-def properties(given: bytes) -> None:
-    """The settings of a KPL configuration file, or ConfigError that names the setting."""
-    text = given.decode("utf-8", "replace")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it names settings that have no meaning here
-            config = ProducerConfig.from_kpl_properties(text)
-            assert config == ProducerConfig.from_kpl_properties(text + "\n# comment")
-    except ConfigError as error:
-        assert error.setting in str(error) or repr(error.setting) in str(error)
-
-
 def _seeds() -> list[bytes]:
     hello = {"name": "n", "version": "1", "ops": sorted({vector["kind"] for vector in _VECTORS})}
     answers = [hello, *({"id": vector["id"], "error": {"code": "e"}} for vector in _VECTORS)]
@@ -68,12 +53,6 @@ def _seeds() -> list[bytes]:
     ]
 
 
-_SETTINGS = [
-    b"# comment\nRecordMaxBufferedTime = 100\nRecordTtl: 30000\n",
-    b"AggregationEnabled true\nCollectionMaxCount=\\\n  500\nRegion=eu-west-1",
-    b"RateLimit=0\n",
-    b"NoSuchName=1",
-]
 TARGETS = {
     "programs": Target(
         programs,
@@ -83,15 +62,5 @@ TARGETS = {
             "open brackets": repeated(b"["),
         },
         json=True,
-    ),
-    "properties": Target(
-        properties,
-        lambda: _SETTINGS,
-        {
-            "lines": repeated(b"RecordTtl=30000\n"),
-            "continued": repeated(b"\\\n", head=b"Region="),
-            "blanks": repeated(b" ", head=b"Region"),
-            "no value": repeated(b"a", head=b"RecordTtl="),
-        },
     ),
 }

@@ -1,6 +1,6 @@
-"""Calls to AWS: boto3 (threads) and aiobotocore (asyncio). Reads streams and shard maps.
-
-Names are imported on first use, so the asyncio parts need no boto3 and the others no aiobotocore.
+"""Reads streams and shard maps from Kinesis, and schemas from Glue, with boto3; `kpl_codec.aws.aio` with
+aiobotocore. Names are imported on first use, so the asyncio parts need no boto3 and the others no
+aiobotocore.
 """
 
 from __future__ import annotations

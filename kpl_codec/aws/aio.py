@@ -1,10 +1,11 @@
-"""What reads a stream, for asyncio: the names, arguments, results and errors of `kpl_codec.aws`.
+"""Functions that read a stream, for asyncio. Names, arguments, results and errors are those of
+`kpl_codec.aws`.
 
     async with get_session().create_client("kinesis") as client:       # aiobotocore.session
         shard_map = await fetch_shard_map(client, "orders")
         async for record in read_stream(client, "orders"): ...
 
-``client``: an aiobotocore Kinesis client; one of boto3 would keep the event loop from its other tasks.
+``client``: an aiobotocore client of Kinesis. One of boto3 would block the event loop.
 """
 
 from .list_shards import async_fetch_lineage as fetch_lineage

@@ -1,7 +1,8 @@
-"""The channels of a stream: delivery to Iceberg tables and to S3, which does not open aggregated records.
+"""The channels of a stream, which deliver its records to Iceberg tables or S3 and do not unpack aggregated
+ones.
 
-    found = find_subscribers(client, "orders")
-    channel_findings(found, aggregated_records=120)
+    subscribers = find_subscribers(client, "orders")
+    channel_findings(subscribers, aggregated_records=120)
 
 Specification: spec/14-queues-and-channels.md, CHN-1 and CHN-2.
 """
@@ -16,7 +17,7 @@ from .calls import call_errors, failure_of, stream_for
 
 
 class Channel(NamedTuple):
-    """``record_format``: JSON, GSR_JSON, STRING, BYTE_ARRAY; None where it may not be read."""
+    """``record_format``: JSON, GSR_JSON, STRING, BYTE_ARRAY; None where the role may not read it."""
 
     name: str
     destination: str
@@ -24,8 +25,8 @@ class Channel(NamedTuple):
 
 
 class Subscribers(NamedTuple):
-    """Queues and channels of a stream. ``unreadable_count``: of the channels that
-    the role may not describe; ``why``: the error."""
+    """Queues and channels of a stream. ``unreadable_count``: the number of channels that the
+    role may not describe; ``why``: the error."""
 
     channels: list[Channel]
     queue_count: int = 0
@@ -34,15 +35,15 @@ class Subscribers(NamedTuple):
 
 
 def find_subscribers(client: Any, stream: str) -> Subscribers:
-    """What DescribeStreamSummary counts, and what each channel is, with kinesis:ListChannels and
-    kinesis:DescribeChannel. What may not be read, or what botocore is too old for (channels came with 1.43),
-    is counted; nothing is raised."""
-    named = stream_for(client, stream)
+    """The queues and channels of a stream, by DescribeStreamSummary, ListChannels and DescribeChannel. It
+    counts channels that the role may not read, or that botocore is too old for (they came with 1.43), and
+    raises nothing."""
     channels: list[Channel] = []
     count = queues = 0
     why = ""
+    argument = stream_for(client, stream).argument
     try:
-        summary = client.describe_stream_summary(**named.argument)["StreamDescriptionSummary"]
+        summary = client.describe_stream_summary(**argument)["StreamDescriptionSummary"]
         count, queues = int(summary.get("ChannelCount") or 0), int(summary.get("QueueCount") or 0)
         token: dict[str, str] = {}
         while len(channels) < count:
@@ -60,10 +61,10 @@ def find_subscribers(client: Any, stream: str) -> Subscribers:
 
 
 def _channel(client: Any, summary: dict[str, Any]) -> Channel:
-    described = client.describe_channel(ChannelARN=summary["ChannelARN"])["ChannelDescription"]
+    description = client.describe_channel(ChannelARN=summary["ChannelARN"])["ChannelDescription"]
     formats = [
         stream.get("RecordConfiguration", {}).get("RecordFormatType")
-        for stream in described.get("StreamConfigurationList", ())
+        for stream in description.get("StreamConfigurationList", ())
     ]
     return Channel(
         summary["ChannelName"], summary.get("ChannelDestinationType", ""), formats[0] if formats else None
@@ -71,16 +72,16 @@ def _channel(client: Any, summary: dict[str, Any]) -> Channel:
 
 
 def channel_findings(subscribers: Subscribers, aggregated_records: int) -> Iterator[Finding]:
-    """What the channels do to the ``aggregated_records`` that were seen on their stream."""
+    """Findings on what the channels do to the ``aggregated_records``, the number seen on their stream."""
     # CHN-1: "A channel of a format that aggregated records cannot have MUST be a finding where aggregated
     # records were seen, reported as following from the documentation."
     if not aggregated_records:
         return
     proof = f"aggregated records seen: {aggregated_records:,}"
     for channel in subscribers.channels:
-        whole = channel.record_format == "BYTE_ARRAY"
+        unopened = channel.record_format in ("BYTE_ARRAY", None)
         yield Finding(
-            kind="channel-bytes" if whole or channel.record_format is None else "channel-aggregates",
+            kind="channel-bytes" if unopened else "channel-aggregates",
             aggregates=aggregated_records,
             detail=f"channel {channel.name}: {channel.destination}, format {channel.record_format}; {proof}",
         )

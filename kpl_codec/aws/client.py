@@ -1,4 +1,4 @@
-"""A boto3 Kinesis client for a region, endpoint, profile, access key or role.
+"""Makes a boto3 client of Kinesis for a region, endpoint, profile, access key or role.
 
 client = kinesis_client(region="eu-west-1", role_arn="arn:aws:iam::123456789012:role/reader")
 """
@@ -26,7 +26,9 @@ from .. import __version__
 from ..shards.stream_name import Stream
 
 _USER_AGENT = f"kpl_codec/{__version__} Boto3/{boto3.__version__}"
-#: Seconds that `check_reachable` waits for a connection, and for an answer.
+#: The most connections of a client.
+_MAX_CONNECTIONS: Final = 32
+#: Seconds that `check_reachable` waits for a connection, and for a response.
 _CONNECT, _READ = 4.0, 8.0
 
 
@@ -42,24 +44,24 @@ def kinesis_client(
     access_key_id: str | None = None,
     secret_access_key: str | None = None,
     session_token: str | None = None,
-    max_connections: int = 32,
     connect_timeout: float = 10.0,
     read_timeout: float = 30.0,
     service: str = "kinesis",
 ) -> Any:
-    """A client that tries each call once: its callers decide about retries. Timeouts are in seconds.
+    """A boto3 client that tries each call once: its callers decide about retries. Timeouts are in seconds.
 
-    For missing arguments boto3's defaults are used (environment, profile, instance). With ``role_arn`` the
-    role is assumed through STS, and again each time before its credentials expire. Times in its answers are
-    in UTC. Raises botocore's errors for invalid settings. ``service``: boto3's name of another one.
+    For missing arguments boto3's defaults hold (environment, profile, instance). With ``role_arn`` the client
+    assumes the role through STS, and again each time before its credentials expire. Times in its responses
+    are in UTC. ``service``: boto3's name of a service other than Kinesis. Raises botocore's errors for
+    invalid settings.
 
-    Records of its ``get_records`` are read by `parse_records`: from 20 records a call on this saves CPU time.
+    `parse_records` reads the records of its GetRecords calls, which saves CPU time from 20 records a call on.
     """
     once = Config(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
         retries={"total_max_attempts": 1},
-        # botocore makes its own anew for each call, in a quarter of the call's CPU time.
+        # botocore builds its own one for each call, which takes a quarter of the call's CPU time.
         user_agent=_USER_AGENT,
     )
     session = boto3.Session(
@@ -74,22 +76,22 @@ def kinesis_client(
             external_id=role_external_id,
             endpoint_url=sts_endpoint_url,
         )
-    many = Config(max_pool_connections=max_connections)
-    client = session.client(service, endpoint_url=endpoint_url, config=once.merge(many))
+    config = once.merge(Config(max_pool_connections=_MAX_CONNECTIONS))
+    client = session.client(service, endpoint_url=endpoint_url, config=config)
     # Versions of botocore without this event never call it.
     client.meta.events.register("before-parse.kinesis.GetRecords", parse_records)
     return client
 
 
-#: What a plain Kinesis record of an answer has.
+#: The members of a record in a response of GetRecords.
 _RECORD: Final = {"SequenceNumber", "ApproximateArrivalTimestamp", "Data", "PartitionKey", "EncryptionType"}
 
 
 def parse_records(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
-    """A handler of botocore's event before-parse.kinesis.GetRecords: takes plain records out of the body,
-    and adds them to the answer. botocore's own parser, which takes most of the call's time, gets the rest.
+    """A handler of botocore's event before-parse.kinesis.GetRecords: it moves records with the usual members
+    from the body to the response. botocore's own parser, which takes most of a call's time, parses the rest.
     """
     # MAP-25: "A faster way to read an answer MUST give or raise what botocore would."
     if response_dict["status_code"] != 200:
@@ -111,8 +113,8 @@ def parse_records(
 
 
 def utc_time(value: Any) -> datetime:
-    """botocore makes each time one of this machine's zone: of a call that gives 50 records, this took half of
-    the CPU time, and more in a zone with daylight saving."""
+    """A time of a response, in UTC. botocore makes one of this machine's zone, which takes half of the CPU
+    time of a call with 50 records, and more in a zone with daylight saving."""
     if isinstance(value, (int, float)):
         return datetime.fromtimestamp(value, timezone.utc)
     return parse_timestamp(value)  # type: ignore[no-any-return]
@@ -133,8 +135,8 @@ def assume_role(
     external_id: str | None = None,
     endpoint_url: str | None = None,
 ) -> boto3.Session:
-    """A session of the role, which ``session`` assumes through STS, and again each time before the role's
-    credentials expire. ``config``: of the client for STS."""
+    """A session of the role. ``session`` assumes it through STS, again each time before its credentials
+    expire. ``config``: that of the client of STS."""
     sts = session.client("sts", session.region_name or "us-east-1", endpoint_url=endpoint_url, config=config)
 
     def assume() -> dict[str, str]:
@@ -156,10 +158,11 @@ def assume_role(
 
 
 def check_reachable(stream: Stream, **settings: Any) -> None:
-    """Make one call about ``stream``, to see that anything answers at all. ``settings``: of `kinesis_client`.
+    """Make one call about ``stream`` to see whether a server answers. ``settings``: those of
+    `kinesis_client`.
 
-    Any answer will do, also a refusal: whoever asks next learns what it means. Raises the error of botocore
-    where nothing answers, within 13 seconds, and where there are no credentials.
+    An error response is an answer, too: the next call reports it. Raises botocore's error if no server
+    answers within 13 seconds, and if there are no credentials.
     """
     # MAP-24: "A command MUST end within 15 seconds where nothing answers, and say what to check."
     client = kinesis_client(**settings, connect_timeout=_CONNECT, read_timeout=_READ)
@@ -173,6 +176,6 @@ def _s3() -> Any:
 
 
 def put_object(uri: str, data: bytes) -> None:
-    """Put ``data`` as the object ``s3://bucket/key``, without pyarrow. Raises botocore's errors."""
+    """Put ``data`` as the object ``s3://bucket/key`` with boto3. Raises botocore's errors."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     _s3().put_object(Bucket=bucket, Key=key, Body=data)

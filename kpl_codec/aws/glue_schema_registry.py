@@ -1,4 +1,4 @@
-"""Definitions of schemas from AWS Glue Schema Registry, each fetched once.
+"""Fetches the definitions of schemas from AWS Glue Schema Registry, each once, and decodes payloads by them.
 
     registry = SchemaRegistry(boto3.client("glue"))
     for record in kpl.deaggregate(kinesis_records, unframe=True):
@@ -22,16 +22,19 @@ from ..errors import KplError
 from ..schema_registry import GlueSchema, decode_payload
 from .calls import call_service, call_with_retries, run_sync
 
-#: How many definitions are kept; the one not used for longest goes first.
+#: The most definitions that are kept; the one that was not used for longest goes first.
 _MOST_KEPT: Final = 1000
-#: Glue's answers for a version that is not there, and for an id that is none.
-_NOT_THERE: Final = ("EntityNotFoundException", "InvalidInputException")
+#: Seconds for which a version that could not be fetched is not fetched again.
+_RETRY_AFTER: Final = 60.0
+#: Glue's error codes for a version that it does not have, and for an id that is invalid.
+_NOT_FOUND: Final = ("EntityNotFoundException", "InvalidInputException")
 
 
 class SchemaUnavailable(KplError):
-    """A schema version's definition cannot be had. ``code``: schema-refused (no right, no credentials),
-    schema-not-found (no such version in this account and region, or it is not available), schema-unreachable
-    (throttled, or no answer). ``aws_code``: AWS's code, or the version's status; ``hint``: what to do."""
+    """The definition of a schema version cannot be fetched. ``code``: schema-refused (no permission or no
+    credentials), schema-not-found (no such version in this account and region, or it is not available),
+    schema-unreachable (throttled, or no response). ``aws_code``: AWS's code, or the version's status;
+    ``hint``: what to do."""
 
     code: str
     requirement = "GSR-10"
@@ -45,27 +48,23 @@ class SchemaUnavailable(KplError):
 
 
 class SchemaRegistry:
-    """Fetches definitions with ``client``, a boto3 client of Glue; any thread may call it.
-
-    ``patience``: for how many seconds a call is repeated that is throttled or gets no answer.
-    ``retry_after``: for how many seconds a version that could not be had is not asked for again. The role
-    needs ``glue:GetSchemaVersion``.
-    """
+    """Fetches definitions with ``client``, a boto3 client of Glue whose role may call GetSchemaVersion.
+    Threads may share it. ``patience``: seconds for which it retries a call that is throttled or gets no
+    response."""
 
     def __init__(
         self,
         client: Any,
         *,
         patience: float = 30.0,
-        retry_after: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._client, self._patience, self._retry_after = client, patience, retry_after
+        self._client, self._patience = client, patience
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()
-        #: By schema version id, the last used last: the definition; or of a fetch that failed the error,
-        #: and the time (of ``clock``) until which it is not repeated.
+        #: By schema version id, in the order of last use: the definition; or the error of a fetch, and the
+        #: time (of ``clock``) until which it is not repeated.
         self._cache: dict[str, GlueSchema | tuple[SchemaUnavailable, float]] = {}
 
     def schema(self, schema_version_id: str) -> GlueSchema:
@@ -74,21 +73,21 @@ class SchemaRegistry:
         # NOT be asked for again before some time has passed; the error MUST name the right or the version
         # that is missing."
         with self._lock:
-            cached = self._cache.pop(schema_version_id, None)
-            if cached is None or not (isinstance(cached, GlueSchema) or cached[1] > self._clock()):
+            entry = self._cache.pop(schema_version_id, None)
+            if entry is None or not (isinstance(entry, GlueSchema) or entry[1] > self._clock()):
                 try:
-                    cached = self._fetch(schema_version_id)
+                    entry = self._fetch(schema_version_id)
                 except SchemaUnavailable as error:
-                    cached = error, self._clock() + self._retry_after
-            self._cache[schema_version_id] = cached
+                    entry = error, self._clock() + _RETRY_AFTER
+            self._cache[schema_version_id] = entry
             if len(self._cache) > _MOST_KEPT:
                 del self._cache[next(iter(self._cache))]
-        if isinstance(cached, GlueSchema):
-            return cached
-        raise SchemaUnavailable(**cached[0].fields)
+        if isinstance(entry, GlueSchema):
+            return entry
+        raise SchemaUnavailable(**entry[0].fields)
 
     def decode(self, record: DeaggregatedRecord) -> Any:
-        """The value of an unframed user record's payload: of Avro and JSON what Python has for it; bytes for
+        """The value of an unframed user record's payload: a Python value for Avro and JSON; bytes for
         Protobuf, and for data that had no frame.
 
         Raises SchemaUnavailable, PayloadError; ModuleNotFoundError for Avro without the extra ``avro``.
@@ -98,33 +97,30 @@ class SchemaRegistry:
         return decode_payload(self.schema(record.schema_version_id), record.data)
 
     def _fetch(self, schema_version_id: str) -> GlueSchema:
-        ask = partial(
-            call_service, self._client, "get_schema_version", {"SchemaVersionId": schema_version_id}
-        )
+        arguments = {"SchemaVersionId": schema_version_id}
+        attempt = partial(call_service, self._client, "get_schema_version", arguments)
         unavailable = partial(_error_of_call, schema_version_id)
-        answer = run_sync(
-            call_with_retries(ask, unavailable, self._patience, self._sleep, self._clock, random.random)
+        response = run_sync(
+            call_with_retries(attempt, unavailable, self._patience, self._sleep, self._clock, random.random)
         )
-        status, definition = answer.get("Status", "AVAILABLE"), answer.get("SchemaDefinition")
+        status, definition = response.get("Status", "AVAILABLE"), response.get("SchemaDefinition")
         if status != "AVAILABLE" or not definition:
             hint = "the version is not available: see its compatibility check in Glue"
-            raise _unavailable("not-found", schema_version_id, status, hint)
-        return GlueSchema(schema_version_id, answer.get("DataFormat", ""), definition)
+            raise _unavailable("schema-not-found", schema_version_id, status, hint)
+        return GlueSchema(schema_version_id, response.get("DataFormat", ""), definition)
 
 
 def _unavailable(code: str, schema_version_id: str, aws_code: str, hint: str) -> SchemaUnavailable:
-    return SchemaUnavailable(
-        code=f"schema-{code}", schema_version_id=schema_version_id, aws_code=aws_code, hint=hint
-    )
+    return SchemaUnavailable(code=code, schema_version_id=schema_version_id, aws_code=aws_code, hint=hint)
 
 
 def _error_of_call(schema_version_id: str, *, code: str, permanent: bool, **_: str) -> SchemaUnavailable:
-    check = what_to_check(code)
-    if code in _NOT_THERE:
+    hint = what_to_check(code)
+    if code in _NOT_FOUND:
         hint = "not in the registries of this account and region, or deleted"
-        return _unavailable("not-found", schema_version_id, code, hint)
+        return _unavailable("schema-not-found", schema_version_id, code, hint)
     if not permanent:
-        return _unavailable("unreachable", schema_version_id, code, check or "try again later")
-    if check is None or "AccessDenied" in code:
-        check = "allow glue:GetSchemaVersion on the registry and the schema, or on *"
-    return _unavailable("refused", schema_version_id, code, check)
+        return _unavailable("schema-unreachable", schema_version_id, code, hint or "try again later")
+    if hint is None or "AccessDenied" in code:
+        hint = "allow glue:GetSchemaVersion on the registry and the schema, or on *"
+    return _unavailable("schema-refused", schema_version_id, code, hint)

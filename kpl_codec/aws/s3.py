@@ -1,10 +1,11 @@
-"""S3 as a file system of pyarrow, with the credentials, region and endpoint that boto3 finds: environment,
-profile (AWS_PROFILE), instance; AWS_ENDPOINT_URL_S3 for another server. KPL_CODEC_ROLE_ARN: the role that
-these credentials assume first (`--role-arn`).
+"""S3 as a file system of pyarrow, with boto3's credentials, region and endpoint.
 
     system = s3_file_system("bucket")
 
-A bucket is asked for once in each process: so one that is missing, or cannot be reached, is told in seconds.
+boto3 takes credentials from the environment, a profile (AWS_PROFILE) or the instance, and another server from
+AWS_ENDPOINT_URL_S3. KPL_CODEC_ROLE_ARN: a role that these credentials assume first (`--role-arn`). Each
+process makes one call about a bucket, so it notices within seconds if the bucket is missing or cannot be
+reached.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from ..errors import KplError
 from .calls import failure_of
 from .client import assume_role
 
-#: Seconds for a connection, and for an answer; tries of one call. Together 12 s at most.
+#: Seconds for a connection and for a response, and attempts of one call: at most 12 s together.
 _CONNECT, _READ, _TRIES = 2.0, 4.0, 2
 _ROLE: Final = "KPL_CODEC_ROLE_ARN"
 
 
 class S3Error(KplError, OSError):
-    """A bucket that cannot be used. ``code``: of AWS or botocore; ``reason`` says what to check, too."""
+    """A bucket that cannot be used. ``code``: that of AWS or botocore; ``reason`` also says what to check."""
 
     code: str
     bucket: str
@@ -60,17 +61,17 @@ def s3_file_system(bucket: str) -> fs.S3FileSystem:
 
 
 def _settings() -> tuple[tuple[str, str], ...]:
-    """What decides credentials and endpoint: variables of the environment."""
+    """The environment variables that decide on credentials and endpoint."""
     return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", _ROLE))))
 
 
 @lru_cache(maxsize=8)
 def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
-    waits = Config(connect_timeout=_CONNECT, read_timeout=_READ, retries={"total_max_attempts": _TRIES})
+    timeouts = Config(connect_timeout=_CONNECT, read_timeout=_READ, retries={"total_max_attempts": _TRIES})
     session = boto3.Session()
     if _ROLE in os.environ:
-        session = assume_role(session, os.environ[_ROLE], waits)
-    config = waits.merge(Config(s3={"addressing_style": "path"}))
+        session = assume_role(session, os.environ[_ROLE], timeouts)
+    config = timeouts.merge(Config(s3={"addressing_style": "path"}))
     return session, session.client("s3", region_name=session.region_name or "us-east-1", config=config)
 
 
@@ -78,17 +79,17 @@ def _client(_settings: tuple[tuple[str, str], ...]) -> tuple[Any, Any]:
 def _region(settings: tuple[tuple[str, str], ...], bucket: str) -> str:
     _, client = _client(settings)
     try:
-        answer = client.head_bucket(Bucket=bucket)
+        response = client.head_bucket(Bucket=bucket)
     except ClientError as error:
-        answer = error.response
-        status = answer["ResponseMetadata"]["HTTPStatusCode"]
-        region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
+        response = error.response
+        status = response["ResponseMetadata"]["HTTPStatusCode"]
+        region = response["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
         if status == 404:
             raise _error(bucket, "NoSuchBucket", f"there is no bucket {bucket}") from None
         if region is None and status not in (301, 403):  # these buckets exist
             failure = failure_of(error)
             raise _error(bucket, *failure) from None
-    headers = answer["ResponseMetadata"]["HTTPHeaders"]
+    headers = response["ResponseMetadata"]["HTTPHeaders"]
     return str(headers.get("x-amz-bucket-region") or client.meta.region_name)
 
 

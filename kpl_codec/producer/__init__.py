@@ -37,14 +37,14 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .async_producer import AsyncProducer as AsyncProducer
     from .delivery_future import DeliveryFuture as DeliveryFuture
     from .delivery_future import WouldDeadlock as WouldDeadlock
-    from .opentelemetry_metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
+    from .metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
     from .threads import Producer as Producer
     from .threads import ProducerThreads as ProducerThreads
 
 _HOMES = {
     "AsyncProducer": "async_producer",
     "DeliveryFuture": "delivery_future",
-    "OpenTelemetryMetrics": "opentelemetry_metrics",
+    "OpenTelemetryMetrics": "metrics",
     "Producer": "threads",
     "ProducerThreads": "threads",
     "WouldDeadlock": "delivery_future",

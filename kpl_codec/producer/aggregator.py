@@ -15,8 +15,8 @@ from .record_builder import KinesisRecordBuilder
 
 
 class Aggregator:
-    """The open aggregates by predicted shard (and group: bucket, shared explicit hash key), and
-    ``closed``: the Kinesis records that are ready to be taken away, in this order."""
+    """The open aggregates by predicted shard (and group: bucket, shared explicit hash key), and ``closed``:
+    Kinesis records for the send queue, in this order."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -30,7 +30,7 @@ class Aggregator:
         self._number = 0
         self._min_count = config.aggregation_min_count
         self._enough = min(self._min_count, self._max_count)
-        self._patience = config.aggregation_buffering_seconds
+        self._patience = min(config.aggregation_max_buffered_time_ms, config.record_ttl_ms / 2) / 1000
         self._longest = self._patience - config.collecting_seconds
         self._few = self._min_count > 1 and self._patience > config.buffering_seconds
         self._last_at: dict[str, float] = {}  # by shard, if aggregates with few user records wait

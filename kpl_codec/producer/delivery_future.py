@@ -78,7 +78,7 @@ class _Driving(threading.local):
 driving: Final = _Driving()
 #: Drivers whose threads run. Used with the lock held.
 RUNNING: Final[set[Any]] = set()
-#: Their ``after_fork_in_child`` is called in a forked child.
+#: Their ``_after_fork_in_child`` is called in a forked child.
 FORKED: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _registered = False  # in this process, to close all producers at its end
 
@@ -335,7 +335,7 @@ def _after_fork_in_child() -> None:
             pending.token.orphan(undelivered(driver.core.config, pending, "closed", "forked").result)
     RUNNING.clear()
     for forked in list(FORKED):
-        forked.after_fork_in_child()
+        forked._after_fork_in_child()
 
 
 atexit.register(_close_all)

@@ -22,8 +22,8 @@ _NEVER = float("inf")
 
 
 class ShardRouter:
-    """See the module. ``closed``: Kinesis records that are ready to be taken away. User records with a number
-    below ``urgent_below`` do not wait for others."""
+    """See the module. ``closed``: Kinesis records for the send queue. User records with a number below
+    ``urgent_below`` do not wait for others."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance) -> None:
         self.urgent_below = 0

@@ -117,10 +117,10 @@ class ProducerThreads:
 
     def __init__(self) -> None:
         self._clients: list[tuple[Any, Any]] = []
-        self.after_fork_in_child()
+        self._after_fork_in_child()
         FORKED.add(self)
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Set everything that a forked child needs anew."""
         self.drivers: list[Driver] = []
         self.thread: threading.Thread | None = None
@@ -383,7 +383,7 @@ class Producer(ProducerBase):
         self._threads.drive(self._driver)
         self._started = True
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Empty the child's producer; earlier puts belong to the parent."""
         if self._finalizer is not None:
             self._finalizer.detach()

@@ -8,7 +8,6 @@ Specification: spec/04-shards-and-placement.md, SHD-2 to SHD-8; spec/08-live-sha
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -156,12 +155,11 @@ def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
 class Routes:
     """The table by which a live shard map predicts: the open shard of each hash key, or none. Immutable.
 
-    A row is a range of hash keys: its last key and its shard, None where no shard can be predicted. The upper
-    bits of a hash key lead to the few rows to search, two or three of 10,000 shards. ``open_shards``: in the
-    order of their hash key ranges, which do not overlap.
+    A row is a range of hash keys: its last key and its shard, None where no shard can be predicted.
+    ``open_shards``: in the order of their hash key ranges, which do not overlap.
     """
 
-    __slots__ = ("_ends", "_first", "_ids", "_rows", "_shift")
+    __slots__ = ("_ends", "_ids", "_rows")
 
     def __init__(self, open_shards: Iterable[Shard]) -> None:
         ends: list[int] = []
@@ -178,21 +176,15 @@ class Routes:
         if expected <= MAX_HASH_KEY:
             ends.append(MAX_HASH_KEY)
             ids.append(None)
-        self._shift = 128 - len(ends).bit_length()
-        first = array("I")  # by the upper bits of a hash key: the first row that may have it
-        for row, end in enumerate(ends):
-            first.extend([row] * ((end >> self._shift) + 1 - len(first)))
-        first.append(len(ends))
-        self._ends, self._ids, self._first = ends, ids, first
+        self._ends, self._ids = ends, ids
         self._rows: Mapping[str, int] = {id: row for row, id in enumerate(ids) if id is not None}
 
     def predict(self, hash_key: int) -> str | None:
-        """The id of the shard, None where none can be predicted. Raises HashKeyError outside 0 to 2^128 -
-        1."""
+        """The id of the shard, None where none can be predicted. O(log n). Raises HashKeyError outside 0 to
+        2^128 - 1."""
         if hash_key >> HASH_KEY_BITS:
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
-        first, upper = self._first, hash_key >> self._shift
-        return self._ids[bisect_left(self._ends, hash_key, first[upper], first[upper + 1])]
+        return self._ids[bisect_left(self._ends, hash_key)]
 
     def without(self, shard_ids: Iterable[str]) -> Routes:
         """The same table, but these shards are not predicted."""
@@ -200,8 +192,7 @@ class Routes:
         if not rows:
             return self
         new = Routes.__new__(Routes)
-        new._ends, new._first, new._shift, new._rows = self._ends, self._first, self._shift, self._rows
-        new._ids = self._ids.copy()
+        new._ends, new._ids, new._rows = self._ends, self._ids.copy(), self._rows
         for row in rows:
             new._ids[row] = None
         return new

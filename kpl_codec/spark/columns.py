@@ -1,4 +1,4 @@
-"""The columns of a user's DataFrame: which have our names, which conflict, and the result's columns."""
+"""Columns of a user's DataFrame: which of them are Kinesis columns, which conflict with the result's."""
 
 from __future__ import annotations
 
@@ -19,63 +19,63 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-#: The Arrow schema of a result: of the input's, and of the chosen columns.
-SchemaOf = Callable[..., pa.Schema]
+#: A function from an input's Arrow schema, and the ``columns`` to make, to the result's Arrow schema.
+SchemaMaker = Callable[..., pa.Schema]
 
 
-def result_with(policy: Policy, **kinds: Any) -> SchemaOf:
+def schema_maker(policy: Policy, **kinds: Any) -> SchemaMaker:
     """``kinds``: placement, tags, unframe. Raises ValueError for an unknown policy."""
     rules_of(policy)
     return partial(arrow.output_schema, policy=policy, dictionaries=False, **kinds)
 
 
-def _added_fields(schema_of: SchemaOf) -> list[pa.Field]:
+def _added_fields(schema_of: SchemaMaker) -> list[pa.Field]:
     return list(schema_of(pa.schema([("data", pa.binary())])))[len(FIELDS) :]
 
 
-def matched(df: DataFrame, schema_of: SchemaOf) -> DataFrame:
-    """``df`` with our names for columns that the session matches with them. Raises ValueError for a column
-    that conflicts with one to be added."""
+def with_standard_names(df: DataFrame, schema_of: SchemaMaker) -> DataFrame:
+    """``df`` with each column that the session takes for one of the result's spelt as there. Raises
+    ValueError for a column that conflicts with one to be added."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     # SPK-9: "Column names MUST match as the session matches them; a column of the input that has the name
     # of one to be added MUST be refused, unless an earlier run added it."
     added = _added_fields(schema_of)
-    fold, names = folding(df.sparkSession), df.columns
-    new: dict[str, str] = {}
+    fold, names = name_folding(df.sparkSession), df.columns
+    standard: dict[str, str] = {}
     for field in (*FIELDS, *added):
         same = [name for name in names if fold(name) == fold(field.name)]
         if len(same) > 1:
             raise ValueError(f"column {field.name} is there {len(same)} times: {', '.join(same)}")
-        new |= {name: field.name for name in same}
-    # Columns of an earlier run come with these two, which say that a row was opened.
-    from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(new.values())
+        standard |= {name: field.name for name in same}
+    # The result of an earlier run has these two.
+    from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(standard.values())
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
     ours = {f.name: f.dataType.simpleString() for f in from_arrow_schema(pa.schema(added)).fields}
-    in_the_way = [
-        name
-        for name, standard in new.items()
-        if standard in ours and not (from_earlier_run and types[name] == ours[standard])
+    conflicts = [
+        f"{name} ({types[name]})"
+        for name, ours_name in standard.items()
+        if ours_name in ours and not (from_earlier_run and types[name] == ours[ours_name])
     ]
-    if in_the_way:
-        conflicts = ", ".join(f"{name} ({types[name]})" for name in in_the_way)
-        raise ValueError(f"the result has columns of the same name: {conflicts}. Rename yours first")
-    return df.withColumnsRenamed(new)
+    if conflicts:
+        text = ", ".join(conflicts)
+        raise ValueError(f"the result has columns of the same name: {text}. Rename yours first")
+    return df.withColumnsRenamed(standard)
 
 
-def folding(spark: SparkSession) -> Callable[[str], str]:
-    """A function that gives equal texts for names that the session takes for the same."""
+def name_folding(spark: SparkSession) -> Callable[[str], str]:
+    """A function that gives equal texts for column names that the session takes for the same."""
     exact = (spark.conf.get("spark.sql.caseSensitive") or "false").lower() == "true"  # Spark takes TRUE
     return str if exact else str.lower
 
 
 def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
-    """``df`` with the names that `validate` gives to connectors' columns. Where it has no ``shardId``, also
-    with empty columns ``shardId`` and ``shardIdFrom`` for `captures.capture_rows` to fill, and True.
-    Raises ValueError."""
+    """``df`` with other connectors' columns renamed as `validate` renames them. Where there is no
+    ``shardId``, also with empty columns ``shardId`` and ``shardIdFrom``, to be filled by `with_shards`, and
+    True. Raises ValueError."""
     from pyspark.sql import functions as f
 
-    fold = folding(df.sparkSession)
+    fold = name_folding(df.sparkSession)
     present = {fold(name) for name in df.columns}
     for field in df.schema.fields:
         standard = standard_name(field.name)
@@ -96,11 +96,10 @@ def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     return df.withColumn("shardId", empty).withColumn("shardIdFrom", empty), True
 
 
-def output_schema(
-    schema: StructType, schema_of: SchemaOf, columns: Sequence[str] | None = None
+def result_schema(
+    schema: StructType, schema_of: SchemaMaker, columns: Sequence[str] | None = None
 ) -> StructType:
-    """The Spark schema of the result; the workers use the real Arrow schema. Raises TypeError, CaptureError,
-    ValueError."""
+    """The Spark schema of the result. Raises TypeError, CaptureError, ValueError."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
@@ -113,9 +112,10 @@ def output_schema(
 
 
 def arrow_schema_of(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects for one of its own: the names of its arguments have changed."""
+    """The Arrow schema that Spark uses for one of its own."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    # (Spark's versions have other arguments.)
     named: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     arrow: pa.Schema = to_arrow_schema(schema, **named)
     return arrow

@@ -1,9 +1,8 @@
-"""DataFrame in, DataFrame out, by `kpl_codec.arrow`. PySpark 3.5 or newer, also Connect.
+"""DataFrame in, DataFrame out, by `kpl_codec.arrow`, with PySpark 3.5 or newer and on Spark Connect.
 
-The DataFrame needs a binary column ``data``; ``streamName``, ``shardId``, ``sequenceNumber``,
-``partitionKey``, ``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present. Other columns
-are copied. kpl_codec must be installed where the workers run.
-Specification: spec/07-spark.md, SPK-1 to SPK-9, SPK-77.
+A DataFrame needs a binary column ``data``. ``streamName``, ``shardId``, ``sequenceNumber``, ``partitionKey``,
+``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present; other columns are copied.
+kpl_codec must be installed where the workers run. Specification: spec/07-spark.md, SPK-1 to SPK-9.
 """
 
 from __future__ import annotations
@@ -12,17 +11,19 @@ import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, reduce
-from itertools import chain
 from operator import and_
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..arrow import DEFAULT_BATCH_BYTES, coalesce, process_all
 from ..arrow.layout import TYPES
+from ..captures.capture_rows import with_shards
+from ..deaggregation.deaggregated_record import Counts
 from ..deaggregation.payload import version_ids
 from ..deaggregation.policy_rules import Policy
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
-from .columns import folding, matched, output_schema, result_with, with_shard_column
+from .columns import name_folding, result_schema, schema_maker, with_shard_column, with_standard_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kpl_codec.spark")
 _Value = TypeVar("_Value")
-_Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 def deaggregate(
@@ -46,35 +46,38 @@ def deaggregate(
     tags: bool = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """The user records of a DataFrame of Kinesis records.
+    """The user records of a DataFrame of Kinesis records, which may be a streaming one.
 
-    Columns: the nine of `kpl_codec.arrow.FIELDS`, ``tags`` if asked for, the other columns of
-    ``df``, placement columns with a ``shard_map`` (a ShardMap, or the JSON that list-shards prints),
-    and under the ``report`` policy ``kcl``, the error columns and those for counting. Works on streaming
-    DataFrames. Names are matched as the session matches them: in any case, unless ``spark.sql.caseSensitive``
-    is set.
+    Its columns: the nine of `kpl_codec.arrow.FIELDS`, ``tags`` if asked for, the other columns of ``df``,
+    placement columns with a ``shard_map``, and under the ``report`` policy ``kcl``, the error columns and
+    those for counting. ``columns``: only the columns that it names, in its order; no others are made, nor
+    sent from Python to the JVM.
 
-    ``strict`` fails the job at the first defect (its place is in the error text); ``kcl`` gives what the
-    KCL delivers and logs what it drops, per task; ``report`` gives everything, and ``kcl`` as a column.
-    A ``shard_map`` that says which stream it is of (as `kpl_codec.aws.fetch_shard_map` gives it) judges the
-    rows of that stream; others come as without a map. By one that does not say it rows of one stream can be
-    judged: a worker process that sees a second ``streamName`` fails the job (SeveralStreams).
-    Rows that were opened before stay unchanged. ``max_decompressed_size``: as in `kpl_codec.deaggregate`; of
-    rows that were opened before, too. ``unframe``: takes the Schema Registry's frames off, as there, and adds
-    ``schemaVersionId``; rows that have one stay.
+    ``policy``: ``strict`` fails the job at the first defect, with its place; ``kcl`` gives what the KCL
+    delivers, and each task logs what it drops; ``report`` gives everything, with the KCL's outcome in the
+    column ``kcl``.
+    ``shard_map``: a ShardMap, or the JSON that list-shards prints. A map that says its stream, as
+    `kpl_codec.aws.fetch_shard_map` gives it, judges the rows of that stream and no others. A map that does
+    not say it can judge one stream: a worker process that sees a second ``streamName`` fails the job
+    (SeveralStreams).
+    ``max_decompressed_size`` (bytes): as for `kpl_codec.deaggregate`. ``unframe``: likewise; it adds
+    ``schemaVersionId``, and a row that has a value there keeps its data.
 
-    ``columns``: the names of the columns that are wanted, in that order. Others are not made and do not cross
-    from Python to the JVM.
+    Rows that are user records already stay as they are, except that their data is decompressed and unframed,
+    too. Column names match as the session matches them: in any case, unless ``spark.sql.caseSensitive`` is
+    set. A column of ``df`` with the name of one to be added is refused, unless an earlier run of these
+    functions added it.
 
-    A column of ``df`` that has a name the result needs is refused; columns from an earlier run of these
-    functions are not.
-
-    Raises TypeError for a column of the wrong type, CaptureError without ``data``, ValueError for an
-    unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column, ShardMapError for an
-    invalid listing: all before a job starts.
+    Raises, before a job starts: TypeError for a column of the wrong type, CaptureError without ``data``,
+    ValueError for an unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column,
+    ShardMapError for an invalid listing.
     """
-    size = max_decompressed_size
-    return _deaggregate(df, policy, shard_map, columns, size, tags=tags, unframe=unframe)
+    options: dict[str, Any] = {
+        "max_decompressed_size": max_decompressed_size,
+        "unframe": unframe,
+        "tags": tags,
+    }
+    return _deaggregate(df, policy, shard_map, columns, **options)
 
 
 def verify(
@@ -86,17 +89,21 @@ def verify(
     tags: bool = False,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Every user record of ``df`` with its placement, what the KCL does with it, and every defect.
+    """Every user record of ``df`` with its placement, the KCL's outcome, and every defect.
 
-    `deaggregate` under the ``report`` policy with a shard map. Without a column ``shardId`` (the awslabs
-    connector gives none) the shard is taken from the hint in the sequence number; the column ``shardIdFrom``
-    is then "sequence-number", or without a hint "map" if the map has one shard, else null. ``stream``
-    (Databricks) counts as ``streamName``.
+    This is `deaggregate` under the ``report`` policy with a shard map, also for frames without ``shardId``,
+    as the awslabs connector gives them: the shard is then the one that the sequence number hints at, and the
+    added column ``shardIdFrom`` is "sequence-number"; without a hint it is "map" if the map has one shard,
+    else null. A column ``stream``, as Databricks has it, counts as ``streamName``.
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    size = max_decompressed_size
-    return _deaggregate(df, "report", shard_map, columns, size, find_shards, tags=tags, unframe=unframe)
+    options: dict[str, Any] = {
+        "max_decompressed_size": max_decompressed_size,
+        "unframe": unframe,
+        "tags": tags,
+    }
+    return _deaggregate(df, "report", shard_map, columns, find_shards=find_shards, **options)
 
 
 def _deaggregate(
@@ -104,50 +111,38 @@ def _deaggregate(
     policy: Policy,
     shard_map: ShardMap | str | None,
     columns: Sequence[str] | None,
-    max_decompressed_size: int | None,
-    find_shards: bool = False,
     *,
-    tags: bool,
-    unframe: Unframe,
+    find_shards: bool = False,
+    **options: Any,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
-    version_ids(unframe)
-    frames_off = unframe is not False
-    schema_of = result_with(policy, placement=shard_map is not None, tags=tags, unframe=frames_off)
-    df = matched(df, schema_of)
-    schema = output_schema(df.schema, schema_of, columns)
-    if columns is not None:
-        columns = list(columns)
-        # Columns that are only copied stay out, but the two of `with_shard_column`.
-        used = TYPES.keys() - {"approximateArrivalTimestamp"} | {"shardIdFrom", *columns}
-        if shard_map is None and "streamName" not in columns:
+    names = None if columns is None else list(columns)
+    placement, unframe = shard_map is not None, options["unframe"] is not False
+    schema_of = schema_maker(policy, placement=placement, tags=options["tags"], unframe=unframe)
+    df = with_standard_names(df, schema_of)
+    schema = result_schema(df.schema, schema_of, names)
+    if names is not None:
+        # Columns that would only be copied are not sent to the workers, but the two of `with_shard_column`.
+        used = TYPES.keys() - {"approximateArrivalTimestamp"} | {"shardIdFrom", *names}
+        if shard_map is None and "streamName" not in names:
             used -= {"streamName"}
         df = df.select(*[f"`{name}`" for name in df.columns if name in used])
-    find_map = shared(df.sparkSession, shard_map)
-    # A worker process remembers the streams of the records that it has read.
-    streams = shared(df.sparkSession, StreamMatcher(None if shard_map is None else shard_map.stream))
-    work = _task(
-        policy,
-        find_map,
-        max_decompressed_size,
-        find_shards,
-        streams,
-        columns=columns,
-        tags=tags,
-        unframe=unframe,
-    )
-    return df.mapInArrow(work, schema)
+    # Each worker process remembers which streams it has seen.
+    streams = broadcast(df.sparkSession, StreamMatcher(None if shard_map is None else shard_map.stream))
+    find_map = broadcast(df.sparkSession, shard_map)
+    task = _task(policy, find_map, streams, find_shards=find_shards, columns=names, **options)
+    return df.mapInArrow(task, schema)
 
 
 def is_aggregated(column: Column | str) -> Column:
-    """Whether consumers open a binary column as an aggregated record: magic, length, digest.
+    """Whether consumers open a binary column as an aggregated record: by its magic, length and digest.
 
-    Plain Spark SQL, about twice as fast as Python; it does not check whether the message is sound. Null for
-    null. Spark refuses a column of another type than binary (AnalysisException) before a job starts;
-    ``unbase64`` makes binary of base64 text.
+    It is plain Spark SQL, about twice as fast as Python, and does not check whether the message is sound.
+    Null for null. Spark refuses a column of another type than binary (AnalysisException) before a job starts;
+    ``unbase64`` turns base64 text into binary.
     """
     from pyspark.sql import functions as f
 
@@ -156,14 +151,14 @@ def is_aggregated(column: Column | str) -> Column:
     # SPK-7: "Whether a column holds aggregated records MUST be answerable in SQL alone, by magic, length
     # and digest." (FRM-1, FRM-2, FRM-3; the rules' home is frame.py.)
     message = data.substr(f.lit(5), size - f.lit(20))
-    answer = f.coalesce(
+    result = f.coalesce(
         (size > 20)
         & (data.substr(f.lit(1), f.lit(4)) == f.unhex(f.lit("F3899AC2")))
         & (f.unhex(f.md5(message)) == data.substr(size - f.lit(15), f.lit(16))),
         f.when(data.isNotNull(), f.lit(False)),
     )
-    # No row gets to bitmap_count. It is here because Spark takes it for binary columns only, and casts none.
-    return f.when(f.lit(False), f.bitmap_count(data) < 0).otherwise(answer)
+    # bitmap_count never runs. It is here because Spark takes it for binary columns only, and casts none.
+    return f.when(f.lit(False), f.bitmap_count(data) < 0).otherwise(result)
 
 
 def register_table_function(
@@ -178,18 +173,19 @@ def register_table_function(
 
         SELECT partitionKey, data FROM kpl_deaggregate(TABLE(SELECT * FROM records))
 
-    ``name``: of the function. It gives the nine columns of `kpl_codec.arrow.FIELDS`, and those that
-    ``policy`` adds; other columns of the table are not copied. ``max_decompressed_size``,
-    ``unframe``: as in `deaggregate`. Raises ValueError for an unknown policy or a size below 1, and
-    ImportError with an older PySpark. A table without a binary column ``data`` fails the job, not before.
+    ``name``: of the function. Its columns are the nine of `kpl_codec.arrow.FIELDS` and those that ``policy``
+    and ``unframe`` add; other columns of the table are not copied. ``max_decompressed_size``, ``unframe``: as
+    for `deaggregate`. Raises ValueError for an unknown policy or a size below 1, and ImportError with an
+    older PySpark. A table without a binary column ``data`` fails the job.
     """
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     data = StructType([StructField("data", BinaryType())])
-    schema = output_schema(data, result_with(policy, unframe=unframe is not False))
-    work = _task(policy, lambda: None, max_decompressed_size, columns=schema.names, unframe=unframe)
-    fold = folding(spark)
+    schema = result_schema(data, schema_maker(policy, unframe=unframe is not False))
+    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
+    task = _task(policy, columns=schema.names, **options)
+    fold = name_folding(spark)
     standard = {fold(column): column for column in schema.names}
 
     class Deaggregate:
@@ -197,10 +193,10 @@ def register_table_function(
         # its table."
         def eval(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             names = [standard.get(fold(column), column) for column in batch.schema.names]
-            twice = [column for column in standard.values() if names.count(column) > 1]
-            if twice:
-                raise ValueError(f"column {twice[0]} is there {names.count(twice[0])} times")
-            yield from work(iter([batch.rename_columns(names)]))
+            for column in standard.values():
+                if (times := names.count(column)) > 1:
+                    raise ValueError(f"column {column} is there {times} times")
+            yield from task(iter([batch.rename_columns(names)]))
 
     function: Any = arrow_udtf(Deaggregate, returnType=schema)
     spark.udtf.register(name, function)
@@ -208,22 +204,20 @@ def register_table_function(
 
 def _task(
     policy: Policy,
-    find_map: Callable[[], ShardMap | None],
-    max_decompressed_size: int | None = None,
-    find_shards: bool = False,
+    find_map: Callable[[], ShardMap | None] = lambda: None,
     streams: Callable[[], StreamMatcher | None] = lambda: None,
+    *,
+    find_shards: bool = False,
     **options: Any,
-) -> _Task:
-    """``options``: of `Deaggregator`."""
-    if max_decompressed_size is not None:
-        check_max_size(max_decompressed_size)
-        options["max_decompressed_size"] = max_decompressed_size
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What each task runs. ``find_shards``: fill in the empty columns of `with_shard_column`. ``options``: of
+    `Deaggregator`. Raises ValueError."""
+    version_ids(options.get("unframe", False))
+    if (size := options.get("max_decompressed_size")) is not None:
+        check_max_size(size)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from ..arrow import DEFAULT_BATCH_BYTES, coalesce
-        from ..captures.capture_rows import with_shards
-
-        _keep_modules()
+        _freeze_gc()
         shard_map = find_map()
         if find_shards:
             batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
@@ -234,7 +228,7 @@ def _task(
 
 
 def context_of(spark: SparkSession) -> SparkContext | None:
-    """None for Spark Connect, which has none."""
+    """The context of a session; None for Spark Connect, which has none."""
     from pyspark.errors import PySparkException
 
     try:
@@ -243,20 +237,20 @@ def context_of(spark: SparkSession) -> SparkContext | None:
         return None
 
 
-def shared(spark: SparkSession, value: _Value) -> Callable[[], _Value]:
-    """Gives ``value`` in tasks of ``spark``. Spark Connect has no broadcasts: there it is sent with every
-    task."""
+def broadcast(spark: SparkSession, value: _Value) -> Callable[[], _Value]:
+    """A function that gives ``value`` in tasks of ``spark``. Spark Connect has no broadcasts: there each task
+    gets it anew."""
     context = context_of(spark)
     if context is None:
         return lambda: value
     # SPK-8: "The shard map MUST be sent to each worker once, whatever the number of tasks."
-    broadcast = context.broadcast(value)
-    return lambda: broadcast.value  # a worker process unpickles it when it asks for the first time
+    variable = context.broadcast(value)
+    return lambda: variable.value
 
 
 @cache
-def _keep_modules() -> None:
-    """Freezes the objects loaded so far (`gc.freeze`): Spark collects garbage after each task, and walking
+def _freeze_gc() -> None:
+    """Take the objects loaded so far out of garbage collection. Spark collects after each task, and walking
     the modules took 30 ms, where a task on 40 MB took 80."""
     gc.freeze()
 
@@ -265,15 +259,11 @@ def deaggregate_in_task(
     batches: Iterator[pa.RecordBatch], policy: Policy, **options: Any
 ) -> Iterator[pa.RecordBatch]:
     """The user records of Kinesis records. ``options``: of `Deaggregator`."""
-    from ..arrow import Deaggregator
-
-    for first in batches:  # runs once: the inner loop takes all other batches
-        deaggregator = Deaggregator(first.schema, policy, dictionaries=False, **options)
-        for batch in chain([first], batches):
-            yield from deaggregator.process(batch)
-        if deaggregator.counts.dropped:
-            # SPK-6: "What the kcl policy drops MUST be logged by each task, by reason."
-            _log.warning("dropped as the KCL does: %s", dict(deaggregator.counts.dropped))
+    counts = Counts()
+    yield from process_all(batches, policy, counts, dictionaries=False, **options)
+    if counts.dropped:
+        # SPK-6: "What the kcl policy drops MUST be logged by each task, by reason."
+        _log.warning("dropped as the KCL does: %s", dict(counts.dropped))
 
 
 _PLACE = ["shardId", "sequenceNumber"]
@@ -282,14 +272,15 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def handled_runs(df: DataFrame) -> DataFrame:
-    """The names in ``df`` (``shardId``, ``sequenceNumber``, ``subSequenceNumber``; with ``streamName`` where
-    it has that) as runs, ``subSequenceNumber`` to ``lastSubSequenceNumber``; other columns are left out. What
-    is there twice stays twice. A sub-sequence number that is null stays null, in a row of its own: it means 0
-    for a record that is no aggregate, and nothing for an aggregate.
+    """A table of handled user records, made small: one row for each run of consecutive sub-sequence numbers.
 
-    Rows of ``df`` may be runs already, with ``lastSubSequenceNumber``: those of several days can be put
-    together and made small again. A Kinesis record of which all user records are there once is one row, so
-    the result is about as large as the ledgers of the producers.
+    ``df`` names each user record by ``shardId``, ``sequenceNumber`` and ``subSequenceNumber``, and by
+    ``streamName`` where it has that; other columns are left out. The result has the same columns and
+    ``lastSubSequenceNumber``, the end of the run (included). A Kinesis record whose user records are all
+    there once becomes one row. A user record that ``df`` names twice is in two runs. A sub-sequence number
+    that is null stays null, in a row of its own: for an audit it means 0 for a record that is no aggregate,
+    and nothing for an aggregate. Rows of ``df`` may be runs already, with ``lastSubSequenceNumber``: a union
+    of several days' runs can be made small again.
 
     Raises TypeError for a column of a type that cannot hold its values, before a job starts. A text that is
     no number fails the job (USER_RAISED_EXCEPTION names the column), and so does a run that ends before it
@@ -298,7 +289,7 @@ def handled_runs(df: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    fold = folding(df.sparkSession)
+    fold = name_folding(df.sparkSession)
     types = {fold(field.name): field.dataType.simpleString() for field in df.schema.fields}
     place = [*(["streamName"] if fold("streamName") in types else ()), *_PLACE]
     for name in (*place, _SUB, _LAST):
@@ -327,8 +318,8 @@ def handled_runs(df: DataFrame) -> DataFrame:
     # SPK-113: "A function whose output has the form of its input MUST take its own output, and change nothing
     # in it, or refuse it."
     # AUD-18: "A table of what was handled MUST say the same after it was made small."
-    # A run goes on with the next sub-sequence number of its Kinesis record. A negative one, and a row that
-    # names no Kinesis record, say nothing of a user record: they stay rows of their own.
+    # A run goes on with the next sub-sequence number of its Kinesis record. A negative number, and a row that
+    # names no Kinesis record, name no user record: they stay rows of their own.
     before = F.lag(_LAST).over(Window.partitionBy(*place).orderBy(_SUB, _LAST))
     named = reduce(and_, [F.col(name).isNotNull() for name in _PLACE])
     goes_on = F.coalesce(named & (before >= 0) & (F.col(_SUB) == before + 1), F.lit(False))

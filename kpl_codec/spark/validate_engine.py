@@ -1,12 +1,12 @@
-"""The validate job on Spark: of captured files (`SparkEngine`), and of a stream, continuously (`follow`).
+"""The validate job on Spark: `SparkEngine` checks captured files, `follow` a stream for as long as it runs.
 
-A stream is read unopened by the data source `kpl-kinesis` and judged by the same code as captured files,
-against the shard map at the start of each batch. A repeated micro-batch reads the same records (SPK-50 to
-SPK-54), and replaces its files, which are named after the batch:
+`follow` reads Kinesis records by the data source `kpl-kinesis`, and the code for captured files checks them
+against the shard map at the start of each batch. A batch that runs again reads the same records (SPK-50 to
+SPK-54) and replaces its files, which are named after the batch:
 
     out/user-records/batch=0/   out/findings/batch=0/   out/totals/0.json   out/checkpoint/
 
-`totals/N.json` counts everything up to batch N, based on the one before; the two newest are kept.
+`totals/N.json` counts everything up to batch N; the two newest stay.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from ..validate.report.build import findings_of_the_whole
 from ..validate.report.scan import findings_batch
 from ..validate.task import Job, gather, make_folders, part_name, scan_batches, work_folder, write_users
 from ..validate.validate_job import OutputError, Validation, check_output, write_report
-from .functions import context_of, shared
+from .functions import broadcast, context_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: It changes whenever what a Tally has changes.
+#: It changes whenever the fields of a Tally change.
 _TOTALS_VERSION: Final = 2
 
 
 class SparkEngine:
-    """Runs tasks on the workers of ``spark``. They write Parquet themselves: Spark would make rows first,
-    which takes several times as long as all the rest."""
+    """Runs tasks on the workers of ``spark``. The tasks write Parquet themselves: Spark would turn columns
+    into rows first, which takes several times as long as all the rest."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 
     @property
     def cores(self) -> int:
-        """How many tasks run side by side; 8 where Spark Connect does not tell."""
+        """How many tasks run at a time; 8 on Spark Connect, which does not tell."""
         context = context_of(self.spark)
         return 8 if context is None else context.defaultParallelism
 
     def progress(self) -> tuple[int, int]:
-        """Tasks done, and tasks known, of the running stages; none where Spark Connect does not tell."""
+        """How many tasks of the running stages are done, and how many they have; 0, 0 on Spark Connect."""
         context = context_of(self.spark)
         if context is None:
             return 0, 0
@@ -63,7 +63,7 @@ class SparkEngine:
         return sum(stage.numCompletedTasks for stage in running), sum(stage.numTasks for stage in running)
 
     def run(self, job: Job) -> None:
-        work = shared(self.spark, job)
+        work = broadcast(self.spark, job)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -76,8 +76,8 @@ class SparkEngine:
 
 
 def supports_available_now() -> bool:
-    """Whether one run of `follow` with ``once`` reads everything. Before PySpark 4.2 it is one batch, and a
-    shard is read only in a batch after its parents."""
+    """Whether one run of `follow` with ``once`` reads everything, as it does from PySpark 4.2 on. Before, a
+    run is one batch, and a shard is read only in a batch after its parents."""
     return find_spec("pyspark.sql.streaming.datasource") is not None
 
 
@@ -100,12 +100,12 @@ def follow(
     interval: float = 30.0,
     on_batch: Callable[[Validation, int], None] = lambda validation, number: None,
 ) -> StreamingQuery:
-    """Start checking the stream batch by batch. Returns the running query.
+    """Start a query that checks the stream batch by batch, and return it.
 
-    ``options``: of the data source. ``once``: check the present records, then end; the next run continues
-    there. ``interval``: seconds between batches otherwise. ``on_batch`` is called with the state after each
-    batch. An output folder that an earlier `follow` left is resumed; any other that is not empty is refused
-    (OutputError).
+    ``options``: of the data source. ``once``: check the records that are there, then end; the next run goes
+    on from there. ``interval``: seconds between batches otherwise. ``on_batch`` is called after each batch
+    with the result so far and the batch's number. An output folder of an earlier `follow` is continued; any
+    other that is not empty is refused (OutputError).
     """
     from .source.datasource import KinesisDataSource
 
@@ -125,9 +125,9 @@ def follow(
 
 
 def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, stream: str) -> Validation:
-    """One micro-batch; replaces the files of an earlier attempt."""
+    """Check one batch, and replace the files of an earlier attempt at it."""
     work_folder(output).delete()
-    # Each run has its own folder, because tasks of a failed run may still be writing.
+    # Each attempt has its own folder, because tasks of a failed one may still be writing.
     work = work_folder(output) / f"{number}-{uuid4().hex}"
     users = work / "user-records"
     make_folders(work)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -21,6 +23,8 @@ from kpl_codec.errors import CaptureError, KplError
 from kpl_codec.format.compression import DecompressionError
 from kpl_codec.format.hash_keys import hash_key_to_bytes
 from kpl_codec.limits import MAGIC
+from kpl_codec.schema_registry import frame
+from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
@@ -61,15 +65,33 @@ def damaged(draw: st.DrawFn) -> bytes:
     return framed(bytes(message)) if draw(st.booleans()) else framed(bytes(message))[:-1] + b"!"
 
 
-kinesis_records = st.builds(
-    kpl.KinesisRecord,
-    st.none() | text,
-    st.one_of(sound, damaged(), st.binary(max_size=30), st.sampled_from(OBSERVED)),
-    st.none() | st.integers(0, 10**20).map(str),
-    st.sampled_from(SHARD_IDS),
-    st.none() | st.just(WHEN),
-    st.none() | hash_key_texts | st.just("no number"),
-    st.sampled_from([None, None, 0, 3]),
+def records_of(data: st.SearchStrategy[bytes]) -> st.SearchStrategy[kpl.KinesisRecord]:
+    return st.builds(
+        kpl.KinesisRecord,
+        st.none() | text,
+        data,
+        st.none() | st.integers(0, 10**20).map(str),
+        st.sampled_from(SHARD_IDS),
+        st.none() | st.just(WHEN),
+        st.none() | hash_key_texts | st.just("no number"),
+        st.sampled_from([None, None, 0, 3]),
+    )
+
+
+kinesis_records = records_of(st.one_of(sound, damaged(), st.binary(max_size=30), st.sampled_from(OBSERVED)))
+VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+_schema_frames = kst.schema_frames().map(lambda item: item.data)
+#: Data with frames of the Schema Registry, some of them broken, nested or large when decompressed.
+framed_data = st.one_of(
+    _schema_frames,
+    _schema_frames,
+    kst.broken_schema_frames().map(lambda item: item.data),
+    kst.unframed_data(),
+    kst.schema_frames(payloads=_schema_frames).map(lambda item: item.data),
+    st.just(frame(b"a" * 5000, VERSION, compress=True)),
+)
+framed_records = records_of(
+    framed_data | st.lists(kst.user_records(data=framed_data), min_size=1, max_size=6).map(kpl.encode)
 )
 
 
@@ -138,49 +160,77 @@ def continues(before: kpl.KinesisRecord, record: kpl.KinesisRecord) -> bool:
     )
 
 
-def objects(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> tuple[list[dict], Any, Any]:
-    result = kpl.deaggregate(records, policy, shard_map=shard_map, read_ahead=False)
+def objects(
+    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, **options: Any
+) -> tuple[list[dict], Any, Any]:
+    result = kpl.deaggregate(records, policy, shard_map=shard_map, read_ahead=False, **options)
     rows, error = [], None
     seen = 0
     try:
-        for found in result:
+        for record in result:
             number = result.counts.kinesis_records - 1
             first = number == seen and not (number and continues(*records[number - 1 : number + 1]))
             seen = number + 1
-            rows.append(row_of(found, policy, shard_map is not None, first))
+            rows.append(row_of(record, policy, shard_map is not None, first))
+            if options["unframe"] is not False:
+                rows[-1]["schemaVersionId"] = record.schema_version_id
     except KplError as caught:
         error = caught
     return rows, error, result.counts
 
 
 @pytest.mark.requirement("SPK-3", "DAG-1", "DAG-3", "DAG-4", "DAG-5", "DAG-6", "DAG-7", "KCL-4", "PLC-5")
-@settings(max_examples=examples(300))
+@pytest.mark.requirement("GSR-1", "GSR-2", "GSR-3", "GSR-4", "GSR-7")
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("framed", [True, False])
+@settings(max_examples=examples(200))
 @given(
-    st.lists(kinesis_records, max_size=8),
-    st.sampled_from(POLICIES),
-    st.sampled_from(MAPS),
-    st.integers(1, 2000),
-    st.booleans(),
-    st.integers(0, 3),
+    data=st.data(),
+    policy=st.sampled_from(POLICIES),
+    shard_map=st.sampled_from(MAPS),
+    limit=st.integers(1, 2000),
+    large=st.booleans(),
+    skip=st.integers(0, 3),
+    dictionaries=st.sampled_from([None, False, True]),
+    unframe=st.sampled_from([True, True, frozenset(), {"00000000-0000-4000-8000-000000000001", VERSION}]),
+    max_size=st.sampled_from([None, None, 3000]),
 )
 def test_columns_equal_objects(
-    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, limit: int, large: bool, skip: int
+    framed: bool,
+    compiled: bool,
+    data: st.DataObject,
+    policy: Any,
+    shard_map: Any,
+    limit: int,
+    large: bool,
+    skip: int,
+    dictionaries: bool | None,
+    unframe: Any,
+    max_size: int | None,
 ) -> None:
+    records = data.draw(st.lists(framed_records if framed else kinesis_records, max_size=8))
     batch = batch_of(records, large=large)
     batch, records = batch.slice(min(skip, len(records))), records[skip:]
-    deaggregator = Deaggregator(batch.schema, policy, shard_map=shard_map, tags=True, max_batch_bytes=limit)
+    unframe = framed and unframe
+    options: dict[str, Any] = {"unframe": unframe, "max_decompressed_size": max_size}
     rows: list[dict] = []
     error = None
-    try:
-        for out in deaggregator.process(batch):
-            assert out.schema == deaggregator.schema
-            assert out.num_rows
-            out.validate(full=True)
-            rows.extend(out.to_pylist())
-    except KplError as caught:
-        error = caught
-    expected, expected_error, counts = objects(records, policy, shard_map)
+    with nullcontext() if compiled else mock.patch("kpl_codec.arrow.compiled_columns._FrameColumns", None):
+        more: Any = {**options, "shard_map": shard_map, "tags": True, "dictionaries": dictionaries}
+        deaggregator = Deaggregator(batch.schema, policy, max_batch_bytes=limit, **more)
+        try:
+            for out in deaggregator.process(batch):
+                assert out.schema == deaggregator.schema
+                assert out.num_rows
+                out.validate(full=True)
+                rows.extend(out.to_pylist())
+        except KplError as caught:
+            error = caught
+    expected, expected_error, counts = objects(records, policy, shard_map, **options)
     files = [row.pop("file") for row in rows]
+    if error is not None and (unframe is not False or max_size is not None):
+        # The user records of a Kinesis record come as a whole, or not.
+        expected = expected[: len(rows)]
     # A strict run may stop inside a batch: objects come one by one, columns by what is before.
     assert rows == expected
     assert error == expected_error
@@ -188,6 +238,13 @@ def test_columns_equal_objects(
         assert deaggregator.counts == counts
     places = {f"file-{i + skip}": (r.sequence_number, r.shard_id) for i, r in enumerate(records)}
     assert [places[f] for f in files] == [(r["sequenceNumber"], r["shardId"]) for r in rows]
+    coded = {field.name for field in deaggregator.schema if pa.types.is_dictionary(field.type)}
+    if dictionaries:
+        words = {"expectedShardId", "placement", "aggregatePlacement", "kcl"} & {*deaggregator.schema.names}
+        assert coded >= words | {"streamName", "shardId", "sequenceNumber"}
+        assert coded.isdisjoint({"partitionKey", "explicitHashKey"})
+    else:
+        assert coded == ({"schemaVersionId"} if unframe is not False and dictionaries is None else set())
 
 
 @pytest.mark.requirement("SPK-76")
@@ -242,37 +299,6 @@ def test_columns_that_cannot_be_made(columns: list[str]) -> None:
         output_schema(batch_of([]).schema, columns="data")
 
 
-@given(
-    st.lists(kinesis_records, max_size=6),
-    st.sampled_from(POLICIES),
-    st.sampled_from(MAPS),
-    st.booleans(),
-)
-def test_dictionaries_hold_the_same_values(
-    records: list[kpl.KinesisRecord], policy: Any, shard_map: Any, twice: bool
-) -> None:
-    given_ = [batch_of(records)]
-    if twice:
-        given_ = list(deaggregate_batches(given_, "report", shard_map=MAPS[-1])) or given_
-    plain, coded = (
-        Deaggregator(given_[0].schema, policy, shard_map=shard_map, dictionaries=dictionaries)
-        for dictionaries in (False, True)
-    )
-    rows: list[list[Any]] = [[], []]
-    for deaggregator, made in zip((plain, coded), rows, strict=True):
-        try:
-            for out in (out for batch in given_ for out in deaggregator.process(batch)):
-                assert out.schema == deaggregator.schema
-                made.extend(out.cast(plain.schema).to_pylist())
-        except KplError as error:
-            made.append(error)
-    assert rows[0] == rows[1]
-    names = {field.name for field in coded.schema if pa.types.is_dictionary(field.type)}
-    words = {"expectedShardId", "placement", "aggregatePlacement", "kcl"}.intersection(coded.schema.names)
-    assert names >= words | {"streamName", "shardId", "sequenceNumber"}
-    assert names.isdisjoint({"partitionKey", "explicitHashKey"})
-
-
 @pytest.mark.requirement("SPK-4")
 def test_dictionaries_that_are_written_out_stay_within_the_limit() -> None:
     data = kpl.encode([kpl.UserRecord("k", b"d")] * 300)
@@ -284,15 +310,21 @@ def test_dictionaries_that_are_written_out_stay_within_the_limit() -> None:
     assert max(out.nbytes for out in made) < 1_100_000
 
 
-@pytest.mark.requirement("SPK-2")
-@given(st.lists(kinesis_records, max_size=6), st.sampled_from(["kcl", "report"]), st.sampled_from(MAPS))
+@pytest.mark.requirement("SPK-2", "SPK-113")
+@given(st.lists(kinesis_records, max_size=6), st.sampled_from(POLICIES), st.sampled_from(MAPS))
 def test_running_twice_does_no_harm(records: list[kpl.KinesisRecord], policy: Any, shard_map: Any) -> None:
-    once = list(deaggregate_batches([batch_of(records)], policy, shard_map=shard_map, tags=True))
-    twice = list(deaggregate_batches(once, policy, shard_map=shard_map, tags=True))
-    first = [row for b in once for row in b.to_pylist()]
-    second = [row for b in twice for row in b.to_pylist()]
+    def rows(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        return list(deaggregate_batches(batches, policy, shard_map=shard_map, tags=True))
+
+    try:
+        once = rows([batch_of(records)])
+    except KplError:
+        assert policy == "strict"
+        return
+    twice = rows(once)
+    first, second = ([row for batch in batches for row in batch.to_pylist()] for batches in (once, twice))
     if policy == "kcl":  # raw frames are opened again, with the same result; nested ones stay closed
-        assert [r["data"] for r in first] == [r["data"] for r in second]
+        assert [row["data"] for row in second] == [row["data"] for row in first]
     else:
         assert second == first
 

@@ -104,7 +104,7 @@ def test_few_are_kept(glue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.requirement("GSR-10")
 def test_a_version_that_is_not_there_is_not_asked_for_at_once_again(glue: Any) -> None:
     client, clock = Counting(glue), Clock()
-    registry = SchemaRegistry(client, retry_after=60, clock=clock, sleep=clock.sleep)
+    registry = SchemaRegistry(client, clock=clock, sleep=clock.sleep)
     for at, asked in ((0, 1), (59, 1), (60, 2)):
         clock.now = at
         with pytest.raises(SchemaUnavailable, match=f"{MISSING}: EntityNotFoundException") as caught:

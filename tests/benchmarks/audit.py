@@ -10,6 +10,8 @@ turns: CPU seconds, bytes of the ledger.
 from __future__ import annotations
 
 import argparse
+import hashlib
+import itertools
 import json
 import os
 import resource
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect_right
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,14 +31,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from botocore.awsrequest import AWSResponse
 
+from kpl_codec import ALL_HASH_KEYS, HashKeyRange
 from kpl_codec.audit import Ledger, Row
 from kpl_codec.producer import Producer, ProducerConfig
 
-from .producer_calls import Calls, Stub
-from .producers import NO_SERVER
-
 ROOT = Path(__file__).parents[2]
 EACH, SHARDS, GROUP = 500, 8, 2000
+NO_SERVER = {
+    "endpoint_url": "http://127.0.0.1:9",
+    "region_name": "us-east-1",
+    "aws_access_key_id": "none",
+    "aws_secret_access_key": "none",
+}
 SHARD_IDS = [f"shardId-{number:012d}" for number in range(SHARDS)]
 
 
@@ -120,9 +127,48 @@ def command(folder: Path) -> dict[str, Any]:
     return {"missing": missing, "seconds": time.perf_counter() - started, "cpu": cpu, "MiB": peak}
 
 
+class Stub:
+    """Responds to every call of a producer, as an active stream would."""
+
+    def __init__(self, shards: int) -> None:
+        self._ranges: list[HashKeyRange] = ALL_HASH_KEYS.split(shards)
+        self._starts = [keys.starting_hash_key for keys in self._ranges]
+        self._numbers = itertools.count(10**20)
+
+    def answer(self, operation: str, arguments: dict[str, Any]) -> Any:
+        if operation == "PutRecords":
+            return {
+                "FailedRecordCount": 0,
+                "Records": [self._stored(entry) for entry in arguments["Records"]],
+            }
+        shards = [
+            {
+                "ShardId": f"shardId-{index:012}",
+                "HashKeyRange": {
+                    "StartingHashKey": str(keys.starting_hash_key),
+                    "EndingHashKey": str(keys.ending_hash_key),
+                },
+                "SequenceNumberRange": {"StartingSequenceNumber": "1"},
+            }
+            for index, keys in enumerate(self._ranges)
+        ]
+        if operation == "ListShards":
+            return {"Shards": shards}
+        if operation == "DescribeStream":
+            return {"StreamDescription": {"StreamStatus": "ACTIVE", "Shards": shards}}
+        return {"StreamDescriptionSummary": {"StreamStatus": "ACTIVE"}}
+
+    def _stored(self, entry: dict[str, Any]) -> dict[str, str]:
+        given = entry.get("ExplicitHashKey")
+        digest = hashlib.md5(entry["PartitionKey"].encode(), usedforsecurity=False).digest()
+        hash_key = int.from_bytes(digest, "big") if given is None else int(given)
+        index = bisect_right(self._starts, hash_key) - 1
+        return {"ShardId": f"shardId-{index:012}", "SequenceNumber": str(next(self._numbers))}
+
+
 def answer_requests() -> None:
     """From now on boto3 makes and reads its HTTP messages, but nothing is sent."""
-    stub = Stub(32, Calls())
+    stub = Stub(32)
 
     def send(endpoint: Any, request: Any) -> AWSResponse:
         operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]

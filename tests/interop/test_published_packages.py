@@ -27,10 +27,6 @@ from . import programs
 pytestmark = pytest.mark.timeout(300)
 
 NAMES = programs.NAMES[1:]
-#: The data of decoding vectors.
-FRAMES = {
-    vector["id"]: bytes.fromhex(vector["input"]["data"]) for vector in vectors() if vector["kind"] == "decode"
-}
 Answer = dict[str, Any]
 
 
@@ -74,18 +70,8 @@ def peer(request: pytest.FixtureRequest, peers: dict[str, Peer]) -> Peer:
 
 
 @pytest.fixture
-def awslabs(peers: dict[str, Peer]) -> Peer:
-    return peers["aws_kinesis_agg"]
-
-
-@pytest.fixture
 def npm(peers: dict[str, Peer]) -> Peer:
     return peers["aws-kinesis-agg"]
-
-
-@pytest.fixture
-def aiokpl(peers: dict[str, Peer]) -> Peer:
-    return peers["aiokpl"]
 
 
 # Keys that every one of them handles: the npm module swaps those that look like integers and refuses
@@ -130,16 +116,6 @@ def test_plain_data_is_plain_to_all(peer: Peer, data: bytes) -> None:
 
 # --- what each was seen to do (9.3; behaviour of the versions named there) ---------------------------
 
-MIXED = [kpl.UserRecord("a", b"x"), kpl.UserRecord("a", b"y", str(2**127))]
-
-
-@pytest.mark.parametrize("name", ["aws_kinesis_agg", "aws-kinesis-agg"])
-@pytest.mark.requirement("KEY-4")
-def test_a_user_record_without_explicit_hash_key_is_given_one(peers: dict[str, Peer], name: str) -> None:
-    found = peers[name].decode(kpl.encode(MIXED))["user_records"]
-    assert [record["explicit_hash_key"] for record in found] == [str(2**127)] * 2
-    assert [record.explicit_hash_key for record in kpl.decode(kpl.encode(MIXED))] == [None, str(2**127)]
-
 
 @pytest.mark.requirement("ENC-3")
 def test_npm_swaps_keys_that_look_like_integers(npm: Peer) -> None:
@@ -147,49 +123,6 @@ def test_npm_swaps_keys_that_look_like_integers(npm: Peer) -> None:
     swapped = list(kpl.decode(npm.encode(*records)))
     assert swapped == [kpl.UserRecord("9", b"for 10"), kpl.UserRecord("10", b"for 9")]
     assert list(kpl.decode(kpl.encode(records))) == records
-
-
-@pytest.mark.requirement("ENC-5")
-def test_awslabs_loses_a_record_near_its_limit() -> None:
-    from aws_kinesis_agg.aggregator import RecordAggregator
-
-    record = kpl.UserRecord("a", bytes(100))
-    size = len(kpl.encode([record]))
-    for limit in (size - 1, size - 20):
-        aggregator = RecordAggregator(limit)
-        full = aggregator.add_user_record(record.partition_key, record.data)
-        assert full.get_num_user_records() == 0  # an aggregate of nothing is handed back
-        assert aggregator.get_num_user_records() == 0  # and the user record is gone
-        with pytest.raises(kpl.AggregateFull):
-            kpl.AggregatedRecordBuilder(limit).add(record)
-
-
-def test_awslabs_takes_missing_for_zero(awslabs: Peer) -> None:
-    index = awslabs.decode(FRAMES["missing-partition-key-index"])
-    assert index["user_records"] == [{"partition_key": "a", "data": "61"}]
-    data = awslabs.decode(FRAMES["missing-data"])
-    assert data["user_records"] == [{"partition_key": "a", "data": ""}]
-
-
-def test_awslabs_drops_what_is_behind_a_bad_index(awslabs: Peer) -> None:
-    found = awslabs.decode(FRAMES["index-second-of-three"])
-    assert found["user_records"] == [{"partition_key": "a", "data": "31"}]
-
-
-def test_npm_delivers_undefined_keys(npm: Peer) -> None:
-    found = npm.decode(FRAMES["index-second-of-three"])
-    assert [record["partition_key"] for record in found["user_records"]] == ["a", None, "a"]
-
-
-def test_aiokpl_refuses_unknown_fields_of_fixed_size(aiokpl: Peer) -> None:
-    for name in ("fixed32", "fixed64", "group"):
-        data = FRAMES[f"unknown-{name}-in-message"]
-        assert "unsupported wire type" in aiokpl.decode(data)["error"]
-        assert len(kpl.decode(data)) == 1
-
-
-def test_nobody_but_us_sees_an_aggregate_of_nothing(peer: Peer) -> None:
-    assert peer.decode(FRAMES["no-user-records"])["user_records"] == []
 
 
 def test_the_observations_in_the_vectors_hold_today(peers: dict[str, Peer]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -43,6 +45,17 @@ def frame_of(spark: Any, records: list[kpl.KinesisRecord]) -> Any:
         "approximateArrivalTimestamp timestamp, explicitHashKey string, subSequenceNumber long, file string"
     )
     return spark.createDataFrame([tuple(row.values()) for row in rows], schema)
+
+
+@contextmanager
+def configured(spark: Any, **settings: str) -> Iterator[None]:
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
 
 
 def plain(value: Any) -> Any:
@@ -184,13 +197,10 @@ def test_columns_of_a_catalog_table_are_lower_case(spark: Any) -> None:
     lower = df.toDF(*[name.lower() for name in df.columns])
     assert verify(lower, MAP).collect() == verify(df, MAP).collect()
     assert verify(lower, MAP).columns == verify(df, MAP).columns
-    spark.conf.set("spark.sql.caseSensitive", "TRUE")  # Spark takes it in any case
-    try:
+    with configured(spark, **{"spark.sql.caseSensitive": "TRUE"}):  # Spark takes it in any case
         assert "shardid" in deaggregate(lower).columns  # another column than shardId
         with pytest.raises(ValueError, match="needs a column shardId"):
             verify(lower, MAP)
-    finally:
-        spark.conf.unset("spark.sql.caseSensitive")
 
 
 @pytest.mark.requirement("SPK-16", "SPK-5")
@@ -232,26 +242,24 @@ def test_the_shard_map_goes_to_a_worker_once(spark: Any) -> None:
     assert len(verify(df, large).collect()) == len(verify(df, MAP).collect())
 
 
-@pytest.mark.requirement("SPK-7")
-def test_is_aggregated_refuses_text(spark: Any) -> None:
+@pytest.mark.requirement("SPK-7", "FRM-1", "FRM-2", "FRM-3")
+def test_is_aggregated_in_sql(spark: Any) -> None:
+    """Without constant folding, too: Spark makes Java of `typeof` that does not compile, and then quietly
+    runs the query without."""
+    values = [*OBSERVED, b"", b"x", None, kpl.encode([kpl.UserRecord("k", b"v")])]
+    df = spark.createDataFrame([(value,) for value in values], "data binary").repartition(2)
+    folding = "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
+    for settings in (
+        {},
+        {"spark.sql.optimizer.excludedRules": folding, "spark.sql.codegen.fallback": "false"},
+    ):
+        with configured(spark, **settings):
+            rows = df.select("data", is_aggregated("data")).collect()
+        assert len(rows) == len(values)
+        for data, answer in rows:
+            assert answer == (None if data is None else kpl.is_aggregated(bytes(data)))
     with pytest.raises(AnalysisException, match=r"(?i)binary"):
         spark.sql("select 'text' as data").select(is_aggregated("data"))
-
-
-@pytest.mark.requirement("SPK-7")
-def test_is_aggregated_compiles_without_constant_folding(spark: Any) -> None:
-    """Spark makes Java of `typeof` that does not compile, and then quietly runs the query without."""
-    df = frame_of(spark, some_records(20)).repartition(2)
-    folding = "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
-    settings = {"spark.sql.optimizer.excludedRules": folding, "spark.sql.codegen.fallback": "false"}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        got = df.select("data", is_aggregated("data")).collect()
-    finally:
-        for name in settings:
-            spark.conf.unset(name)
-    assert [row[1] for row in got] == [kpl.is_aggregated(bytes(row[0])) for row in got]
 
 
 @pytest.mark.requirement("SPK-77", "SPK-9")
@@ -286,14 +294,6 @@ def test_what_the_kcl_policy_drops_is_logged(caplog: pytest.LogCaptureFixture) -
     batch = batch_of([kpl.KinesisRecord("a", mixed, "1", "shardId-000000000001", None, None)])
     assert list(_task("kcl", lambda: MAP, tags=True)(iter([batch]))) == []
     assert "{'out-of-range': 2}" in caplog.text
-
-
-@pytest.mark.requirement("SPK-7", "FRM-1", "FRM-2", "FRM-3")
-def test_is_aggregated_in_sql(spark: Any) -> None:
-    values = [*OBSERVED, b"", b"x", None, kpl.encode([kpl.UserRecord("k", b"v")])]
-    df = spark.createDataFrame([(value,) for value in values], "data binary")
-    got = [row[0] for row in df.select(is_aggregated("data")).collect()]
-    assert got == [None if value is None else kpl.is_aggregated(value) for value in values]
 
 
 @pytest.mark.requirement("SPK-2", "SPK-5")

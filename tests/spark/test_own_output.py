@@ -9,12 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
-from kpl_codec.arrow import deaggregate_batches, deaggregate_table
 from kpl_codec.cli.main import main
 from kpl_codec.format.records import Tag
 from kpl_codec.spark import deaggregate, handled_runs, register_table_function, verify
@@ -26,40 +24,25 @@ SHARDS = kpl.ShardMap(
     [kpl.Shard(f"shardId-{n:012d}", held) for n, held in enumerate(kpl.ALL_HASH_KEYS.split(2))],
     stream="orders",
 )
+SCHEMA = "streamName string, shardId string, sequenceNumber string, partitionKey string, data binary"
 USERS = [kpl.UserRecord(f"key-{n}", b"%d" % n, tags=(Tag("a", "b"),) if n % 2 else ()) for n in range(6)]
 
 
-def table(*, broken: bool) -> pa.Table:
-    """An aggregate of both shards, a plain record, an aggregate of one user record whose data is an
-    aggregate, and if asked for one that is broken."""
+def kinesis_records(*, broken: bool) -> list[tuple[Any, ...]]:
+    """Rows of `SCHEMA`: an aggregate of both shards, a plain record, an aggregate of one user record whose
+    data is an aggregate, and if asked for one that is broken."""
     nested = kpl.encode([kpl.UserRecord("key", kpl.encode(USERS))])
     frames = [kpl.encode(USERS), b"plain", nested, kpl.encode(USERS[:1])]
     if broken:
         frames.append(kpl.encode(USERS)[:-1] + b"\0")
-    rows = [
-        {
-            "streamName": "orders",
-            "shardId": "shardId-000000000000",
-            "sequenceNumber": str(10**55 + number),
-            "partitionKey": f"outer-{number}",
-            "data": data,
-        }
+    return [
+        ("orders", "shardId-000000000000", str(10**55 + number), f"outer-{number}", data)
         for number, data in enumerate(frames)
     ]
-    return pa.Table.from_pylist(rows)
 
 
-def rows_of(made: Any) -> Counter[str]:
-    rows = (
-        made.to_pylist()
-        if isinstance(made, pa.Table)
-        else [row.asDict(recursive=True) for row in made.collect()]
-    )
-    return Counter(repr(sorted(row.items())) for row in rows)
-
-
-def by_batches(given: pa.Table, **options: Any) -> pa.Table:
-    return pa.Table.from_batches(list(deaggregate_batches(given.to_batches(max_chunksize=2), **options)))
+def rows_of(df: Any) -> Counter[str]:
+    return Counter(repr(sorted(row.asDict(recursive=True).items())) for row in df.collect())
 
 
 def by_sql(df: Any) -> Any:
@@ -68,14 +51,6 @@ def by_sql(df: Any) -> Any:
     return df.sparkSession.sql("SELECT * FROM opened_again(TABLE(SELECT * FROM to_open))")
 
 
-ARROW: dict[str, Callable[[pa.Table], pa.Table]] = {
-    "strict": lambda given: deaggregate_table(given, "strict").table,
-    "kcl": lambda given: deaggregate_table(given, "kcl").table,
-    "kcl, by a map": lambda given: deaggregate_table(given, "kcl", shard_map=SHARDS).table,
-    "report": lambda given: deaggregate_table(given, "report").table,
-    "report, by a map": lambda given: deaggregate_table(given, "report", shard_map=SHARDS, tags=True).table,
-    "batches": lambda given: by_batches(given, policy="report", shard_map=SHARDS),
-}
 SPARK: dict[str, Callable[[Any], Any]] = {
     "strict": deaggregate,
     "kcl": lambda df: deaggregate(df, "kcl", shard_map=SHARDS),
@@ -86,37 +61,26 @@ SPARK: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.requirement("SPK-113", "SPK-2")
-@pytest.mark.parametrize("name", ARROW)
-def test_columns_of_their_own_output(name: str) -> None:
-    made = ARROW[name](table(broken=name != "strict"))
-    again = ARROW[name](made)
-    assert rows_of(again) == rows_of(made)
-    assert rows_of(ARROW[name](again)) == rows_of(made)
-
-
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-113", "SPK-2")
 @pytest.mark.parametrize("name", SPARK)
 def test_frames_of_their_own_output(name: str, spark: Any) -> None:
     if name == "table function" and spark.version < "4.1":
         pytest.skip("needs PySpark 4.1")
-    given = table(broken=name not in ("strict", "handled_runs")).to_pylist()
-    schema = "streamName string, shardId string, sequenceNumber string, partitionKey string, data binary"
-    made = SPARK[name](spark.createDataFrame([tuple(row.values()) for row in given], schema)).cache()
-    assert rows_of(SPARK[name](made)) == rows_of(made)
+    rows = kinesis_records(broken=name not in ("strict", "handled_runs"))
+    result = SPARK[name](spark.createDataFrame(rows, SCHEMA)).cache()
+    assert rows_of(SPARK[name](result)) == rows_of(result)
 
 
 @pytest.mark.requirement("SPK-113", "SPK-34")
 def test_a_repair_of_what_was_repaired_plans_nothing(tmp_path: Path) -> None:
-    given = table(broken=False).slice(0, 1).to_pylist()[0]
-    place = given["shardId"], given["sequenceNumber"]
+    _, *place, _, data = kinesis_records(broken=False)[0]
     right: dict[str, list[Any]] = {shard_id: [] for shard_id in SHARDS}
     for sub, user in enumerate(USERS):
         tags = (*user.tags, Tag(TAG, tag_value((*place, sub))))
         shard = SHARDS.shard_for(kpl.format.hash_keys.partition_key_hash(user.partition_key))
         right[shard.shard_id].append(user._replace(tags=tags))
-    lines = [(*place, given["data"])]
+    lines = [(*place, data)]
     for shard, some in right.items():
         lines.append((shard, str(10**55 + 100 + len(lines)), kpl.encode(some)))
     planned = []

@@ -4,7 +4,7 @@ from ...errors import KplError
 
 
 class NoDataSource(KplError, ImportError):
-    """This PySpark cannot read streams by a data source in Python."""
+    """This PySpark has no data sources in Python."""
 
     code = "no-data-source"
     text = "the data source kpl-kinesis needs PySpark 4.0 or newer; on 3.5 use kpl_codec.spark.deaggregate"

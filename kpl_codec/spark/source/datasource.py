@@ -3,9 +3,9 @@
     spark.dataSource.register(KinesisDataSource)
     df = spark.readStream.format("kpl-kinesis").options(stream="orders", region="eu-west-1").load()
 
-Batch reads and writes need PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow 4.2. The options:
-`options`. The package must be installed where the workers run, with pyarrow and boto3.
-Here is what Spark calls. Specification: spec/07-spark-source.md.
+It needs PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow need 4.2. kpl_codec must be installed
+where the workers run, with pyarrow and boto3. source_options.py has the options. Specification:
+spec/07-spark-source.md.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from ...deaggregation.policy_rules import rules_of
 from ...shards.lineage import Lineage
 from ...shards.shard_map import ShardMap
 from ...shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition
-from ..columns import arrow_schema_of, result_with
+from ..columns import arrow_schema_of, schema_maker
 from ..functions import deaggregate_in_task
-from .kinesis_reader import KinesisReader, read_piece, side_by_side
+from .kinesis_reader import KinesisReader, read_in_parallel, read_piece
 from .offsets import BatchEnd, ShardRange, StreamOffset, batch_pieces, piece_of
 from .planner import Planner, must_be_written
 from .positions import OptionError, Position, check_order
@@ -56,8 +56,8 @@ except ImportError:  # 4.0 and 4.1 have neither limits nor Trigger.AvailableNow 
 _FEW_RECORDS: Final = 1000
 _SHARED_TASKS: Final = 16
 _SHARDS_PER_TASK: Final = 5
-#: Bytes of records in a partition. Spark warns of tasks of more than a megabyte.
-_CARRIED_BY_TASK: Final = 512 * 1024
+#: Bytes of records in a partition: Spark warns of tasks of more than a megabyte.
+_MOST_ATTACHED: Final = 512 * 1024
 _KINESIS_SCHEMA: Final = pa.schema(
     field for field in FIELDS if field.name not in ("subSequenceNumber", "aggregated", "explicitHashKey")
 )
@@ -71,23 +71,23 @@ def arrow_schema(options: SourceOptions) -> pa.Schema:
     if options.policy == "none":
         return _KINESIS_SCHEMA
     kinds = {"placement": options.placement, "tags": options.tags, "unframe": options.unframe}
-    return result_with(options.policy, **kinds)(_KINESIS_SCHEMA)
+    return schema_maker(options.policy, **kinds)(_KINESIS_SCHEMA)
 
 
 @dataclass
 class KinesisPartition(InputPartition):
-    """What one task reads. ``listing``: the shards for judging placement, if wanted; ``carried``: records
-    that the planner has read; ``consumer``: the ARN of the one that subscribes, None to poll."""
+    """What one task gives: the records of ``pieces``, or ``records`` that the planner has read. ``listing``:
+    names the shards by which placement is judged, if it is; ``consumer``: as for `KinesisReader.cursor`."""
 
     pieces: tuple[ShardRange, ...]
     listing: str | None = None
-    carried: pa.RecordBatch | None = None
+    records: pa.RecordBatch | None = None
     consumer: str | None = None
 
 
-def shared_out(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRange, ...]]:
-    """The pieces that each task reads. ``most``: tasks. 0: because a task is slower than reading a few
-    records, small pieces share 16 tasks; of others at most five share one, which can read so fast."""
+def assign_pieces(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRange, ...]]:
+    """The pieces of each task. ``most``: tasks; 0: pieces of few records share 16 tasks, since starting a
+    task takes longer than reading them, and of larger pieces at most five share a task."""
     if most:
         count = min(most, len(pieces))
         return [tuple(pieces[number::count]) for number in range(count)]
@@ -101,7 +101,7 @@ def shared_out(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRange
 
 
 def _name_of(lineage: Lineage) -> str:
-    """The same for listings that name the same shards, open and closed, as the same."""
+    """Equal for listings of the same shards, open and closed."""
     text = "".join(f"{shard_id} {shard.open}\n" for shard_id, shard in lineage.items())
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -127,7 +127,7 @@ def _kinesis_batch(stream: str, shard_id: str, records: list[dict[str, Any]]) ->
 
 
 class _Reader:
-    """On the driver it plans; copies of it read in the tasks. Clients are made where they are used."""
+    """Plans on the driver; Spark sends copies of it to the tasks, which read."""
 
     _planner: Planner | None = None
     _consumer: str | None = None
@@ -138,23 +138,22 @@ class _Reader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
         if not isinstance(partition, KinesisPartition):
-            return  # Spark makes its own where there are none
+            return  # Spark gives one of its own where a batch has none
         options = self.options
         out = arrow_schema_of(self.schema)
         source: Iterator[pa.RecordBatch] = iter(())
-        if partition.carried is not None:
-            source = iter((partition.carried,))
+        if partition.records is not None:
+            source = iter((partition.records,))
         elif partition.pieces:
-            access = KinesisReader(options.client(), options)
-            records = partial(read_piece, access, partition.consumer)
+            read = partial(read_piece, KinesisReader(options.client(), options), partition.consumer)
             source = (
-                _kinesis_batch(options.stream.name, piece.shard_id, answer)
-                for piece, answer in side_by_side(records, partition.pieces)
+                _kinesis_batch(options.stream.name, piece.shard_id, records)
+                for piece, records in read_in_parallel(read, partition.pieces)
             )
         if options.policy != "none":
             listing, shard_map = partition.listing, None
             if listing is not None:
-                shard_map = _shard_map(options.client(), options.called, listing)
+                shard_map = _shard_map(options.client(), options.name_or_arn, listing)
             source = deaggregate_in_task(
                 source,
                 options.policy,
@@ -173,11 +172,11 @@ class _Reader:
         return {**self.__dict__, "_planner": None}
 
     def consumer(self) -> str | None:
-        """The ARN of the consumer that reads, registered if need be; None to poll."""
+        """The ARN of the enhanced fan-out consumer, registered if need be; None for GetRecords."""
         options = self.options
         if self._consumer is None and options.consumer is not None:
             consumers = StreamConsumers(options.client(), patience=options.retry_timeout)
-            self._consumer = consumers.require_active(options.called, options.consumer)
+            self._consumer = consumers.require_active(options.name_or_arn, options.consumer)
         return self._consumer
 
     @property
@@ -191,21 +190,24 @@ class _Reader:
         options = self.options
         needs_map = bool(pieces) and (options.placement or _gives_as_kcl(options))
         listing = _name_of(self.planner.lineage()) if needs_map else None
-        inline, unread = self.planner.carried(pieces)
-        carried = [_kinesis_batch(options.stream.name, piece.shard_id, inline[piece]) for piece in inline]
+        records_of, unread = self.planner.take_records(pieces)
+        name = options.stream.name
+        batches = [_kinesis_batch(name, piece.shard_id, records_of[piece]) for piece in records_of]
         arn = self.consumer() if pieces else None
-        runs = shared_out(unread, options.max_partitions)
         return [
-            *(KinesisPartition((), listing, batch) for batch in coalesce(iter(carried), _CARRIED_BY_TASK)),
+            *(KinesisPartition((), listing, batch) for batch in coalesce(batches, _MOST_ATTACHED)),
             # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
-            *(KinesisPartition(run, listing, consumer=arn) for run in runs),
+            *(
+                KinesisPartition(task_pieces, listing, consumer=arn)
+                for task_pieces in assign_pieces(unread, options.max_partitions)
+            ),
         ]
 
 
 class KinesisBatchReader(_Reader, DataSourceReader):
-    """A read between two positions. It is planned when the first query of a DataFrame, or of a view of it,
-    runs: LATEST is the stream's end at that time. Spark keeps that plan: later queries of it read the same
-    records, however many were put since. A new ``load()`` is planned anew."""
+    """Reads what lies between two positions. It is planned when the first query of a DataFrame, or of a view
+    of it, runs: LATEST is the stream's end at that time. Spark keeps the plan, so later queries read the same
+    records, whatever was put since. A new ``load()`` is planned anew."""
 
     def partitions(self) -> list[KinesisPartition]:
         # SPK-62: "A batch read MUST give every record from its starting position to its ending position,
@@ -227,7 +229,7 @@ class KinesisBatchReader(_Reader, DataSourceReader):
 
 
 def _between(shard: ShardPlanner, start: StartingPosition, end: StartingPosition) -> ShardRange | None:
-    """What lies between two places of a shard; None for nothing."""
+    """The piece between two places of a shard; None for nothing."""
     if start == LATEST or end == TRIM_HORIZON:
         return None
     if end.names_record:
@@ -242,18 +244,20 @@ def _between(shard: ShardPlanner, start: StartingPosition, end: StartingPosition
 
 
 def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, StartingPosition]:
-    """The position of each shard; of those that it names, where it names some."""
+    """The place of each shard, or of the shards that ``position`` names."""
     return dict.fromkeys(shard_ids, position) if isinstance(position, StartingPosition) else position
 
 
 class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read. It is in one Python process per query."""
+    """Plans and reads the batches of a streaming query. Each query has a Python process with one of it."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        self._last_end: dict[str, Any] | None = None  # Spark before 4.2 does not give the query's offset
-        self._unchecked_end: dict[str, Any] | None = None  # planned without knowing the query's offset
-        self._next_look = float("-inf")
+        # Spark before 4.2 does not give `latestOffset` the query's offset: the last end stands for it, and
+        # the first end of a process is planned without it.
+        self._last_end: dict[str, Any] | None = None
+        self._first_end: dict[str, Any] | None = None
+        self._next_poll = float("-inf")
         self._behind: dict[str, int] = {}
 
     def initialOffset(self) -> dict[str, Any]:
@@ -263,7 +267,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         return {}
 
     def getDefaultReadLimit(self) -> Any:
-        """The limit for our options; Spark passes it to `latestOffset`."""
+        """The options' limit, which Spark passes to `latestOffset`."""
         options = self.options
         if not options.max_records and not options.max_span:
             return ReadAllAvailable()
@@ -271,21 +275,21 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         # SPK-63: "A query that finds nothing to read MUST wait between two looks."
-        time.sleep(max(0.0, self._next_look - time.monotonic()))
+        time.sleep(max(0.0, self._next_poll - time.monotonic()))
         options, planner = self.options, self.planner
         if start is None:
             start = self._last_end
         if start is None:
             # Before 4.2 Spark asks this first: of a new query, or of one with Trigger.AvailableNow.
             after = planner.at_tips(options.starting_position)
-            self._unchecked_end = after.to_json()
+            self._first_end = after.to_json()
         elif not start:
             after = planner.begin_at(options.starting_position)  # an empty batch, to write the start
         else:
             before = StreamOffset.from_json(start, options.stream.name)
             whole = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
-            caps = ReadLimits() if whole else ReadLimits(options.max_records, int(options.max_span * 1000))
-            after = planner.advance(before, caps)
+            span = int(options.max_span * 1000)
+            after = planner.advance(before, ReadLimits() if whole else ReadLimits(options.max_records, span))
             if not must_be_written(before, after):
                 self._wait(options.idle_time)
                 self._behind = {}
@@ -295,10 +299,10 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         return self._last_end
 
     def _wait(self, seconds: float) -> None:
-        self._next_look = max(self._next_look, time.monotonic() + seconds)
+        self._next_poll = max(self._next_poll, time.monotonic() + seconds)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Shown with the progress of the query as the source's latest offset: how far behind it is."""
+        """How far the query is behind, which Spark shows as ``latestOffset`` in the query's progress."""
         return {
             "behind": dict(sorted(self._behind.items())),
             "millisBehindLatest": max(self._behind.values(), default=0),
@@ -310,20 +314,21 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         stream = self.options.stream.name
         before = StreamOffset.from_json(start, stream)
-        if self._last_end is None:  # a batch that an earlier process has planned
+        if self._last_end is None:  # an earlier process has planned this batch
             self.planner.lineage_of(before)
-        if end == self._unchecked_end:
+        if end == self._first_end:
             self.planner.refuse_unread(before)
         self._last_end = end
         after = StreamOffset.from_json(end, stream)
         partitions = self.partitions_of(batch_pieces(before, after))
         if any(partition.consumer for partition in partitions):
-            self._wait(REFUSED_FOR)  # tasks that subscribe sooner would only wait themselves
+            self._wait(REFUSED_FOR)  # AWS refuses a second subscription for so long
         return partitions
 
 
 class KinesisDataSource(DataSource):
-    """See the module. Raises OptionError when it is loaded."""
+    """The data source `kpl-kinesis`, to be registered with a session. Spark makes one for each ``load()`` and
+    ``save()``, which raise OptionError for a wrong option."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -334,16 +339,15 @@ class KinesisDataSource(DataSource):
         return "kpl-kinesis"
 
     def schema(self) -> StructType:
-        """The nine columns of a user record, and those asked for by policy, placement and tags."""
+        """The nine columns of a user record, and those that the options add."""
         return from_arrow_schema(arrow_schema(self._checked))
 
-    def _fitting(self, schema: StructType) -> StructType:
-        """A schema given by the user: some of our columns, each once, in any order and case, none of them NOT
-        NULL: a null would end in an error of Java's that names no column."""
+    def _check_schema(self, schema: StructType) -> StructType:
+        """A user's schema has some of our columns, each once, in any order and case, and none NOT NULL: a
+        null would end in an error of Java that names no column. Raises OptionError."""
         ours = self.schema()
         types = {field.name.lower(): field.dataType for field in ours.fields}
         for field in schema.fields:
-            # Each is taken once: two columns of one name, in any case, are refused, as in a write.
             if types.pop(field.name.lower(), None) != field.dataType or not field.nullable:
                 kind = field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
                 raise OptionError(
@@ -354,10 +358,10 @@ class KinesisDataSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> KinesisBatchReader:
-        return KinesisBatchReader(self._checked, self._fitting(schema))
+        return KinesisBatchReader(self._checked, self._check_schema(schema))
 
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
-        return KinesisStreamReader(self._checked, self._fitting(schema))
+        return KinesisStreamReader(self._checked, self._check_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
         from .write import KinesisWriter, check_write

@@ -1,4 +1,4 @@
-"""How a stream is read, on the driver and in tasks."""
+"""Calls Kinesis for a query, on the driver and in tasks, and reads the pieces of a batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CLOCK_SKEW: Final = 5.0
 
 @dataclass(eq=False)
 class KinesisReader:
-    """Calls Kinesis with ``client``. ``clock`` in seconds, ``now`` in seconds since 1970. Thread-safe."""
+    """Reads one stream with a boto3 client. ``clock``: seconds; ``now``: seconds since 1970. Thread-safe."""
 
     client: Any
     options: SourceOptions
@@ -48,7 +48,7 @@ class KinesisReader:
     now: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     _retention: int | None = None
-    _asking: threading.Lock = field(default_factory=threading.Lock)
+    _retention_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def now_ms(self) -> int:
         return int(self.now() * 1000)
@@ -60,31 +60,32 @@ class KinesisReader:
     def cursor(
         self, shard_id: str, place: StartingPosition, pace: Pace, consumer: str | None = None
     ) -> ShardCursor:
-        """A cursor at a place. ``consumer``: the ARN of the consumer that subscribes, None to poll."""
+        """A cursor at a place. ``consumer``: the ARN of an enhanced fan-out consumer; None: GetRecords."""
         settings: dict[str, Any] = {"clock": self.clock, "now": self.now, "sleep": self.sleep}
         settings["patience"] = self.options.retry_timeout
         if consumer is not None:
             return SubscriptionCursor(self.client, consumer, shard_id, place, **settings)
-        return ShardCursor(self.client, self.options.called, shard_id, place, pace=pace, **settings)
+        return ShardCursor(self.client, self.options.name_or_arn, shard_id, place, pace=pace, **settings)
 
     def lineage(self) -> Lineage:
         """The shards that hold records, closed ones too. Raises StreamUnavailable."""
-        options = self.options
-        return fetch_lineage(self.client, options.called, timeout=options.retry_timeout, sleep=self.sleep)
+        name, timeout = self.options.name_or_arn, self.options.retry_timeout
+        return fetch_lineage(self.client, name, timeout=timeout, sleep=self.sleep)
 
     def retention(self) -> int:
-        """The stream's retention in ms; the shortest there is where the role may not ask."""
-        with self._asking:  # once for all shards in doubt
+        """The stream's retention in ms; 24 hours where the role may not call DescribeStreamSummary."""
+        with self._retention_lock:  # one call for all shards
             if self._retention is None:
                 consumers = StreamConsumers(self.client, patience=10.0, sleep=self.sleep, clock=self.clock)
                 try:
-                    hours = consumers.describe_stream(self.options.called)["RetentionPeriodHours"]
+                    hours = consumers.describe_stream(self.options.name_or_arn)["RetentionPeriodHours"]
                 except StreamUnavailable:
                     return SHORTEST_RETENTION
                 self._retention = hours * 3600 * 1000
             return self._retention
 
     def report_loss(self, shard_id: str, place: StartingPosition, code: str, reason: str) -> None:
+        """Raise DataLoss, or log it where failOnDataLoss is false."""
         number = place.sequence_number if place.names_record else None
         loss = DataLoss(shard_id=shard_id, sequence_number=number, code=code, reason=reason)
         if self.options.fail_on_data_loss:
@@ -92,8 +93,8 @@ class KinesisReader:
         _log.warning("%s", loss)
 
 
-def dated(error: StreamUnavailable, place: StartingPosition) -> StreamUnavailable:
-    """``error`` of a call that reads from ``place``, with the time that it asks for."""
+def explain_time(error: StreamUnavailable, place: StartingPosition) -> StreamUnavailable:
+    """``error`` of a call that reads from ``place``, with the time that the call names."""
     if place.kind != "AT_TIMESTAMP" or error.code != "InvalidArgumentException":
         return error
     when = datetime.fromtimestamp(place.time_ms / 1000, timezone.utc)
@@ -103,41 +104,41 @@ def dated(error: StreamUnavailable, place: StartingPosition) -> StreamUnavailabl
 
 
 def read_piece(
-    access: KinesisReader, consumer: str | None, piece: ShardRange
+    reader: KinesisReader, consumer: str | None, piece: ShardRange
 ) -> Iterator[list[dict[str, Any]]]:
-    """The Kinesis records of a piece, by answer. ``consumer``: as in `KinesisPartition`. Raises DataLoss,
-    StreamUnavailable."""
+    """The Kinesis records of a piece, call by call. ``consumer``: as for `KinesisReader.cursor`. Raises
+    DataLoss, StreamUnavailable."""
     # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls and the
     # bytes a second that the options allow."
-    pace = access.pace()
-    wait = max(0.0, piece.not_before - access.now())
+    pace = reader.pace()
+    wait = max(0.0, piece.not_before - reader.now())
     pace.pause(min(wait, pace.interval + _CLOCK_SKEW))
     begin, first, count = piece.start, None, piece.records
     if begin.names_record:
-        # A read after a record begins at that record: if it comes, nothing behind it is missing.
+        # To read after a record is to begin at that record: if it comes, nothing behind it is missing.
         first = begin.sequence_number
         # SPK-72: "A task MUST NOT ask for more records than its piece has, where the offset says how many."
         count = count and count + (begin.kind == "AFTER_SEQUENCE_NUMBER")
         begin = at_record(first)
-    cursor = partial(access.cursor, piece.shard_id, pace=pace, consumer=consumer)
-    if (yield from _to_end(access, piece, cursor(begin), first, count)):
-        yield from _to_end(access, piece, cursor(TRIM_HORIZON))
-    # The planner knows of one more call, not of its bytes.
-    access.sleep(max(0.0, pace.delay("get_records") - pace.interval))
+    cursor = partial(reader.cursor, piece.shard_id, pace=pace, consumer=consumer)
+    if (yield from _to_end(reader, piece, cursor(begin), first, count)):
+        yield from _to_end(reader, piece, cursor(TRIM_HORIZON))
+    # The planner counts one call more than it made, but not the bytes that the call gave.
+    reader.sleep(max(0.0, pace.delay("get_records") - pace.interval))
 
 
 def _to_end(
-    access: KinesisReader,
+    reader: KinesisReader,
     piece: ShardRange,
     cursor: ShardCursor,
     first: str | None = None,
     remaining: int | None = None,
 ) -> Generator[list[dict[str, Any]], None, bool]:
-    """The records of a piece, read by ``cursor``. ``first``: the record that must come first; ``remaining``:
-    how many records the piece still has, None if unknown. Returns True where the cursor's place is gone and
-    loss is allowed."""
+    """The records of a piece from ``cursor`` on. ``first``: the record that must come first; ``remaining``:
+    how many the piece still has, None if unknown. Returns True where the cursor's place is gone and
+    failOnDataLoss is false."""
     end, waits_since = piece.end.sequence_number, None
-    report = partial(access.report_loss, piece.shard_id)
+    report = partial(reader.report_loss, piece.shard_id)
     with closing(cursor):
         while True:
             limit = MOST_RECORDS if remaining is None else min(max(remaining, 1), MOST_RECORDS)
@@ -156,27 +157,27 @@ def _to_end(
                 remaining = remaining and remaining - len(numbers)
                 # Where the start is gone, records before the piece come, too.
                 low, high = piece.start.lowest, piece.end.lowest
-                if inside := [r for r in response.records if low <= int(r["SequenceNumber"]) < high]:
-                    yield inside
+                if records := [r for r in response.records if low <= int(r["SequenceNumber"]) < high]:
+                    yield records
             if numbers and int(numbers[-1]) >= int(end):
                 if end not in numbers:
                     report(piece.end, "record-missing", "the batch should end there")
                 return False
             if response.at_tip(limit):
-                # The driver has seen the end of this piece, but this reader may not see it yet.
-                now = access.clock()
+                # The driver has read the end of this piece, but Kinesis may not give it to this call yet.
+                now = reader.clock()
                 waits_since = waits_since or now
                 if response.ended or now - waits_since > _CATCH_UP:
                     report(piece.end, "record-missing", "the shard has ended before it")
                     return False
-                access.sleep(0.2)
+                reader.sleep(0.2)
 
 
-def side_by_side(
+def read_in_parallel(
     read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = 8
 ) -> Iterator[tuple[_Item, _Result]]:
-    """``read`` of each item, in threads; the results of an item keep their order. At most one result of each
-    thread waits. The first error of a thread is raised here."""
+    """The results of ``read`` for each item, with the item; those of one item in their order. Each of
+    ``threads`` reads one result ahead. The first error of a thread is raised here."""
     if len(items) == 1:
         yield from ((items[0], result) for result in read(items[0]))
         return
@@ -184,17 +185,17 @@ def side_by_side(
     running: dict[Future[_Result | None], tuple[_Item, Iterator[_Result]]] = {}
     with ThreadPoolExecutor(threads, "kpl-codec read") as pool:
 
-        def ask(item: _Item, results: Iterator[_Result]) -> None:
+        def submit(item: _Item, results: Iterator[_Result]) -> None:
             running[pool.submit(next, results, None)] = item, results
 
         for item in islice(queue, threads):
-            ask(item, read(item))
+            submit(item, read(item))
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 item, results = running.pop(future)
                 result = future.result()
                 if result is not None:
-                    ask(item, results)
+                    submit(item, results)
                     yield item, result
                 elif (following := next(queue, None)) is not None:
-                    ask(following, read(following))
+                    submit(following, read(following))

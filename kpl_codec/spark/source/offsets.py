@@ -1,4 +1,4 @@
-"""Offsets of the stream source: a query's place on every shard, as JSON in Spark's checkpoint.
+"""Offsets: a query's place on every shard of its stream, as JSON in Spark's checkpoint.
 
     {"stream": "orders", "arn": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
      "created": 1763000000000, "version": 1, "listed": 1763719200000, "shards": {
@@ -6,9 +6,9 @@
         "shardId-000000000001": {"before": "4958...", "first": "4957..."},
         "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000, "began": "4959..."}}}
 
-The first is drained: its children may start. The last waits for its parent. An offset names records, whose
-order never changes, so a repeated batch reads the same. Specification: spec/07-spark-source.md, SPK-50 to
-SPK-55, SPK-71, SPK-112.
+The first shard is drained (read to its end), so its children may start; the last waits for its parent.
+Offsets name records, whose order on a shard never changes, so a batch that runs again reads the same.
+Specification: spec/07-spark-source.md, SPK-50 to SPK-55, SPK-71, SPK-112.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...shards.shard import Shard
 from ...shards.starting_position import TRIM_HORIZON, StartingPosition, StartingPositionType, at_record
 
 _VERSION = 1
-#: How a place is written.
+#: The member of a shard that holds its place, by the place's kind.
 _KINDS: Final[dict[str, StartingPositionType]] = {
     "at": "TRIM_HORIZON",
     "time": "AT_TIMESTAMP",
@@ -35,7 +35,7 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
 class OffsetError(KplError, ValueError):
-    """The checkpoint is of another source or stream. ``reason`` says why."""
+    """The checkpoint is not of this stream, or no offset. ``reason``: how that is seen."""
 
     code = "offset"
     requirement = "SPK-50"
@@ -46,8 +46,8 @@ class OffsetError(KplError, ValueError):
 
 
 class DataLoss(KplError):
-    """Records that a query has not read are gone, or may be. ``sequence_number``: the record after or at
-    which they lie, None where the query names none; ``code``: one of `codes`."""
+    """Records that a query has not read are gone, or may be gone. ``sequence_number``: of the record at or
+    after which they lie, None where the offset names none; ``code``: one of `codes`."""
 
     code: str
     requirement = "SPK-60"
@@ -64,10 +64,11 @@ class DataLoss(KplError):
 
 
 class ShardRange(NamedTuple):
-    """Consecutive records of one shard for one task: from ``start``, whose record, if it names one, must
-    still exist, to ``end``, which names a record: with AFTER_SEQUENCE_NUMBER it is in the piece, with
-    AT_SEQUENCE_NUMBER it is not. ``records``: how many Kinesis records it has, if known. ``not_before``: the
-    task makes no call on the shard before that time (seconds since 1970).
+    """A piece of a batch: consecutive records of one shard, for one task.
+
+    ``start``: if it names a record, that must still exist. ``end`` names a record: with AFTER_SEQUENCE_NUMBER
+    it is in the piece, with AT_SEQUENCE_NUMBER it is not. ``records``: how many Kinesis records the piece
+    has, if known. ``not_before``: when the task may make its first call (seconds since 1970).
     """
 
     shard_id: str
@@ -79,17 +80,17 @@ class ShardRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """The end of a batch on one shard, with notes for reading it and for planning the next.
+    """The end of a batch on one shard.
 
-    ``place``: the next batch begins there. ``drained``: the shard is closed and nothing follows the place.
-    ``since``: every record after the place arrived at this time or later (ms since 1970). ``began``: the
-    starting sequence number of the shard, where the place names no record, or none is read any more: it tells
-    streams, and the lives of a stream, apart.
+    For the next batch: ``place``: where it begins. ``drained``: the shard is closed and nothing follows the
+    place. ``since``: every record after the place arrived at this time or later (ms since 1970). ``began``:
+    the starting sequence number of the shard, where the place names no record, or the shard is drained: it
+    tells streams, and the lives of a stream, apart.
 
-    About the batch that ends here: ``first``: its first record, if its start names none; ``start_gone``: the
-    record of its start is past retention, use ``first``; ``initial``: the first record of the query's first
-    batch, "" for none, used instead of ``first``; ``records``: how many it has, if known; ``behind``:
-    milliseconds from its first record to the tip of the shard, when it was planned.
+    For the batch that ends here: ``first``: its first record, if its start names none. ``start_gone``: the
+    record of its start is past retention, so ``first`` counts. ``initial``: in the first batch of a query it
+    counts instead of ``first``; "" is none. ``records``: how many it has, if known. ``behind``: milliseconds
+    from its first record to the tip of the shard, when it was planned.
     """
 
     place: StartingPosition
@@ -119,13 +120,13 @@ class BatchEnd:
         if len(names) != 1:
             raise OffsetError(reason=f"a shard at {sorted(text)}")
         for name, value in text.items():
-            if not _sound(name, value):
+            if not _is_valid(name, value):
                 raise OffsetError(reason=f"a shard's {name} is {value!r}")
         place = TRIM_HORIZON if names[0] == "at" else StartingPosition(_KINDS[names[0]], text[names[0]])
         return cls(place, **{name: value for name, value in text.items() if name not in _KINDS})
 
 
-def _sound(name: str, value: Any) -> bool:
+def _is_valid(name: str, value: Any) -> bool:
     """Whether a shard's member may have this value."""
     match name:
         case "at":
@@ -140,15 +141,15 @@ def _sound(name: str, value: Any) -> bool:
 
 
 def is_sequence_number(value: object) -> bool:
-    """Whether it is the text of a number that Kinesis might give: of 56 digits, by its rules of up to 129."""
+    """Whether it is a text that may be a sequence number: Kinesis gives 56 digits and allows up to 129."""
     return isinstance(value, str) and re.fullmatch("[0-9]{1,129}", value) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """A query's place on every shard. ``shards`` has drained ones, too, while they are listed. ``listed``:
-    when (ms since 1970). All records of a shard that is not among them arrived later. ``arn`` and ``created``
-    (ms since 1970) of the stream: None where the service did not tell."""
+    the time of that listing (ms since 1970); all records of a shard that is not in it arrived later. ``arn``
+    and ``created`` (ms since 1970): of the stream, None where the service did not tell."""
 
     stream: str
     shards: Mapping[str, BatchEnd]
@@ -157,7 +158,7 @@ class StreamOffset:
     created: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Always the same text for the same offset: Spark compares offsets as text."""
+        """The same text for the same offset: Spark compares offsets as text."""
         # SPK-51: "Equal offsets MUST be the same text: keys sorted, numbers of 128 bits and more as
         # strings."
         shards = {shard_id: self.shards[shard_id].to_json() for shard_id in sorted(self.shards)}
@@ -189,8 +190,8 @@ class StreamOffset:
 
 
 def piece_of(shard_id: str, start: StartingPosition | None, end: BatchEnd) -> ShardRange | None:
-    """What a batch from ``start`` to ``end`` reads of a shard; None for nothing. No ``start``: the shard is
-    new, and the batch begins with ``end.first``."""
+    """What a batch from ``start`` to ``end`` reads of a shard; None for nothing. ``start`` is None for a new
+    shard: the batch begins with ``end.first``."""
     if not end.place.names_record or start == end.place:
         return None
     # SPK-50: "What a micro-batch reads MUST be fixed before it is read, by sequence numbers of records,
@@ -225,10 +226,10 @@ def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:
     )
 
 
-def with_listed(offset: StreamOffset, lineage: Lineage, listed: int | None = None) -> StreamOffset:
-    """The offset without the notes of its batch, with new shards of the listing, and without drained ones
-    that are no longer listed. ``listed``: when the listing was requested, in ms since 1970. It says which
-    stream it is of as the listing does, else as before."""
+def with_listing(offset: StreamOffset, lineage: Lineage, listed: int | None = None) -> StreamOffset:
+    """The offset with the new shards of a listing and without the drained ones that are no longer in it, with
+    the ARN and creation time that the listing has, and without what only concerns the batch that ends with
+    it. ``listed``: when the listing was requested (ms since 1970)."""
     # A drained shard is removed only when it can no longer be mistaken for a new one.
     shards = {
         key: BatchEnd(ends.place, drained=ends.drained, since=ends.since, began=ends.began)
@@ -252,14 +253,14 @@ def identity_of(lineage: Lineage) -> tuple[str | None, int | None]:
     return stream.arn, None if stream.created is None else round(stream.created.timestamp() * 1000)
 
 
-def created_again(offset: StreamOffset, lineage: Lineage) -> bool:
-    """Whether the stream says that it was created after what the offset knows."""
+def created_later(offset: StreamOffset, lineage: Lineage) -> bool:
+    """Whether the service says that the stream was created later than the offset's."""
     created = identity_of(lineage)[1]
     return None not in (offset.created, created) and (created or 0) > (offset.created or 0)
 
 
 def check_identity(offset: StreamOffset, lineage: Lineage) -> None:
-    """Raises OffsetError where the service says that a listing is not of the offset's stream."""
+    """Raise OffsetError where the service says that a listing is not of the offset's stream."""
     # SPK-112: "An offset MUST say which stream it is of, by its ARN and when it was created, where the
     # service says it; another stream, and one whose shards the offset's stream cannot have, MUST be refused,
     # whatever failOnDataLoss says."
@@ -270,10 +271,10 @@ def check_identity(offset: StreamOffset, lineage: Lineage) -> None:
         raise OffsetError(reason="the query reads a stream that is older than the checkpoint's of that name")
 
 
-def impossible(offset: StreamOffset, lineage: Lineage) -> str | None:
-    """Why the offset's stream cannot have these shards, though the service does not say that it is another
-    one; None if it can. A listing may also be older than what the query has read."""
-    if created_again(offset, lineage):
+def contradiction(offset: StreamOffset, lineage: Lineage) -> str | None:
+    """Why the offset's stream cannot have the shards of a listing; None if it can. The listing is of another
+    stream, or older than what the query has read."""
+    if created_later(offset, lineage):
         return None
     for shard_id, ends in offset.shards.items():
         shard = lineage.get(shard_id)
@@ -295,7 +296,7 @@ def with_beginning(ends: BatchEnd, shard: Shard) -> BatchEnd:
 
 
 def of_another_life(ends: BatchEnd, shard: Shard) -> bool:
-    """Whether a shard began behind the place that a query has on the shard of that name: the stream was
+    """Whether a shard began after the place that a query has on the shard of that name: then the stream was
     deleted and created again."""
     number = ends.place.sequence_number if ends.place.names_record else ends.began
     start = shard.starting_sequence_number

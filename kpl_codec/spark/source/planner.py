@@ -1,10 +1,9 @@
-"""Plans the batches of a stream on the driver: which shards may be read, and where the next batch ends. Each
-shard is asked (`shard_planner`), many at the same time.
+"""Plans the batches of a stream on the driver: which shards may be read, and where the next batch ends on
+each. `shard_planner` plans one shard; many are planned at the same time.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,69 +19,69 @@ from .offsets import (
     ShardRange,
     StreamOffset,
     check_identity,
-    created_again,
+    contradiction,
+    created_later,
     identity_of,
-    impossible,
     of_another_life,
     ready,
     with_beginning,
-    with_listed,
+    with_listing,
 )
 from .positions import Position, check_position
-from .probes import Probe, Records, size_of
+from .shard_head import Records, ShardHead, size_of
 from .shard_planner import ReadLimits, ShardPlanner
 
 _Result = TypeVar("_Result")
-#: Bytes of records that the partitions of a batch carry together.
-_MOST_CARRIED: Final = 8 * 1024 * 1024
-#: Milliseconds after which an offset is written only to renew its times: six hours, a quarter of the shortest
-#: retention.
+#: Bytes of records that all partitions of a batch have together, at most.
+_MOST_ATTACHED: Final = 8 * 1024 * 1024
+#: Milliseconds after which an offset is written only to renew its times: a quarter of the shortest retention.
 _RENEW_AFTER: Final = 6 * 3600 * 1000
 #: Seconds before each further listing, where one may be older than what the query has read.
-_LISTED_AGAIN: Final = (1, 2, 4, 8)
+_LIST_AGAIN_AFTER: Final = (1, 2, 4, 8)
 
 
 class Planner:
     """Moves offsets of one stream forward. Not thread-safe."""
 
-    def __init__(self, access: KinesisReader, *, workers: int = 32) -> None:
-        self._access, self._workers = access, workers
-        self._stream = access.options.stream.name
+    def __init__(self, reader: KinesisReader, *, workers: int = 32) -> None:
+        self._reader, self._workers = reader, workers
+        self._stream = reader.options.stream.name
         self._shards: dict[str, ShardPlanner] = {}
-        self._tasks_read: set[str] = set()
-        self._carried_bytes = 0  # bytes of the records that the probes of this plan hold
+        #: The shards that tasks read in the last batch.
+        self._shards_of_tasks: set[str] = set()
+        self._attached_bytes = 0  # of the records in the heads of this plan
         self._size = 0  # bytes of a record, about, on the shard with the largest
         self._lineage: Lineage | None = None
-        self._listed_at = 0.0
-        self._listed = 0
+        self._listing_clock = 0.0
+        self._listing_ms = 0
         self._tips: dict[str, LatestPosition] | None = None
 
     def lineage(self, *, fresh: bool = False) -> Lineage:
-        """The shards that hold records, closed ones too. Listed again after the interval that the options
-        give, and after a shard ended: then its children are listed."""
-        access = self._access
-        age = access.clock() - self._listed_at
-        if self._lineage is None or fresh or age >= access.options.describe_interval:
-            self._listed = access.now_ms()
-            self._lineage = access.lineage()
-            self._listed_at = access.clock()
+        """The shards that hold records, closed ones too. They are listed again after `describe_interval`, and
+        after a shard ended, because its children are listed then."""
+        reader = self._reader
+        age = reader.clock() - self._listing_clock
+        if self._lineage is None or fresh or age >= reader.options.describe_interval:
+            self._listing_ms = reader.now_ms()
+            self._lineage = reader.lineage()
+            self._listing_clock = reader.clock()
         return self._lineage
 
     def shard(self, shard_id: str) -> ShardPlanner:
         if shard_id not in self._shards:
-            self._shards[shard_id] = ShardPlanner(shard_id, self._access)
+            self._shards[shard_id] = ShardPlanner(shard_id, self._reader)
         return self._shards[shard_id]
 
     def check(self, option: str, position: Position) -> None:
         """Raise OptionError for a position that names a shard that is not listed, or a time to come."""
-        check_position(option, position, self.lineage(), self._access.now_ms())
+        check_position(option, position, self.lineage(), self._reader.now_ms())
 
     def begin_at(self, position: Position) -> StreamOffset:
         """The start of every present shard. LATEST is now, by this machine's clock. Where ``position`` names
         shards, their ancestors count as drained and all others begin at TRIM_HORIZON. Raises OptionError."""
         lineage = self.lineage(fresh=True)
         self.check("startingPosition", position)
-        now = self._access.now_ms()
+        now = self._reader.now_ms()
 
         def begin(place: StartingPosition) -> BatchEnd:
             place = at_time(now) if place == LATEST else place
@@ -97,7 +96,7 @@ class Planner:
             key: with_beginning(replace(begin(named.get(key, others)), drained=key in above), shard)
             for key, shard in lineage.items()
         }
-        offset = StreamOffset(self._stream, shards, self._listed, *identity_of(lineage))
+        offset = StreamOffset(self._stream, shards, self._listing_ms, *identity_of(lineage))
         waiting = [
             shard_id
             for shard_id, ends in shards.items()
@@ -111,8 +110,8 @@ class Planner:
         return offset
 
     def at_tips(self, position: Position) -> StreamOffset:
-        """Every shard at its tip, whatever the query has read, for a Spark that does not give the query's
-        offset. ``initial`` is where a query that begins at ``position`` begins."""
+        """Every shard at its tip, for a Spark that does not give the query's offset. It fits a new query,
+        which begins with the records ``initial`` names, and one that goes on."""
         begin = self.begin_at(position)
         lineage = self.lineage()
 
@@ -127,41 +126,41 @@ class Planner:
             return with_beginning(tip, lineage[shard_id])
 
         tips = self.each(tip_of, lineage)
-        return StreamOffset(self._stream, tips, self._listed, *identity_of(lineage))
+        return StreamOffset(self._stream, tips, self._listing_ms, *identity_of(lineage))
 
     def stop_at_tip(self) -> None:
-        """From now on `advance` stops at the present end of the stream (Trigger.AvailableNow)."""
+        """Let `advance` stop at the end that the stream has now (Trigger.AvailableNow)."""
         # SPK-58: "Under Trigger.AvailableNow a query MUST read every record that was there when it
         # started and none that came after, and then end."
         shard_ids = [*self.lineage(fresh=True)]
         self._tips = self.each(lambda shard_id: self.shard(shard_id).tip(), shard_ids)
         for shard_id in shard_ids:
-            self.shard(shard_id).forget()  # recently idle shards are asked, too
+            self.shard(shard_id).forget()  # so that shards that were idle a moment ago are asked, too
 
     def refuse_unread(self, start: StreamOffset) -> None:
-        """Raise DataLoss, unless loss is allowed, for shards of an earlier life of the stream, and for those
-        that were unread for too long. Raises OffsetError as `lineage_of` does."""
+        """Raise DataLoss, unless failOnDataLoss is false, for shards of an earlier life of the stream, and
+        for shards that were unread for too long. Raises OffsetError as `lineage_of` does."""
         self._lineage = None
         anew = self._begun_anew(start, self.lineage_of(start))
         for shard_id, ends in start.shards.items():
             if shard_id not in anew and not ends.place.names_record and not ends.drained:
-                self.shard(shard_id).judge_unread(ends)
+                self.shard(shard_id).check_unread(ends)
 
     def lineage_of(self, offset: StreamOffset) -> Lineage:
         """The shards of the stream. Raises OffsetError unless it is the one that ``offset`` is of."""
         lineage = self.lineage()
         check_identity(offset, lineage)
-        for seconds in _LISTED_AGAIN:
-            if impossible(offset, lineage) is None:
+        for seconds in _LIST_AGAIN_AFTER:
+            if contradiction(offset, lineage) is None:
                 return lineage
-            self._access.sleep(seconds)
+            self._reader.sleep(seconds)
             lineage = self.lineage(fresh=True)
             check_identity(offset, lineage)
-        if (reason := impossible(offset, lineage)) is not None:
+        if (reason := contradiction(offset, lineage)) is not None:
             raise OffsetError(reason=f"it is of another stream of this name: {reason}")
         return lineage
 
-    def advance(self, start: StreamOffset, caps: ReadLimits) -> StreamOffset:
+    def advance(self, start: StreamOffset, limits: ReadLimits) -> StreamOffset:
         """Where the batch after ``start`` ends: the same places if there is nothing to read. Raises DataLoss,
         OffsetError, StreamUnavailable."""
         self._begin(start)
@@ -169,7 +168,7 @@ class Planner:
         anew = self._begun_anew(start, lineage)
         created = None if anew else start.created  # of the earlier life
         before = replace(start, shards={**start.shards, **anew}, created=created)
-        listed = with_listed(before, lineage, self._listed)
+        listed = with_listing(before, lineage, self._listing_ms)
         if self._tips is not None:
             # A later shard has nothing for this run, and must not prolong it.
             mine = self._tips.keys() | start.shards.keys()
@@ -182,9 +181,9 @@ class Planner:
             # A shard that is no longer listed is read, too: then it is noticed that it is gone.
             and (self._tips is None or key in self._tips or key not in lineage)
         }
-        moved = self._next_ends(starts, caps)
+        moved = self._next_ends(starts, limits)
         if self._was_created_again(listed, moved):
-            return self.advance(start, caps)
+            return self.advance(start, limits)
         for shard_id, ends in moved.items():
             if ends.drained:
                 self._lineage = None  # its children are listed now
@@ -194,54 +193,57 @@ class Planner:
 
     def _begin(self, start: StreamOffset) -> None:
         """The tasks of the batch before ``start`` have ended."""
-        for shard_id in self._tasks_read:  # when a task made its last call is not known: it may be now
+        for shard_id in self._shards_of_tasks:  # when a task made its last call is not known: perhaps now
             self.shard(shard_id).pace.record_call("get_records")
             self.shard(shard_id).pace.record_call("get_shard_iterator")
-        self._tasks_read.clear()
+        self._shards_of_tasks.clear()
         drained = {key for key, ends in start.shards.items() if ends.drained}
         self._shards = {key: shard for key, shard in self._shards.items() if key not in drained}
         for shard in self._shards.values():
-            shard.carried = None
-        self._carried_bytes = 0
+            shard.attached = None
+        self._attached_bytes = 0
 
-    def carried(self, pieces: Iterable[ShardRange]) -> tuple[Mapping[ShardRange, Records], list[ShardRange]]:
-        """Pieces with their records, and pieces that a task must read, with the time when it may begin."""
+    def take_records(
+        self, pieces: Iterable[ShardRange]
+    ) -> tuple[Mapping[ShardRange, Records], list[ShardRange]]:
+        """The pieces whose records the planner has read, with these, and the pieces that a task must read,
+        with the time when it may begin."""
         # SPK-85: "Records that the planner gives the tasks MUST NOT change what a batch reads."
-        # Only a piece that is equal to the planned one gets them. Nothing of this is written down.
-        inline: dict[ShardRange, Records] = {}
+        # Only a piece that is equal to the planned one gets them, and no offset has them.
+        records_of: dict[ShardRange, Records] = {}
         unread: list[ShardRange] = []
         size = 0
         for piece in pieces:
             shard = self.shard(piece.shard_id)
-            if shard.carried is not None and shard.carried[0] == piece:
-                size += size_of(shard.carried[1])
-                if size <= _MOST_CARRIED:
-                    inline[piece] = shard.carried[1]
+            if shard.attached is not None and shard.attached[0] == piece:
+                size += size_of(shard.attached[1])
+                if size <= _MOST_ATTACHED:
+                    records_of[piece] = shard.attached[1]
                     continue
             wait = max(shard.pace.delay("get_records"), shard.pace.delay("get_shard_iterator"))
-            unread.append(piece._replace(not_before=self._access.now() + wait))
-            self._tasks_read.add(piece.shard_id)
-        return inline, unread
+            unread.append(piece._replace(not_before=self._reader.now() + wait))
+            self._shards_of_tasks.add(piece.shard_id)
+        return records_of, unread
 
-    def _next_ends(self, starts: dict[str, BatchEnd], caps: ReadLimits) -> dict[str, BatchEnd]:
+    def _next_ends(self, starts: dict[str, BatchEnd], limits: ReadLimits) -> dict[str, BatchEnd]:
         tips = self._tips or {}
-        idle = {key: self.shard(key).not_due(start, len(starts)) for key, start in starts.items()}
+        idle = {key: self.shard(key).end_if_idle(start, len(starts)) for key, start in starts.items()}
         due = [key for key, end in idle.items() if end is None]
 
-        def look(shard_id: str) -> Probe:
+        def peek(shard_id: str) -> ShardHead:
             shard = self.shard(shard_id)
-            first = shard.look(starts[shard_id], caps.records, self._size)
+            head = shard.peek(starts[shard_id], limits.records, self._size)
             self._size = max(self._size, shard.size)
-            self._carried_bytes += size_of(first.records)
-            if self._carried_bytes > _MOST_CARRIED:  # together the shards may hold too many bytes
-                first.records = []
-            return first
+            self._attached_bytes += size_of(head.records)
+            if self._attached_bytes > _MOST_ATTACHED:  # all shards together would take too much memory
+                head.records = []
+            return head
 
-        # Two rounds: this separates the calls on one shard, so few wait for the shard's budget.
-        looks = self.each(look, due)
+        # Two rounds keep the calls on one shard apart, so that few wait for the shard's limit.
+        heads = self.each(peek, due)
 
         def end(shard_id: str) -> BatchEnd:
-            return self.shard(shard_id).plan(starts[shard_id], caps, tips.get(shard_id), looks[shard_id])
+            return self.shard(shard_id).plan(starts[shard_id], limits, tips.get(shard_id), heads[shard_id])
 
         return {key: ends for key, ends in idle.items() if ends is not None} | self.each(end, due)
 
@@ -251,18 +253,18 @@ class Planner:
         if all(ends.first is None for ends in moved.values()):
             return False
         lineage = self.lineage(fresh=True)
-        return created_again(listed, lineage) or any(
+        return created_later(listed, lineage) or any(
             key in lineage and of_another_life(listed.shards[key], lineage[key]) for key in moved
         )
 
     def _begun_anew(self, start: StreamOffset, lineage: Lineage) -> dict[str, BatchEnd]:
-        """The shards of an earlier life of the stream, at the beginning of the present one. Raises DataLoss,
-        unless loss is allowed."""
+        """The offset's shards of an earlier life of the stream, at the beginning of the present life. Raises
+        DataLoss, unless failOnDataLoss is false."""
         # SPK-90: "Where the stream was deleted and created again, what the query has not read of its earlier
         # life is lost: this MUST be an error, or be logged and each shard read from its first record with
         # failOnDataLoss false."
         anew: dict[str, BatchEnd] = {}
-        every = created_again(start, lineage)
+        every = created_later(start, lineage)
         for shard_id, ends in start.shards.items():
             shard = lineage.get(shard_id)
             if shard is not None and (every or of_another_life(ends, shard)):
@@ -273,37 +275,18 @@ class Planner:
         return anew
 
     def each(self, function: Callable[[str], _Result], shard_ids: Iterable[str]) -> dict[str, _Result]:
-        """``function`` of each shard, many in parallel, because it mostly waits for answers."""
-        todo = list(shard_ids)
-        if len(todo) < 2:
-            return {shard_id: function(shard_id) for shard_id in todo}
-        queue, results = deque(todo), dict[str, _Result]()
-
-        def work(_: int) -> None:
-            while True:
-                try:
-                    shard_id = queue.popleft()
-                except IndexError:  # the queue is empty
-                    return
-                try:
-                    results[shard_id] = function(shard_id)
-                except BaseException:
-                    queue.clear()
-                    raise
-
-        # A thread takes one shard after the other: a future for each would take longer than planning it.
-        threads = min(self._workers, len(todo))
-        with ThreadPoolExecutor(threads, "kpl-codec plan") as pool:
-            try:
-                for _ in pool.map(work, range(threads)):
-                    pass
-            finally:
-                queue.clear()  # after Ctrl-C, too
-        return {shard_id: results[shard_id] for shard_id in todo}
+        """``function`` of each shard, many at a time, because each mostly waits for Kinesis. The first error
+        is raised, and no further shard is begun."""
+        keys = list(shard_ids)
+        if len(keys) < 2:
+            return {key: function(key) for key in keys}
+        with ThreadPoolExecutor(min(self._workers, len(keys)), "kpl-codec plan") as pool:
+            return dict(zip(keys, pool.map(function, keys), strict=True))
 
 
 def must_be_written(before: StreamOffset, after: StreamOffset) -> bool:
-    """Whether ``after`` must be written: it is further, or the times in ``before`` are old."""
+    """Whether Spark must write ``after`` down: it is further than ``before``, or the times of that are
+    old."""
     if before.shards.keys() != after.shards.keys():
         return True
     dates = [(before.listed, after.listed)]

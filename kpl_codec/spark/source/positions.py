@@ -1,4 +1,4 @@
-"""Where a read begins and ends, from the options."""
+"""Parses the options ``startingPosition`` and ``endingPosition``, and checks them against the stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...shards.starting_position import (
 )
 from .offsets import is_sequence_number
 
-#: Where to begin or end: every shard at one place, or some shards each at its own.
+#: Where to begin or end: one place for every shard, or a place for each shard that is named.
 Position = StartingPosition | Mapping[str, StartingPosition]
 
 #: In ms. Clocks may differ by so much.
@@ -31,7 +31,7 @@ _LAST_TIME: Final = 253_402_300_799_999
 
 
 class OptionError(KplError, ValueError):
-    """``option`` has ``value``, which is not ``expected``."""
+    """An option of the data source has a value that it cannot have. ``expected``: what it can have."""
 
     code = "option"
     requirement = "SPK-64"
@@ -44,20 +44,19 @@ class OptionError(KplError, ValueError):
 
 
 class InvalidPosition(Exception):
-    """A text cannot be the value of an option. ``args``: what was expected, and the part that is not so."""
+    """A text is no value of an option. ``args``: what is expected, and perhaps the part that is not so."""
 
 
 def start_position(text: str, *, start: bool = True) -> Position:
-    """TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970; AT_TIMESTAMP may stand before it), or JSON:
-    {shard id: any of these, or a sequence number, or {"iteratorType": ..., "iteratorPosition": ...}}, or
-    {"at_timestamp": time}.
-
-    A sequence number is included, as a start and as an end. Raises Unfit.
+    """Parse a position: TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970; AT_TIMESTAMP may stand
+    before it), or JSON: {shard id: any of these, or a sequence number, or {"iteratorType": ...,
+    "iteratorPosition": ...}}, or {"at_timestamp": time}. The record of a sequence number is read, as a start
+    and as an end. Raises InvalidPosition.
     """
     if not text.lstrip().startswith("{"):
         return _place(text)
     try:
-        members = json.loads(text, object_pairs_hook=_once)
+        members = json.loads(text, object_pairs_hook=_unique_members)
     except (ValueError, RecursionError):
         raise InvalidPosition("JSON") from None
     if "at_timestamp" in members:
@@ -67,14 +66,14 @@ def start_position(text: str, *, start: bool = True) -> Position:
     return {
         shard_id: _shard_place(value, start=start)
         for shard_id, value in members.items()
-        if shard_id != "metadata"  # the awslabs connector's own
+        if shard_id != "metadata"  # awslabs writes that beside the shards
     }
 
 
 end_position = partial(start_position, start=False)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
@@ -83,8 +82,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_position(option: str, position: Position, shard_ids: Collection[str], now: int) -> None:
-    """Raises OptionError for a position that names a shard that is not among ``shard_ids``, or a time after
-    ``now`` (ms since 1970), by more than clocks may differ."""
+    """Raise OptionError for a shard that is not among ``shard_ids``, and for a time that is after ``now`` (ms
+    since 1970) by more than clocks may differ."""
     # SPK-91: "A position that names a shard that the stream does not list, or a time to come, MUST be
     # refused before anything is read, and so MUST an end before the start."
     by_shard = {} if isinstance(position, StartingPosition) else position
@@ -99,7 +98,7 @@ def check_position(option: str, position: Position, shard_ids: Collection[str], 
 
 
 def check_order(shard_id: str, start: StartingPosition, end: StartingPosition) -> None:
-    """Raises OptionError for an end before the start, where both name a record or both a time."""
+    """Raise OptionError for an end before the start, where both name a record or both a time."""
     if start.names_record and end.names_record:
         reversed_ = start.lowest > end.lowest
     else:

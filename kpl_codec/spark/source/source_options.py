@@ -1,7 +1,6 @@
-"""The options of the data source `kpl-kinesis`: their names, defaults and kinds stand at the fields they
-fill.
+"""The options of the data source `kpl-kinesis`. Each field below has its option's names, default and parser.
 
-The guide says what each means; section 7.9 of spec/07-spark-source.md has those of the other connectors.
+The guide says what each option means; section 7.9 of spec/07-spark-source.md lists those of other connectors.
 Specification: SPK-64 to SPK-66; spec/11-enhanced-fan-out.md, EFO-7 to EFO-10.
 """
 
@@ -28,60 +27,59 @@ _log = logging.getLogger("kpl_codec.spark")
 _ARN: Final = re.compile(
     r"(arn:aws[a-z-]*:kinesis:[a-z0-9-]+:\d+:stream/[a-zA-Z0-9_.-]{1,128})/consumer/[^:/]+:\d+"
 )
-#: Options that Spark adds.
-_SPARKS_OWN: Final = {"path", "checkpointlocation", "queryname", "outputmode"}
+#: Options that Spark itself adds.
+_OF_SPARK: Final = {"path", "checkpointlocation", "queryname", "outputmode"}
 _FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _SUBSCRIBES: Final = {"polling": False, "getrecords": False, "efo": True, "subscribetoshard": True}
-#: The largest number of an option: what Spark and a clock can take.
+#: The largest number of an option.
 _MOST: Final = 2**31 - 1
-#: Characters of a value in an error.
+#: Characters of a value that an error shows.
 _MOST_SHOWN: Final = 100
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-
-
-Value = Callable[[str], Any]
+#: From a text to an option's value. Raises InvalidPosition.
+Parser = Callable[[str], Any]
 
 
 class Option(NamedTuple):
-    """``field``: of `SourceOptions`, `Connection` or `ProducerConfig`. ``names``: ours, and those of the
-    other connectors that mean the same. ``default``: as a text. ``value``: of a text; raises Unfit."""
+    """``field``: of `SourceOptions`, `Connection` or `ProducerConfig`. ``names``: our own first, then those
+    of other connectors that mean the same. ``default``: as a text."""
 
     field: str
     names: tuple[str, ...]
     default: str | None
-    value: Value
+    parse: Parser
 
 
-def _number(low: int, number: Callable[[str], float] = int) -> Value:
-    def value(text: str) -> float:
+def _number(low: int, number: Callable[[str], float] = int) -> Parser:
+    def parse(text: str) -> float:
         with suppress(ValueError):
             amount = number(text)
             if low <= amount <= _MOST:
                 return amount
         raise InvalidPosition(f"{'an integer' if number is int else 'a number'} of at least {low}")
 
-    return value
+    return parse
 
 
-def _seconds(unit: str = "s") -> Value:
-    """A duration: a number of ``unit``, or with a unit of its own."""
+def _seconds(unit: str = "s") -> Parser:
+    """Of a duration: a number of ``unit``, or a number with its unit."""
 
-    def value(text: str) -> float:
+    def parse(text: str) -> float:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text.strip().lower())
         if match is None:
             raise InvalidPosition(f"a duration: a number of {unit}, or a text like 500ms, 10s, 2m")
         return min(float(match[1]), _MOST) * _UNITS[match[2] or unit]
 
-    return value
+    return parse
 
 
-def _word(expected: str, words: Mapping[str, Any]) -> Value:
-    def value(text: str) -> Any:
+def _word(expected: str, words: Mapping[str, Any]) -> Parser:
+    def parse(text: str) -> Any:
         if text.lower() not in words:
             raise InvalidPosition(expected)
         return words[text.lower()]
 
-    return value
+    return parse
 
 
 _FLAG: Final = _word("true or false", _FLAGS)
@@ -96,13 +94,13 @@ def _stream(text: str) -> Stream:
         raise InvalidPosition(f"one stream: {error.reason}") from None
 
 
-def _option(names: str, default: str | None = None, value: Value = str, *, shown: bool = True) -> Any:
-    return field(repr=shown, metadata={"option": (tuple(names.split()), default, value)})
+def _option(names: str, default: str | None = None, parse: Parser = str, *, secret: bool = False) -> Any:
+    return field(repr=not secret, metadata={"option": (tuple(names.split()), default, parse)})
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The arguments of `kinesis_client`. Equal ones share a client within a process."""
+    """The arguments of `kinesis_client`. Equal connections share a client within a process."""
 
     region: str | None = _option("region regionName regionOverride kinesisRegion")
     endpoint_url: str | None = _option("endpointUrl endpoint")
@@ -113,8 +111,8 @@ class Connection:
     profile: str | None = _option("profile")
     access_key_id: str | None = _option("awsAccessKeyId awsAccessKey")
     # SPK-66: "A secret among the options MUST NOT show in a text form of them."
-    secret_access_key: str | None = _option("awsSecretAccessKey awsSecretKey", shown=False)
-    session_token: str | None = _option("awsSessionToken sessionToken", shown=False)
+    secret_access_key: str | None = _option("awsSecretAccessKey awsSecretKey", secret=True)
+    session_token: str | None = _option("awsSessionToken sessionToken", secret=True)
 
 
 @lru_cache(maxsize=8)
@@ -126,8 +124,8 @@ def _client(_process: int, connection: Connection) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All options, checked. Times are seconds; a limit of 0 is none.
-    ``consumer``: name or ARN of the one that subscribes, None to poll."""
+    """All options, checked. Times are seconds; a limit of 0 is none. ``consumer``: name or ARN of an enhanced
+    fan-out consumer, None for GetRecords."""
 
     connection: Connection
     producer: ProducerConfig
@@ -155,8 +153,8 @@ class SourceOptions:
         return _client(os.getpid(), self.connection)
 
     @property
-    def called(self) -> str:
-        """The stream's ARN if given, else its name."""
+    def name_or_arn(self) -> str:
+        """The stream's ARN if the options have it, else its name."""
         return self.stream.arn or self.stream.name
 
 
@@ -190,7 +188,7 @@ maxRetryIntervalMs maxShardsPerDescribe metadataCommitterType metadataMaxRetryIn
 metadataPath metadataRetryIntervalsMs minBatchesToRetain numRetries retryIntervalMs sink.flushWaitTimeMs
 subscribeToShard.maxRetries subscribeToShard.timeoutSec
 """
-#: Options of the other connectors that change nothing here: section 7.9 says why. Accepted with a warning.
+#: Options of other connectors that are accepted with a warning: they change nothing, as section 7.9 explains.
 NOT_NEEDED: Final = _CHANGES_NOTHING.split()
 
 
@@ -226,12 +224,12 @@ def _fields(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values(options: Mapping[str, str]) -> dict[str, Any]:
-    """The value of every option, by its field. Raises OptionError."""
+    """The value of each option, by its field. Raises OptionError."""
     # SPK-65: "Options MUST go by the names that the existing Kinesis connectors for Spark give them,
     # with or without their prefix and whatever their case."
     by_name = {name.lower(): option for option in OPTIONS for name in option.names}
     not_needed = {name.lower(): name for name in NOT_NEEDED}
-    values: dict[str, Any] = {key: default and value(default) for key, _, default, value in OPTIONS}
+    values: dict[str, Any] = {key: default and parse(default) for key, _, default, parse in OPTIONS}
     names: dict[str, str] = {}
     for name, text in options.items():
         short = name.lower().removeprefix("kinesis.")
@@ -244,13 +242,13 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
                 raise OptionError(option=name, value="...", expected=expected)
             names[option.field] = name
             try:
-                if text:  # an empty one is none
-                    values[option.field] = option.value(text)
+                if text:  # an empty text is no value
+                    values[option.field] = option.parse(text)
             except InvalidPosition as error:
                 expected, part = (*error.args, text)[:2]
                 excerpt = part if len(part) <= _MOST_SHOWN else part[:_MOST_SHOWN] + "..."
                 raise OptionError(option=name, value=excerpt, expected=expected) from None
-        elif name.lower() not in _SPARKS_OWN:
+        elif name.lower() not in _OF_SPARK:
             # SPK-64: "An option that is not known, or has a value it cannot have, MUST be refused before
             # anything is read, with its name and what was expected."
             spellings = {name.lower(): name for option in OPTIONS for name in option.names}
@@ -277,7 +275,7 @@ def _producer(settings: dict[str, Any]) -> ProducerConfig:
 
 
 def _consumer(values: Mapping[str, Any], stream: Stream) -> str | None:
-    """The consumer that the options name, None to poll. Raises OptionError."""
+    """The consumer that the options name, None for GetRecords. Raises OptionError."""
     glue, subscribes, name = values["glue_consumer_arn"], values["subscribes"], values["consumer_name"]
     arn = values["consumer_arn"] or glue
     if not (glue if subscribes is None else subscribes):

@@ -1,7 +1,9 @@
-"""Writing a DataFrame to a stream through the producer: aggregated, checked, at least once. A task first
-checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits until each is in
-the stream. A row that cannot be delivered fails the task. Kinesis has no transactions: if Spark repeats a
-task or batch, its rows are written again. Specification: spec/07-spark-source.md, SPK-67 to SPK-69, SPK-73.
+"""Writes a DataFrame to a stream by the producer: aggregated, and at least once.
+
+A task first checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits
+until each is in the stream. A row that cannot be delivered fails the task. Kinesis has no transactions, so
+when Spark repeats a task its rows are written again. Specification: spec/07-spark-source.md, SPK-67 to
+SPK-69, SPK-73.
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ _TAGS: Final = "array<struct<key:string,value:string>>"
 
 
 class RowsNotWritten(KplError):
-    """A task could not write its rows. Of ``rows`` put, ``failed`` are not in the stream (``code`` and
-    ``reason`` of the first); ``written`` are, and will be there twice if the task runs again."""
+    """A task could not write all of its rows. Of ``rows`` that it put, ``failed`` are not in the stream
+    (``code`` and ``reason``: of the first); ``written`` are, and will be there twice if the task runs
+    again."""
 
     code: str
     requirement = "SPK-67"
@@ -52,10 +55,9 @@ class RowsNotWritten(KplError):
 
 
 def check_write(schema: StructType, overwrite: bool) -> None:
-    """``data`` (binary or string) and, if there, ``partitionKey``, ``explicitHashKey`` and ``tags`` (an array
-    of structs of the texts key and value); no other columns: only the caller can know that a column may be
-    dropped. Case does not matter: a data source is not told how the session matches names, so of two that
-    differ in case both are refused. Raises OptionError."""
+    """Raise OptionError unless there is a column ``data`` (binary or string), and besides it only
+    ``partitionKey``, ``explicitHashKey`` and ``tags`` (an array of structs of the texts key and value), each
+    once and in any case: Spark does not tell a data source how the session matches names."""
     # SPK-69: "A write that would have to remove records MUST be refused: a stream is only appended to."
     if overwrite:
         raise OptionError(option="mode", value="overwrite", expected="append")
@@ -76,7 +78,7 @@ def check_write(schema: StructType, overwrite: bool) -> None:
         raise OptionError(option="schema", value=schema.names, expected="a column data")
 
 
-class _Writer:
+class _WriterTask:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
 
@@ -84,19 +86,19 @@ class _Writer:
         """Put every row. Raises RowsNotWritten; EncodeError for a row that cannot be written, before any
         row of the task was put."""
         options, lock = self.options, threading.Lock()
-        rows = stored = 0
+        rows = written = 0
         failure: BaseException | None = None
 
         def count(future: Any) -> None:
-            nonlocal stored, failure
+            nonlocal written, failure
             error = future.exception()
             with lock:
-                stored += error is None
+                written += error is None
                 failure = failure or error
 
         with (
             _check_all(iterator, options.producer) as items,
-            Producer(options.called, config=options.producer, client=options.client()) as producer,
+            Producer(options.name_or_arn, config=options.producer, client=options.client()) as producer,
         ):
             producer.wait_ready()
             for record in map(_arguments, _rows(items)):
@@ -107,11 +109,11 @@ class _Writer:
             # SPK-67: "A task MUST NOT succeed before each of its rows is in the stream, and MUST fail with
             # the number of rows that are not."
             producer.flush()
-        if stored == rows:
+        if written == rows:
             return WriterCommitMessage()
-        failed, code = rows - stored, getattr(failure, "code", "unknown")
+        failed, code = rows - written, getattr(failure, "code", "unknown")
         raise RowsNotWritten(
-            rows=rows, failed=failed, written=stored, code=code, reason=str(failure)
+            rows=rows, failed=failed, written=written, code=code, reason=str(failure)
         ) from failure
 
 
@@ -126,8 +128,7 @@ def _rows(items: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _arguments(row: dict[str, Any]) -> _Arguments:
-    """A row as `Producer.put` takes it. Raises EncodeError for a row without data, or with a tag that is
-    null."""
+    """The arguments of `Producer.put` for a row. Raises EncodeError for data or a tag that is null."""
     data = row["data"]
     if data is None:
         raise EncodeError(code="null", field="data")
@@ -140,23 +141,23 @@ def _arguments(row: dict[str, Any]) -> _Arguments:
 
 @contextmanager
 def _check_all(items: Iterable[Any], config: ProducerConfig) -> Iterator[Iterator[Any]]:
-    """The same items, after all their rows were checked. Raises EncodeError."""
+    """Check the rows of all items, then give the same items. Raises EncodeError."""
     # SPK-73: "A row that cannot be written MUST fail its task before any row of the task is put."
     check = PutValidator(config).prepare
-    with SpooledTemporaryFile(max_size=_MOST_IN_MEMORY) as waiting:
+    with SpooledTemporaryFile(max_size=_MOST_IN_MEMORY) as stored:
         count = 0
         for item in items:
             for row in _rows([item]):
                 check(*_arguments(row))
-            pickle.dump(item, waiting, protocol=5)
+            pickle.dump(item, stored, protocol=5)
             count += 1
-        waiting.seek(0)
-        yield (pickle.load(waiting) for _ in range(count))
+        stored.seek(0)
+        yield (pickle.load(stored) for _ in range(count))
 
 
-class KinesisWriter(_Writer, DataSourceArrowWriter):
-    """A batch write."""
+class KinesisWriter(_WriterTask, DataSourceArrowWriter):
+    """The tasks of a batch write."""
 
 
-class KinesisStreamWriter(_Writer, _StreamWriter):  # type: ignore[misc]
-    """A streaming write, batch by batch."""
+class KinesisStreamWriter(_WriterTask, _StreamWriter):  # type: ignore[misc]
+    """The tasks of a streaming write."""

@@ -31,12 +31,12 @@ class ModelQuery:
     def __init__(
         self,
         stream: ModelKinesis,
-        caps: ReadLimits,
+        limits: ReadLimits,
         *,
         consumers: Sequence[str | None] = (None,),
         **options: Any,
     ) -> None:
-        self.stream, self.caps, self.consumers = stream, caps, consumers
+        self.stream, self.limits, self.consumers = stream, limits, consumers
         settings = {"streamName": "s", "fetchCallsPerSecondPerShard": 0, "fetchBytesPerSecondPerShard": 0}
         self.options = parse_options({key: str(value) for key, value in {**settings, **options}.items()})
         self.log: list[str] = []
@@ -63,7 +63,7 @@ class ModelQuery:
             end = self.planner.at_tips(self.options.starting_position)
             self.planner.refuse_unread(start)
         else:
-            end = self.planner.advance(start, self.caps)
+            end = self.planner.advance(start, self.limits)
             if not must_be_written(start, end):
                 return None
         self.log.append(json.dumps(end.to_json()))
@@ -92,7 +92,7 @@ class ModelQuery:
             if "behind" in ends and shard_id in unread:
                 assert ends["behind"] >= (begun - unread[shard_id]) * 1000 - 2, "it is further behind"
         consumer = self.consumers[len(self.log) % len(self.consumers)]
-        carried, left = self.planner.carried(pieces)
+        carried, left = self.planner.take_records(pieces)
         rows = [
             (piece.shard_id, record["SequenceNumber"]) for piece in carried for record in carried[piece]
         ] + self._rows(left, consumer)
@@ -105,7 +105,7 @@ class ModelQuery:
         counts = Counter(shard_id for shard_id, _ in rows)
         if self._at_tips:
             return True  # as much as there is, parents with their children
-        assert not self.caps.records or max(counts.values(), default=0) <= self.caps.records
+        assert not self.limits.records or max(counts.values(), default=0) <= self.limits.records
         if self._life != self.stream.born:
             self._begun, self._life = set(), self.stream.born
         self._begun |= counts.keys() & self.stream.shards.keys()
@@ -177,7 +177,7 @@ STEPS = st.lists(
     ),
     max_size=16,
 )
-CAPS = st.builds(
+LIMITS = st.builds(
     ReadLimits,
     st.sampled_from([0, 1, 7, 60]),
     st.sampled_from([0, 5, 1000, 600_000]),
@@ -193,7 +193,7 @@ CONSUMERS = ["polling", "efo", "either in turn"]
 LIVES = {
     "before": BEFORE,
     "steps": STEPS,
-    "caps": CAPS,
+    "limits": LIMITS,
     "gone": st.sampled_from(list(GONE)),
     "loss_allowed": st.booleans(),
     "shards": st.integers(1, 4),
@@ -201,105 +201,75 @@ LIVES = {
     "consumer": st.sampled_from(CONSUMERS),
     "last": st.tuples(st.integers(0, 3), st.sampled_from([0, 23 * HOUR, 30 * HOUR])),
 }
+Steps = list[tuple[str, Any]]
+
+
+def _life(*steps: tuple[str, Any], last: tuple[int, float] = (2, 0), **more: Any) -> dict[str, Any]:
+    fixed = {"before": [], "limits": ReadLimits(), "gone": "AWS's error", "loss_allowed": False, "shards": 1}
+    return {**fixed, "position": "LATEST", "consumer": "polling", "steps": [*steps], "last": last, **more}
+
+
+_PUT: tuple[str, Any] = ("put", 9)
+_SPLIT_AND_READ: Steps = [("split", 0), ("batch", 3)]
+_RECREATED: Steps = [("recreate", 1), _PUT]
+_RECREATED_AT_ONCE: Steps = [("recreate_at_once", 1), _PUT]
+_LOSS: dict[str, Any] = {"loss_allowed": True}
 #: Lives in which retention runs out or a stream is created again, that chance finds late.
 TELLING: list[dict[str, Any]] = [
-    {
-        "before": [],
-        "steps": steps,
-        "caps": ReadLimits(records=most or 0),
-        "gone": "AWS's error",
-        "loss_allowed": False,
-        "shards": 1,
-        "position": "LATEST",
-        "consumer": "polling",
-        "last": last,
-    }
-    | more
-    for steps, last, most, more in [
-        ([("split", 0), ("batch", 1)], (2, 30 * HOUR), None, {}),  # the listing is older than the children
-        ([("split", 0), ("batch", 3), ("restart", 0)], (2, 30 * HOUR), None, {}),  # they were seen empty
-        # The last record that was read is gone, without loss.
-        ([("put", 1), ("idle", 7), ("restart", 0)], (2, 0), None, {}),
-        ([("put", 1), ("idle", 7), ("restart", 0), ("put", 9)], (2, 0), 1, {}),
-        # A parent expires unread, and a run stops at the tips of what is listed.
-        (
-            [("wait", 7 * HOUR), ("available_now", 0)],
-            (0, 0),
-            1,
-            {
-                "position": "TRIM_HORIZON",
-                "before": [("put", 9), ("split", 0), ("sleep", 9 * HOUR), ("put", 9), ("sleep", 9 * HOUR)],
-            },
-        ),
-        # A shard that was read to its end, and one that was not begun, are there again.
-        ([("split", 0), ("batch", 3), ("recreate", 1), ("put", 9)], (2, 0), None, {"loss_allowed": True}),
-        ([("put", 9), ("recreate", 1), ("put", 9)], (0, 0), None, {}),
-        (
-            [("split", 0), ("batch", 3), ("recreate", 1), ("put", 9), ("available_now", 0)],
-            (0, 0),
-            None,
-            {},
-        ),
-        # A shard of the earlier life has the name of one that comes later in this one.
-        (
-            [("recreate", 2), ("batch", 1), ("merge", 0), ("put", 9)],
-            (0, 0),
-            None,
-            {"before": [("merge", 0)], "shards": 2, "loss_allowed": True},
-        ),
-        # Created again between two listings: the place names no record, or one that is gone with the stream.
-        ([("batch", 1), ("put", 9), ("recreate_at_once", 1), ("put", 9), ("batch", 1)], (2, 0), None, {}),
-        (
-            [("put", 9), ("idle", 2), ("batch", 2), ("put", 9), ("recreate_at_once", 1), ("put", 9)],
-            (2, 0),
-            None,
-            {},
-        ),
-        (
-            [("batch", 1), ("put", 9), ("recreate_at_once", 1), ("put", 9), ("batch", 1)],
-            (2, 0),
-            None,
-            {"loss_allowed": True},
-        ),
-        # The same, and the listing that is known is of the earlier life.
-        (
-            [("split", 0), ("batch", 3), ("recreate_at_once", 1), ("split", 0)],
-            (2, 0),
-            None,
-            {"loss_allowed": True},
-        ),
-        (
-            [("recreate_at_once", 1), ("put", 9), ("batch", 1), ("wait", 100)],
-            (2, 0),
-            None,
-            {"loss_allowed": True},
-        ),
-        # Created again while a query of a Spark before 4.2 was down.
-        ([("put", 9), ("recreate", 1), ("put", 9), ("restart_at_tips", 0)], (2, 0), None, {}),
-        *(
-            (
-                [("restart_at_tips", 0), ("put", 9), ("recreate", 1), ("put", 9), ("restart_at_tips", 0)],
-                (2, 0),
-                None,
-                {"loss_allowed": loss_allowed},
-            )
-            for loss_allowed in (False, True)
-        ),
-    ]
+    _life(("split", 0), ("batch", 1), last=(2, 30 * HOUR)),  # the listing is older than the children
+    _life(*_SPLIT_AND_READ, ("restart", 0), last=(2, 30 * HOUR)),  # they were seen empty
+    # The last record that was read is gone, without loss.
+    _life(("put", 1), ("idle", 7), ("restart", 0)),
+    _life(("put", 1), ("idle", 7), ("restart", 0), _PUT, limits=ReadLimits(records=1)),
+    # A parent expires unread, and a run stops at the tips of what is listed.
+    _life(
+        ("wait", 7 * HOUR),
+        ("available_now", 0),
+        last=(0, 0),
+        limits=ReadLimits(records=1),
+        position="TRIM_HORIZON",
+        before=[_PUT, ("split", 0), ("sleep", 9 * HOUR), _PUT, ("sleep", 9 * HOUR)],
+    ),
+    # A shard that was read to its end, and one that was not begun, are there again.
+    _life(*_SPLIT_AND_READ, *_RECREATED, **_LOSS),
+    _life(_PUT, *_RECREATED, last=(0, 0)),
+    _life(*_SPLIT_AND_READ, *_RECREATED, ("available_now", 0), last=(0, 0)),
+    # A shard of the earlier life has the name of one that comes later in this one.
+    _life(
+        ("recreate", 2),
+        ("batch", 1),
+        ("merge", 0),
+        _PUT,
+        last=(0, 0),
+        before=[("merge", 0)],
+        shards=2,
+        **_LOSS,
+    ),
+    # Created again between two listings: the place names no record, or one that is gone with the stream.
+    _life(("batch", 1), _PUT, *_RECREATED_AT_ONCE, ("batch", 1)),
+    _life(("batch", 1), _PUT, *_RECREATED_AT_ONCE, ("batch", 1), **_LOSS),
+    _life(_PUT, ("idle", 2), ("batch", 2), _PUT, *_RECREATED_AT_ONCE),
+    # The same, and the listing that is known is of the earlier life.
+    _life(*_SPLIT_AND_READ, ("recreate_at_once", 1), ("split", 0), **_LOSS),
+    _life(*_RECREATED_AT_ONCE, ("batch", 1), ("wait", 100), **_LOSS),
+    # Created again while a query of a Spark before 4.2 was down.
+    _life(_PUT, *_RECREATED, ("restart_at_tips", 0)),
+    _life(("restart_at_tips", 0), _PUT, *_RECREATED, ("restart_at_tips", 0)),
+    _life(("restart_at_tips", 0), _PUT, *_RECREATED, ("restart_at_tips", 0), **_LOSS),
 ]
 
 
-def query_of(stream: FanOutKinesis, consumer: str, caps: ReadLimits, **options: Any) -> ModelQuery:
+def query_of(stream: FanOutKinesis, consumer: str, limits: ReadLimits, **options: Any) -> ModelQuery:
     """``consumer``: one of `CONSUMERS`."""
     arn = StreamConsumers(stream, sleep=stream.sleep, clock=stream.clock).register(ARN, "reader")
     consumers = {"polling": [None], "efo": [arn], "either in turn": [None, arn]}[consumer]
-    return ModelQuery(stream, caps, consumers=consumers, **options)
+    return ModelQuery(stream, limits, consumers=consumers, **options)
 
 
 def no_record_is_skipped_without_an_error(
     before: list[tuple[str, int]],
     steps: list[tuple[str, Any]],
-    caps: ReadLimits,
+    limits: ReadLimits,
     gone: str,
     loss_allowed: bool,
     shards: int,
@@ -313,7 +283,7 @@ def no_record_is_skipped_without_an_error(
         getattr(stream, step)(value)
     past, kept = stream.names(), stream.names(left=True) if position == "TRIM_HORIZON" else set()
     stream.now += 1
-    query = query_of(stream, consumer, caps, startingPosition=position, failOnDataLoss=not loss_allowed)
+    query = query_of(stream, consumer, limits, startingPosition=position, failOnDataLoss=not loss_allowed)
 
     def missing() -> set[tuple[str, str]]:
         there = stream.names() & stream.names(left=loss_allowed)

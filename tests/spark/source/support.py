@@ -86,6 +86,12 @@ class Stream:
         self.client.merge_shards(StreamName=self.name, ShardToMerge=left, AdjacentShardToMerge=right)
         self.kinesis.wait_active(self.name)
 
+    def merge_neighbours(self, chance: random.Random) -> None:
+        """Merge two open shards whose hash key ranges meet."""
+        shards = sorted(self.open_shards, key=lambda shard: shard.hash_key_range.starting_hash_key)
+        at = chance.randrange(len(shards) - 1)
+        self.merge(shards[at].shard_id, shards[at + 1].shard_id)
+
     def check(self, seen: Iterable[tuple[Name, str, bytes]]) -> None:
         """Every user record once: none missing, none twice, none altered."""
         got: Counter[Name] = Counter()

@@ -242,10 +242,10 @@ def test_spark_itself_calls_every_method_of_the_readers(spark: Any, make_stream:
             return "kpl-kinesis-recorded"
 
         def reader(self, schema: Any) -> Any:
-            return batch(self._checked, self._fitting(schema))
+            return batch(self._checked, self._check_schema(schema))
 
         def streamReader(self, schema: Any) -> Any:
-            return streaming(self._checked, self._fitting(schema))
+            return streaming(self._checked, self._check_schema(schema))
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     try:

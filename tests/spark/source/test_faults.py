@@ -1,4 +1,9 @@
-"""What a stream does to its readers: throttling, expired iterators, broken answers, records gone."""
+"""What a stream does to its readers, by GetRecords and by enhanced fan-out: throttling, expired iterators,
+broken answers, consumers and records that are gone.
+
+The waits that AWS asks of subscribers are taken away here; `test_model` and tests/aws keep to them, in the
+model's time.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +13,70 @@ from typing import Any
 
 import pytest
 
+from kpl_codec.aws import subscription
+from kpl_codec.aws.subscription import StreamConsumers
+from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.starting_position import TRIM_HORIZON, after_record
+from kpl_codec.spark.source import datasource, shard_planner
 from kpl_codec.spark.source.offsets import DataLoss, ShardRange
 from kpl_codec.testing.faults import (
     Exchange,
-    FaultProxy,
     HttpResponse,
     cut_before,
     cut_response,
     error,
+    rewrite,
     throttle,
 )
 
+from ...testing.event_stream import FanOutProxy, cut_events, end_events, fail_events
 from .support import Stream
 from .test_plan import Query, rows_of_piece
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+Proxied = tuple[Stream, FanOutProxy]
+SHARD = "shardId-000000000000"
 
 
 @pytest.fixture
-def proxied(make_stream: Any) -> Iterator[tuple[Stream, FaultProxy]]:
+def proxied(make_stream: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxied]:
+    for module, name in (
+        (subscription, "REFUSED_FOR"),
+        (subscription, "_BETWEEN_CALLS"),
+        (datasource, "REFUSED_FOR"),
+    ):
+        monkeypatch.setattr(module, name, 0.0)
     stream = make_stream(2)
-    with FaultProxy(stream.kinesis.endpoint_url, seed=3) as proxy:
+    with FanOutProxy(stream.kinesis.endpoint_url, seed=3, refused_for=0.0) as proxy:
         yield stream, proxy
+
+
+def polling(proxy: FanOutProxy, **more: Any) -> dict[str, Any]:
+    return {"endpointUrl": proxy.endpoint_url, **more}
+
+
+def efo(proxy: FanOutProxy, **more: Any) -> dict[str, Any]:
+    subscribe = {"consumerType": "efo", "consumerName": "reader", "retryTimeoutSeconds": 8}
+    return {"endpointUrl": proxy.endpoint_url, **subscribe, **more}
+
+
+def numbers_on(stream: Stream, shard_id: str = SHARD) -> list[str]:
+    return sorted({number for shard, number, _ in stream.sent if shard == shard_id}, key=int)
+
+
+def arn_of(stream: Stream) -> str:
+    summary = stream.client.describe_stream_summary(StreamName=stream.name)["StreamDescriptionSummary"]
+    return str(summary["StreamARN"])
+
+
+def is_active(stream: Stream, arn: str) -> bool:
+    description = stream.client.describe_stream_consumer(ConsumerARN=arn)["ConsumerDescription"]
+    return bool(description["ConsumerStatus"] == "ACTIVE")
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("SPK-50", "SPK-61")
-def test_throttling_expired_iterators_and_broken_connections_change_nothing(
-    proxied: tuple[Stream, FaultProxy],
-) -> None:
+def test_throttling_expired_iterators_and_broken_connections_change_nothing(proxied: Proxied) -> None:
     stream, proxy = proxied
     faults = [
         throttle(),
@@ -51,138 +90,169 @@ def test_throttling_expired_iterators_and_broken_connections_change_nothing(
     rules.append(proxy.on("ListShards", throttle(), after=1, times=1))
     for fault in faults:
         proxy.on("GetRecords", fault, after=4, rate=0.15, times=5)
-    query = Query(stream, endpointUrl=proxy.endpoint_url, maxFetchRecordsPerShard=8)
+    query = Query(stream, **polling(proxy), maxFetchRecordsPerShard=8)
     for _ in range(3):
         stream.put(12)
         query.batch()
-    stream.split("shardId-000000000000")
+    stream.split(SHARD)
     stream.put(6)
     query.until_idle()
     stream.check(query.rows)
     assert [rule for rule in rules if not rule.acted] == []
 
 
-def _trimmed(stream: Stream, sequence_number: str, how: str) -> Any:
-    """A fault: the record is past retention. Two ways to be told: an error, or the next record."""
-    later = min((n for s, n, _ in stream.sent if int(n) > int(sequence_number)), key=int, default=None)
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-50", "SPK-54", "EFO-3", "EFO-9", "EFO-10")
+def test_a_query_changes_its_consumer_type_through_faults_splits_and_merges(
+    proxied: Proxied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_planner, "_MOST_ATTACHED", -1)  # tasks read all of it
+    stream, proxy = proxied
+    faults = [
+        throttle(),
+        cut_events(),
+        end_events(),
+        fail_events("InternalFailureException"),
+        fail_events("ResourceInUseException", after=1),
+        error("ExpiredTokenException"),
+    ]
+    rules = [proxy.on("SubscribeToShard", fault, after=1 + 2 * n, times=1) for n, fault in enumerate(faults)]
+    queries = Query(stream, **efo(proxy)), Query(stream)
+    for turn in range(8):
+        stream.put(6)
+        query, other = queries if turn % 4 < 2 else queries[::-1]
+        start = query.at
+        rows = query.batch()
+        if start and rows:
+            # Another attempt at the batch, of the other type, reads the same.
+            assert sorted(other.read(start, query.at)) == sorted(rows)
+        other.log, other.rows = query.log, query.rows
+        other.restart()
+        if turn % 3 == 1:
+            stream.split(stream.open_shards[0].shard_id)
+    queries[0].until_idle()
+    stream.check(queries[0].rows)
+    assert [rule for rule in rules if not rule.acted] == []
+    assert len(stream.open_shards) >= 4
 
-    def fault(exchange: Exchange) -> HttpResponse:
-        if exchange.request.get("StartingSequenceNumber") == sequence_number:
+
+@pytest.mark.requirement("EFO-7", "EFO-8")
+def test_a_consumer_is_registered_once_and_stays(proxied: Proxied) -> None:
+    stream, proxy = proxied
+    stream.put(3)
+    for _ in range(2):
+        query = Query(stream, **efo(proxy))
+        query.until_idle()
+        assert is_active(stream, query.reader.consumer() or "")
+    given = StreamConsumers(stream.client).register(arn_of(stream), "given")
+    query = Query(stream, **efo(proxy, consumerName=None, consumerArn=given))
+    query.until_idle()
+    stream.check(query.rows)
+    assert is_active(stream, given)
+
+
+@pytest.mark.requirement("EFO-6", "EFO-7")
+def test_a_consumer_that_is_not_there_is_an_error(proxied: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_planner, "_MOST_ATTACHED", -1)  # tasks subscribe
+    stream, proxy = proxied
+    stream.put(3)
+    gone = f"{arn_of(stream)}/consumer/nobody:1"
+    with pytest.raises(StreamUnavailable) as caught:
+        Query(stream, **efo(proxy, consumerName=None, consumerArn=gone)).until_idle()
+    assert caught.value.code == "ConsumerNotFound"
+    query = Query(stream, **efo(proxy, failOnDataLoss=False))
+    query.batch()
+    stream.put(3)
+    stream.client.deregister_stream_consumer(ConsumerARN=query.reader.consumer())
+    with pytest.raises(StreamUnavailable) as caught:
+        query.batch()
+    assert caught.value.code == "ConsumerNotFound"
+
+
+@pytest.mark.requirement("SPK-60")
+@pytest.mark.parametrize("how", ["error", "silent"])
+@pytest.mark.parametrize("consumer", [polling, efo], ids=lambda consumer: consumer.__name__)
+def test_a_task_notices_that_its_records_are_gone(proxied: Proxied, consumer: Any, how: str) -> None:
+    """Kinesis says that a record is past retention in two ways: by an error, or by giving a later record."""
+    stream, proxy = proxied
+    stream.put(20)
+    numbers = numbers_on(stream)
+    gone, left, end = numbers[2], numbers[4], numbers[-1]
+    number = "SequenceNumber"
+
+    def trimmed(exchange: Exchange) -> HttpResponse:
+        request: Any = exchange.request
+        if gone in (request.get("StartingSequenceNumber"), request.get("StartingPosition", {}).get(number)):
             if how == "error":
                 return error("InvalidArgumentException")(exchange)
-            assert later is not None
-            exchange.request = {**exchange.request, "StartingSequenceNumber": later}
+            subscribed = {"StartingPosition": {"Type": "AT_SEQUENCE_NUMBER", number: left}}
+            polled = {"StartingSequenceNumber": left}
+            exchange.request = {**request, **(subscribed if "StartingPosition" in request else polled)}
         return exchange.forward()
 
-    return fault
-
-
-@pytest.mark.requirement("SPK-60")
-@pytest.mark.parametrize("how", ["error", "silent"])
-def test_a_start_past_retention_is_data_loss(make_stream: Any, how: str) -> None:
-    stream = make_stream(1)
-    with FaultProxy(stream.kinesis.endpoint_url) as proxy:
-        stream.put(2)
-        query = Query(stream, endpointUrl=proxy.endpoint_url)
-        query.batch()
-        read = {name for name, _, _ in query.rows}
-        place = query.at["shards"]["shardId-000000000000"]["after"]
-        stream.put(3)
-        proxy.on("GetShardIterator", _trimmed(stream, place, how))
-        query.restart()
-        with pytest.raises(DataLoss) as caught:
-            query.batch()
-        assert (caught.value.code, caught.value.fields["sequence_number"]) == ("trimmed", place)
-        # Allowed to lose: what is left is read, from the first record there is.
-        lenient = Query(stream, endpointUrl=proxy.endpoint_url, failOnDataLoss=False)
-        lenient.log = query.log[:]
-        lenient.until_idle()
-        assert sorted(name for name, _, _ in lenient.rows) == sorted(set(stream.sent) - read)
-
-
-@pytest.mark.requirement("SPK-60")
-@pytest.mark.parametrize("how", ["error", "silent"])
-def test_a_task_notices_that_its_records_are_gone(make_stream: Any, how: str) -> None:
-    stream = make_stream(1)
-    stream.put(2)
-    last = max((number for _, number, _ in stream.sent), key=int)
-    stream.put(2)
-    end = max((number for _, number, _ in stream.sent), key=int)
-    piece = ShardRange("shardId-000000000000", after_record(last), after_record(end))
-    with FaultProxy(stream.kinesis.endpoint_url) as proxy:
-        proxy.on("GetShardIterator", _trimmed(stream, last, how))
-        with pytest.raises(DataLoss):
-            list(rows_of_piece(stream, piece, endpointUrl=proxy.endpoint_url))
-        left = list(rows_of_piece(stream, piece, endpointUrl=proxy.endpoint_url, failOnDataLoss=False))
-        assert sorted(name for name, _, _ in left) == sorted(
-            name for name in stream.sent if int(last) < int(name[1]) <= int(end)
-        )
+    for operation in ("GetShardIterator", "SubscribeToShard"):
+        proxy.on(operation, trimmed)
+    piece = ShardRange(SHARD, after_record(gone), after_record(end))
+    with pytest.raises(DataLoss) as caught:
+        list(rows_of_piece(stream, piece, **consumer(proxy)))
+    assert (caught.value.code, caught.value.fields["sequence_number"]) == ("trimmed", gone)
+    rows = rows_of_piece(stream, piece, **consumer(proxy, failOnDataLoss=False))
+    # After the error the shard is read from its oldest record, of which the server still has more.
+    assert sorted({name[1] for name, _, _ in rows}, key=int) == numbers[3 if how == "error" else 4 :]
 
 
 @pytest.mark.requirement("SPK-60")
 def test_a_batch_that_does_not_end_where_it_should_is_data_loss(make_stream: Any) -> None:
     stream = make_stream(1)
     stream.put(2)
-    numbers = sorted((number for _, number, _ in stream.sent), key=int)
-    hole = str(int(numbers[-1]) - 1)  # a record nobody put
-    with pytest.raises(DataLoss) as caught:
-        list(rows_of_piece(stream, ShardRange("shardId-000000000000", TRIM_HORIZON, after_record(hole))))
-    assert caught.value.code == "record-missing"
-    stream.split("shardId-000000000000")
-    beyond = str(int(numbers[-1]) + 1)
-    with pytest.raises(DataLoss):
-        list(rows_of_piece(stream, ShardRange("shardId-000000000000", TRIM_HORIZON, after_record(beyond))))
+    last = int(numbers_on(stream)[-1])
+    for end in (last - 1, last + 1):  # no such record
+        with pytest.raises(DataLoss) as caught:
+            list(rows_of_piece(stream, ShardRange(SHARD, TRIM_HORIZON, after_record(str(end)))))
+        assert caught.value.code == "record-missing"
+        if end < last:
+            stream.split(SHARD)
 
 
 @pytest.mark.requirement("SPK-60")
 @pytest.mark.parametrize("fail", [True, False])
-def test_a_shard_that_expired_before_it_was_drained(make_stream: Any, fail: bool) -> None:
-    stream = make_stream(2)
-    gone = "shardId-000000000000"
-    with FaultProxy(stream.kinesis.endpoint_url) as proxy:
-        stream.put(3)
-        query = Query(stream, endpointUrl=proxy.endpoint_url, failOnDataLoss=fail)
-        query.batch()
-        stream.put(3)
-        stream.split(gone)
-        stream.put(3)
+def test_a_shard_that_expired_before_it_was_drained(proxied: Proxied, fail: bool) -> None:
+    stream, proxy = proxied
+    stream.put(3)
+    query = Query(stream, **polling(proxy), failOnDataLoss=fail)
+    query.batch()
+    stream.put(3)
+    stream.split(SHARD)
+    stream.put(3)
 
-        def expired(exchange: Exchange) -> HttpResponse:
-            answer = exchange.forward()
-            return answer.with_json(
-                {**answer.json, "Shards": [s for s in answer.json["Shards"] if s["ShardId"] != gone]}
-            )
+    def without_shard(listing: Any) -> Any:
+        return {**listing, "Shards": [shard for shard in listing["Shards"] if shard["ShardId"] != SHARD]}
 
-        proxy.on("ListShards", expired)
-        proxy.on("GetShardIterator", error("ResourceNotFoundException"), when=lambda r: r["ShardId"] == gone)
-        query.restart()
-        if fail:
-            with pytest.raises(DataLoss) as caught:
-                query.batch()
-            assert caught.value.code == "shard-gone"
-            return
-        query.until_idle()
-        missing = set(stream.sent) - {name for name, _, _ in query.rows}
-        assert missing
-        assert {shard for shard, _, _ in missing} == {gone}  # its children were read, whole
+    proxy.on("ListShards", rewrite(without_shard))
+    proxy.on("GetShardIterator", error("ResourceNotFoundException"), when=lambda r: r["ShardId"] == SHARD)
+    query.restart()
+    if fail:
+        with pytest.raises(DataLoss) as caught:
+            query.batch()
+        assert caught.value.code == "shard-gone"
+        return
+    query.until_idle()
+    missing = set(stream.sent) - {name for name, _, _ in query.rows}
+    assert {shard for shard, _, _ in missing} == {SHARD}  # its children were read, whole
 
 
 @pytest.mark.requirement("SPK-63")
-def test_an_idle_query_asks_seldom(make_stream: Any) -> None:
-    stream = make_stream(1)
+def test_an_idle_query_asks_seldom(proxied: Proxied) -> None:
+    stream, proxy = proxied
     stream.put(1)
-    with FaultProxy(stream.kinesis.endpoint_url) as proxy:
-        query = Query(stream, endpointUrl=proxy.endpoint_url, idleTimeBetweenReadsInMs=200)
-        query.until_idle()
-        before, iterators = _calls(proxy, "GetRecords"), _calls(proxy, "GetShardIterator")
-        begun = time.monotonic()
-        for _ in range(5):
-            assert query.batch() is None
-        assert time.monotonic() - begun >= 0.9
-        # At most one call a look; the iterator of the last one is kept.
-        assert 2 <= _calls(proxy, "GetRecords") - before <= 5
-        assert _calls(proxy, "GetShardIterator") == iterators
-
-
-def _calls(proxy: FaultProxy, operation: str) -> int:
-    return sum(call.operation == operation for call in proxy.calls)
+    query = Query(stream, **polling(proxy), idleTimeBetweenReadsInMs=200)
+    query.until_idle()
+    proxy.clear()
+    begun = time.monotonic()
+    for _ in range(5):
+        assert query.batch() is None
+    assert time.monotonic() - begun >= 0.9
+    # At most one call on each shard in each turn; the iterators of the last one stay in use.
+    operations = [call.operation for call in proxy.calls]
+    assert 2 <= operations.count("GetRecords") <= 10
+    assert "GetShardIterator" not in operations

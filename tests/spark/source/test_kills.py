@@ -90,12 +90,11 @@ class Feeder(threading.Thread):
             raise
 
     def reshard(self, chance: random.Random) -> None:
-        shards = sorted(self.stream.open_shards, key=lambda shard: shard.hash_key_range.starting_hash_key)
+        shards = self.stream.open_shards
         if len(shards) < 3 or self.reshards % 2:
             self.stream.split(chance.choice(shards).shard_id)
         else:
-            at = chance.randrange(len(shards) - 1)
-            self.stream.merge(shards[at].shard_id, shards[at + 1].shard_id)
+            self.stream.merge_neighbours(chance)
 
     def finish(self) -> None:
         self.stopping.set()

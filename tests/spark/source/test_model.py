@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -80,26 +81,35 @@ def test_retention_is_asked_for_where_a_day_does_not_settle_it() -> None:
     assert stream.calls["describe_stream_summary"] >= 1
 
 
-@pytest.mark.requirement("SPK-63")
-def test_what_a_batch_costs_the_planner() -> None:
-    """A quiet shard: one call. A busy one: two reads and one iterator."""
-    stream = ModelKinesis(1)
+@pytest.mark.requirement("SPK-61", "SPK-63", "SPK-85")
+@pytest.mark.parametrize(
+    ("shards", "records", "by_planner", "by_tasks"),
+    [(1, 20, (0, 1), (0, 0)), (1, 3000, (1, 2), (1, 1)), (2, 40, (0, 2), (0, 0)), (2, 3000, (2, 4), (2, 2))],
+)
+def test_what_a_batch_costs(
+    shards: int, records: int, by_planner: tuple[int, int], by_tasks: tuple[int, int]
+) -> None:
+    """GetShardIterator and GetRecords calls. A quiet shard: one call. A busy one: two reads and one iterator,
+    and for tasks an iterator and a call for each answer."""
+    stream = ModelKinesis(shards)
     query = ModelQuery(stream, ReadLimits(span=600_000))
     stream.put(3)
     query.until_idle()
 
-    def cost(records: int) -> tuple[int, int]:
-        stream.now += 2
-        stream.put(records)
-        before = stream.calls.copy()
-        query.plan()
+    def calls(before: Counter[str]) -> tuple[int, int]:
         spent = stream.calls - before
         return spent["get_shard_iterator"], spent["get_records"]
 
-    assert cost(20) == (0, 1)
-    assert cost(3000) == (1, 2)
-    assert cost(3000) == (1, 2)
-    assert cost(20) == (0, 1)
+    for _ in range(2):
+        stream.now += 2
+        stream.put(records)
+        before = stream.calls.copy()
+        pieces = query.plan() or []
+        assert calls(before) == by_planner
+        before = stream.calls.copy()
+        records_of, left = query.planner.take_records(pieces)
+        assert sum(map(len, records_of.values())) + len(query._rows(left)) == records
+        assert calls(before) == by_tasks
 
 
 @pytest.mark.requirement("SPK-63")
@@ -136,12 +146,12 @@ def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int) -> None:
     stream.now += 10
     start = StreamOffset.from_json(json.loads(query.log[-1]), "s")
     tracemalloc.start()
-    end = query.planner.advance(start, query.caps)
+    end = query.planner.advance(start, query.limits)
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 14_000_000  # 8 MiB of the 18 MB that it has read, and their Python objects
     assert peak < 40_000_000
-    carried, left = query.planner.carried(batch_pieces(start, end))
+    carried, left = query.planner.take_records(batch_pieces(start, end))
     assert carried
     assert left
 
@@ -152,32 +162,10 @@ def test_a_first_batch_of_small_records_is_read_once() -> None:
     stream = ModelKinesis(20)
     query = ModelQuery(stream, ReadLimits(span=600_000))
     stream.put(800)
-    carried, left = query.planner.carried(query.plan() or [])
+    carried, left = query.planner.take_records(query.plan() or [])
     assert sum(map(len, carried.values())) == 800
     assert not left
     assert (stream.calls["get_shard_iterator"], stream.calls["get_records"]) == (20, 21)
-
-
-@pytest.mark.requirement("SPK-61", "SPK-85")
-def test_what_tasks_are_spared() -> None:
-    """Small batches cost the tasks no call, larger ones an iterator and a GetRecords call for each answer."""
-    stream = ModelKinesis(2)
-    query = ModelQuery(stream, ReadLimits(span=600_000))
-    stream.put(3)
-    query.until_idle()
-
-    def cost(records: int) -> tuple[int, int]:
-        stream.now += 2
-        stream.put(records)
-        planned = query.plan()
-        before = stream.calls.copy()
-        carried, left = query.planner.carried(planned or [])
-        assert sum(map(len, carried.values())) + len(query._rows(left)) == records
-        spent = stream.calls - before
-        return spent["get_shard_iterator"], spent["get_records"]
-
-    assert cost(40) == (0, 0)
-    assert cost(3000) == (2, 2)
 
 
 @pytest.mark.requirement("SPK-61")

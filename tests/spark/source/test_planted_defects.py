@@ -51,7 +51,7 @@ def a_new_shard_is_dated_by_the_new_listing(patch: Patch) -> None:
         }
         return replace(found, shards=shards)
 
-    changed(patch, planner, "with_listed", dated)
+    changed(patch, planner, "with_listing", dated)
 
 
 @defect
@@ -60,7 +60,7 @@ def a_drained_shard_is_forgotten_while_it_is_listed(patch: Patch) -> None:
         left = {key: end for key, end in offset.shards.items() if not end.drained}
         return original(replace(offset, shards=left), lineage, listed)
 
-    changed(patch, planner, "with_listed", forgetful)
+    changed(patch, planner, "with_listing", forgetful)
 
 
 @defect
@@ -94,7 +94,7 @@ def a_limit_is_passed_by_one(patch: Patch) -> None:
     def walk(original: Any, self: Any, look: Any, most: int) -> Any:
         return original(self, look, most + 1)
 
-    changed(patch, ShardPlanner, "_walk_exactly", walk)
+    changed(patch, ShardPlanner, "_walk_to_limit", walk)
 
 
 @defect
@@ -102,7 +102,7 @@ def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
     def left(original: Any, self: Any, place: Any, limit: int, **named: Any) -> Any:
         return original(self, place, 10_000, **named)
 
-    changed(patch, ShardPlanner, "_probe_after_gap", left)
+    changed(patch, ShardPlanner, "_peek_after_gap", left)
 
 
 @defect
@@ -112,7 +112,7 @@ def a_record_that_is_gone_is_not_missed(patch: Patch) -> None:
 
 @defect
 def a_place_that_was_unread_too_long_is_read_on(patch: Patch) -> None:
-    patch.setattr(ShardPlanner, "judge_unread", lambda *_: None)
+    patch.setattr(ShardPlanner, "check_unread", lambda *_: None)
 
 
 @defect
@@ -124,7 +124,7 @@ def a_record_that_is_gone_without_loss_is_not_noted(patch: Patch) -> None:
 def since_is_the_time_of_the_answer_not_of_the_question(patch: Patch) -> None:
     def late(original: Any, self: Any, cursor: Any, limit: int) -> Any:
         look = original(self, cursor, limit)
-        look.asked_at += 24 * 3600 * 1000
+        look.request_time += 24 * 3600 * 1000
         return look
 
     changed(patch, ShardPlanner, "_read", late)
@@ -133,10 +133,10 @@ def since_is_the_time_of_the_answer_not_of_the_question(patch: Patch) -> None:
 @defect
 def some_records_that_planning_read_are_not_carried(patch: Patch) -> None:
     def some(original: Any, self: Any, pieces: Any) -> Any:
-        known, left = original(self, pieces)
-        return {piece: records[1:] for piece, records in known.items()}, left
+        read, left = original(self, pieces)
+        return {piece: records[1:] for piece, records in read.items()}, left
 
-    changed(patch, planner.Planner, "carried", some)
+    changed(patch, planner.Planner, "take_records", some)
 
 
 @defect

@@ -151,8 +151,8 @@ def test_a_batch_read_gives_what_lies_between_or_says_why_not(start: Any, end: A
         for record in records
     ]
     for partition in partitions:
-        if partition.carried is not None:
-            columns = (partition.carried.column(name).to_pylist() for name in ("shardId", "sequenceNumber"))
+        if partition.records is not None:
+            columns = (partition.records.column(name).to_pylist() for name in ("shardId", "sequenceNumber"))
             rows += zip(*columns, strict=True)
     beyond = behind(stream, last)
     assert sorted(rows) == sorted(behind(stream, first) - beyond)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kpl_codec.shards.starting_position import after_record, at_record
 from kpl_codec.spark.source import datasource
-from kpl_codec.spark.source.datasource import KinesisStreamReader, shared_out
-from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_piece, side_by_side
+from kpl_codec.spark.source.datasource import KinesisStreamReader, assign_pieces
+from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_in_parallel, read_piece
 from kpl_codec.spark.source.offsets import ShardRange
 from kpl_codec.spark.source.source_options import parse_options
 
@@ -29,7 +29,7 @@ def test_every_piece_has_one_task(records: list[int | None], most: int) -> None:
     pieces = [
         ShardRange(f"s{n}", at_record("1"), after_record("2"), count) for n, count in enumerate(records)
     ]
-    runs = shared_out(pieces, most)
+    runs = assign_pieces(pieces, most)
     assert sorted(piece.shard_id for run in runs for piece in run) == sorted(p.shard_id for p in pieces)
     assert all(runs)
     small = [run for run in runs if run[0].records is not None and run[0].records <= 1000]
@@ -41,7 +41,7 @@ def test_every_piece_has_one_task(records: list[int | None], most: int) -> None:
 def test_side_by_side_gives_all_of_each_in_order(counts: list[int], threads: int) -> None:
     items = list(enumerate(counts))
     found: dict[int, list[int]] = {number: [] for number, _ in items}
-    for (number, _), result in side_by_side(lambda item: iter(range(item[1])), items, threads):
+    for (number, _), result in read_in_parallel(lambda item: iter(range(item[1])), items, threads):
         found[number].append(result)
     assert found == {number: list(range(count)) for number, count in items}
 
@@ -57,13 +57,13 @@ def test_an_error_of_a_thread_is_raised_and_the_others_stop() -> None:
             yield number
 
     def take_all() -> None:
-        for _ in side_by_side(endless, range(6), 4):
+        for _ in read_in_parallel(endless, range(6), 4):
             time.sleep(0.001)
 
     with pytest.raises(KeyError, match="gone"):
         take_all()
     assert len(read) < 10**5
-    results = side_by_side(endless, range(3), 3)
+    results = read_in_parallel(endless, range(3), 3)
     next(results)
     results.close()  # the rest is not wanted: no thread goes on
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("kpl-codec read")]

@@ -27,7 +27,7 @@ FILES = [
 ]
 #: What needs the data source.
 STREAMS = [
-    "tests/spark/validate/test_stream.py",
+    "tests/spark/validate/test_follow.py",
     "tests/spark/source/test_datasource.py",
 ]
 

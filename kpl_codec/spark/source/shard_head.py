@@ -1,4 +1,4 @@
-"""What planning has read of a shard."""
+"""What the planner has read of a shard: its first unread records, and the cursor behind them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ...shards.starting_position import StartingPosition
 
 Records = list[dict[str, Any]]
 
-#: What a record takes besides its data, about: its key, number and time.
+#: Bytes of a record besides its data, about: its key, sequence number and time.
 OVERHEAD: Final = 256
 
 
 class Arrival(NamedTuple):
-    """The sequence number of a record, and when it arrived (ms since 1970)."""
+    """A record's sequence number and arrival time (ms since 1970)."""
 
     sequence_number: str
     time: int
@@ -35,19 +35,23 @@ def size_of(records: Records) -> int:
 
 
 @dataclass(slots=True)
-class Probe:
-    """The ``count`` first records after a place; ``cursor`` is after them. ``arrivals``: of the first and the
-    last; ``records``: as boto3 gives them, while they are wanted. ``now``: the shard's tip in ms since 1970,
-    by the service's clock; ``asked_at``: the time of the call, by this machine's. ``at_tip``: none follows.
-    ``start_gone``: the record of the place is past retention; ``lost``: records after it may be, too."""
+class ShardHead:
+    """The first ``count`` unread records of a shard. ``cursor`` stands behind them; ``at_tip``: nothing
+    follows.
+
+    ``records``: as boto3 gives them; empty once they take too much memory. ``arrivals``: of the first and the
+    last. ``now``: the time of the shard's tip by the service's clock, ``request_time``: that of the call by
+    this machine's (both ms since 1970). ``start_gone``: the record where reading begins is past retention;
+    ``records_lost``: records behind it may be, too.
+    """
 
     records: Records
     now: int
-    asked_at: int
+    request_time: int
     at_tip: bool
     cursor: ShardCursor
     start_gone: bool = False
-    lost: bool = False
+    records_lost: bool = False
     count: int = field(init=False)
     arrivals: list[Arrival] = field(init=False)
 
@@ -60,22 +64,22 @@ class Probe:
         self.count = len(self.records)
         self.arrivals = [Arrival.of(self.records[at]) for at in (0, -1)] if self.records else []
 
-    def extend(self, more: Probe) -> None:
+    def extend(self, more: ShardHead) -> None:
         self.now = more.now if more.records else self.now
-        self.asked_at, self.at_tip = more.asked_at, more.at_tip
+        self.request_time, self.at_tip = more.request_time, more.at_tip
         self.records = self.records + more.records
         self.skip(0)
 
 
 class CachedPosition(NamedTuple):
-    """A cursor that stands at ``place``, where a batch ends. ``last``: the record right before it;
-    ``at_tip``: nothing lay behind it at ``seen`` (ms since 1970). ``used``: when, by the clock that paces.
-    ``empty``: looks in a row that found nothing."""
+    """A cursor at ``place``, where the last batch ended. ``last``: the record in front of it. ``at_tip``:
+    nothing was behind it at ``read_at`` (ms since 1970). ``clock``: when it was used, by the clock that
+    paces. ``empty_polls``: how many calls in a row found nothing."""
 
     place: StartingPosition
     cursor: ShardCursor
     last: Arrival | None
     at_tip: bool
-    seen: int
-    used: float
-    empty: int = 0
+    read_at: int
+    clock: float
+    empty_polls: int = 0

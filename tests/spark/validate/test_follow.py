@@ -1,0 +1,132 @@
+"""validate --follow on a real server: it goes on where it stopped, after splits, failures and kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from kpl_codec.spark import validate_engine
+from tests.spark.source.killable import Killable
+from tests.validate.test_stream import Stream, read, stream
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(400)]
+__all__ = ["stream"]
+ONCE = ("--follow", "--once")
+
+
+def check_once_each(out: Path, stream: Stream) -> None:
+    """Every user record that was sent is there, and no place in the stream twice."""
+    columns = ["shardId", "sequenceNumber", "subSequenceNumber"]
+    names = Counter(map(str, pq.read_table(out / "user-records", columns=columns).to_pylist()))
+    assert max(names.values()) == 1
+    assert read(out) == stream.sent
+    summary = (out / "summary.txt").read_text().replace(",", "")
+    assert f" {sum(stream.sent.values())} " in summary
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-23", "SPK-17")
+def test_following_goes_on_where_it_stopped(spark: Any, stream: Stream, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "followed"
+    stream.put(20)
+    assert stream.validate(out, *ONCE) == 0
+    assert read(out) == stream.sent
+    stream.put(10)
+    stream.split()
+    stream.put(10)
+    stream.put(3, naive=True)
+    capsys.readouterr()
+    assert stream.validate(out, *ONCE, "--json", quiet=False) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["totals"]["userRecords"] == sum(stream.sent.values())
+    assert "so far: 43 Kinesis records, 430 user records" in printed.err
+    check_once_each(out, stream)
+    assert (out / "report.html").exists()
+    assert len(list((out / "totals").glob("*.json"))) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-23")
+def test_a_batch_that_fails_half_way_is_counted_once(
+    spark: Any, stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    out = tmp_path / "followed"
+    stream.put(10)
+    assert stream.validate(out, *ONCE) == 0
+    stream.put(10)
+
+    def broken(*_: Any) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(validate_engine, "_report", broken)  # after user records, findings and totals
+        assert stream.validate(out, *ONCE) == 2
+    capsys.readouterr()
+    for _ in range(2):  # the second run finds nothing new
+        assert stream.validate(out, *ONCE) == 0
+        check_once_each(out, stream)
+    printed = capsys.readouterr()
+    assert f"Results: {out}" in printed.out
+    assert "so far" not in printed.err
+
+
+def start(stream: Stream, out: Path, *more: str) -> Killable:
+    command = [sys.executable, "-m", "kpl_codec.cli.main", "validate", "--follow", "--quiet", *more]
+    where = ["--stream", stream.name, "--endpoint-url", stream.server.endpoint_url, "--region", "us-east-1"]
+    return Killable([*command, *where, "--output", str(out)], out.parent / "log")
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("SPK-23", "SPK-17")
+def test_kill_9_of_driver_jvm_and_workers(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    out = tmp_path / "followed"
+    stream.put(60)
+    with start(stream, out, "--once") as process:
+        process.wait(lambda: any(out.glob("_work/*/tally")), 180)  # a batch's job has begun
+    assert not (out / "totals" / "0.json").exists()
+    for _ in range(2):
+        stream.put(10)
+        assert stream.validate(out, *ONCE) == 0
+    check_once_each(out, stream)
+
+
+@pytest.mark.soak
+@pytest.mark.requirement("SPK-23", "SPK-17")
+def test_three_lives_of_following(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    chance = random.Random(7)
+    out = tmp_path / "followed"
+    workers = 0
+
+    def batches() -> int:
+        return max((int(path.stem) + 1 for path in out.glob("totals/*.json")), default=0)
+
+    for life in range(3):
+        stream.put(30)
+        if life == 1:
+            stream.split()
+        with start(stream, out, "--interval", "0.2") as process:
+            before = batches()
+            process.wait(lambda: any(out.glob("_work/*/tally")), 180)
+            for worker in process.workers()[-1:]:
+                os.kill(worker, signal.SIGKILL)
+                workers += 1
+            process.wait(lambda before=before: batches() > before, 180)
+            stream.put(30)
+            # While the next batch is worked on, or its results are moved.
+            process.wait(lambda: any(out.glob("_work/*")), 180)
+            time.sleep(chance.random() * 0.5)
+    stream.put(10)
+    assert stream.validate(out, *ONCE) == 0
+    check_once_each(out, stream)
+    print(f"killed: 3 drivers, {workers} workers; {batches()} batches: 0 missing, 0 twice")
+    assert workers >= 1
