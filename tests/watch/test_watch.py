@@ -237,21 +237,7 @@ def test_what_a_split_catches_is_told_at_once_and_to_the_record():
     assert watch.last_hour.lost()[:4] == (20, 20, 20, 20)
 
 
-@pytest.mark.requirement("WCH-16", "WCH-13")
-def test_everything_is_read_once_with_share_1():
-    stream = ModelStream(open_map(3))
-    traffic = Traffic(stream, rate=5, naive=0.1)
-    traffic.fill(START, START + 300)
-    watch = watched(stream, sampling_rate=1.0)
-    run(watch, stream, START, START + 310)
-    put = sum(len(records) for records in stream.records.values())
-    assert watch.last_hour.totals["kinesis_records"] == put
-    assert watch.last_hour.totals["reread"] == 0
-    lost = watch.last_hour.lost()
-    assert lost[:4] == (sum(traffic.lost.values()),) * 4
-
-
-@pytest.mark.requirement("WCH-9", "WCH-8", "WCH-13")
+@pytest.mark.requirement("WCH-8", "WCH-9", "WCH-13", "WCH-16")
 def test_faults_neither_lose_nor_double_a_record():
     rng = random.Random(5)
     codes = [
@@ -265,11 +251,13 @@ def test_faults_neither_lose_nor_double_a_record():
     )
     honest = stream.answer
     stream.answer = lambda call, now: {} if rng.random() < 0.1 else honest(call, now)  # type: ignore[method-assign]
-    Traffic(stream, rate=5).fill(START, START + 300)
+    traffic = Traffic(stream, rate=5, naive=0.1)
+    traffic.fill(START, START + 300)
     watch = watched(stream, sampling_rate=1.0)
     findings = run(watch, stream, START, START + 420)
     assert watch.last_hour.totals["kinesis_records"] == sum(len(r) for r in stream.records.values())
-    assert {f.kind for f in findings} <= {"throttled"}
+    assert {f.kind for f in findings} <= {"throttled", "naive-aggregator"}
+    assert watch.last_hour.lost()[:4] == (sum(traffic.lost.values()),) * 4
     assert watch.call_counts.failed.keys() == {*codes, "IncompleteAnswer"}
 
 
