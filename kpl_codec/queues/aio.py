@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import maybe_await
 from ..aws_lambda.aio import AsyncOnce
-from .queue_consumer import QueueConsumer, QueueCounts, QueueDelivery
-from .threaded_consumer import QueueOptions, stopped_by_sigterm
+from .queue_consumer import QueueConsumer, QueueDelivery
+from .queue_options import QueueCounts, QueueOptions
+from .threaded_consumer import stopped_by_sigterm
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
