@@ -41,7 +41,7 @@ async def process_queue_records(
     """As `queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel, and the user
     records of each in order. SIGTERM stops it in the main thread. Raises the same errors."""
     if concurrency < 1:
-        raise ValueError("concurrency: 1 or more")
+        raise ValueError("concurrency must be 1 or more")
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     consumer = _AsyncConsumer(client, queue, handle, once, stop, monotonic, asyncio.sleep, **options)

@@ -111,7 +111,7 @@ class QueueConsumer(ABC):
         check_client(self.client)
         require_on_drop(self.policy, self.on_drop)  # LMB-12, as for Lambda
         if min(1 if self.batch is None else self.batch, self.visibility, self.wait, self.poison_after) < 1:
-            raise ValueError("batch, visibility, wait and poison_after: 1 or more")
+            raise ValueError("batch, visibility, wait and poison_after must be 1 or more")
         self._deaggregate = partial(
             deaggregate, policy=self.policy, on_drop=self.on_drop,
             max_decompressed_size=self.max_decompressed_size, unframe=self.unframe,
