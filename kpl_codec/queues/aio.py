@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import maybe_await
@@ -42,7 +43,7 @@ async def process_queue_records(
         raise ValueError("concurrency: 1 or more")
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
-    consumer = _AsyncConsumer(client, queue, handle, once, stop, loop.time, asyncio.sleep, **options)
+    consumer = _AsyncConsumer(client, queue, handle, once, stop, monotonic, asyncio.sleep, **options)
     consumer.client = _AwaitableClient(client)
     consumer.semaphore = asyncio.Semaphore(concurrency)
     with stopped_by_sigterm(lambda: loop.call_soon_threadsafe(stop.set)):

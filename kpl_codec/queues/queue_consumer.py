@@ -2,8 +2,8 @@
 
     received -> handled -> acknowledged     all its user records were handled
              -> failed  -> delivered again  after a time that grows with each delivery
-             -> expired                     its visibility ended before it was begun: another consumer has it
-             -> released                    it was not begun when the consumer was stopped
+             -> gone                        its visibility ended before it was begun: another consumer has it
+             -> given back                  it was not begun when the consumer was stopped
 
 An aggregated record is one record of a queue, so its user records are acknowledged together.
 `threaded_consumer` and `aio` implement the abstract methods at the end. With those of threads no coroutine
@@ -61,11 +61,12 @@ class QueueCounts:
     """What a consumer has done so far.
 
     ``kinesis_records``: records received; each delivery counts. ``user_records``: user records handled.
-    ``skipped``: user records that ``once`` knew as handled. ``put_aside``: what ``on_poison`` took: user
-    records, and Kinesis records that cannot be opened. ``failed``: Kinesis records that are delivered again,
-    because something in them failed. ``acknowledged``. ``not_acknowledged``: records that were handled, but
-    whose acknowledgement the service refused; they are delivered again. ``gone``: records whose visibility
-    ended before they were begun. ``given_back``: records not begun when the consumer was stopped.
+    ``skipped``: user records that ``once`` left out, because they were handled before. ``put_aside``: what
+    ``on_poison`` took: user records, and Kinesis records that cannot be opened. ``failed``: Kinesis records
+    that are delivered again, because something in them failed. ``acknowledged``. ``not_acknowledged``:
+    records that were handled, but whose acknowledgement the service refused; they are delivered again.
+    ``gone``: records whose visibility ended before they were begun. ``given_back``: records not begun when
+    the consumer was stopped.
     """
 
     kinesis_records: int = 0
@@ -92,7 +93,7 @@ class QueueDelivery:
     raw: Mapping[str, Any]
     invocation: Invocation
     expires: float
-    state: Literal["received", "handled", "acknowledged", "failed", "expired"] = "received"
+    state: Literal["received", "handled", "acknowledged", "failed", "gone"] = "received"
     attempts: int = 0
     unrecorded: dict[RowKind, list[int]] = field(default_factory=dict)
 
@@ -171,7 +172,7 @@ class QueueConsumer(ABC):
                         await self.handle_all(self._deliveries)
                     finally:
                         await self.acknowledge(until_settled=True)
-                        await self._release()
+                        await self._give_back()
                 self._report_counts()
                 if self.drain and not records:
                     break
@@ -221,7 +222,7 @@ class QueueConsumer(ABC):
         # QUE-5: "The visibility of a record that waits or is handled MUST be extended before it ends; a
         # record MUST NOT be begun after that."
         if self.clock() >= delivery.expires:
-            delivery.state = "expired"
+            delivery.state = "gone"
             self.counts.gone += 1
             return
         for group in self._groups(delivery):
@@ -341,7 +342,7 @@ class QueueConsumer(ABC):
         # cannot: the record comes again."
         if not is_permanent(code) and delivery.attempts < _MOST_ATTEMPTS:
             return False
-        delivery.state = "expired"
+        delivery.state = "gone"
         self.counts.not_acknowledged += 1
         LOG.error("record was handled, but not acknowledged (%s): %s", code, delivery.raw["RecordId"])
         return True
@@ -364,7 +365,7 @@ class QueueConsumer(ABC):
         for delivery in deliveries:
             delivery.unrecorded, delivery.invocation.aside = {}, []
 
-    async def _release(self) -> None:
+    async def _give_back(self) -> None:
         """Say when the records that failed, and those that were not begun, are delivered again."""
         self._write_ledger(self._deliveries)
         entries = []

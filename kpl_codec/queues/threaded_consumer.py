@@ -85,7 +85,7 @@ def process_queue_records(
 
     Any exception of ``handle`` is a failure, and is logged. Raises QueuesUnsupported, QueueUnavailable,
     ValueError for options out of range, and what ends a process (KeyboardInterrupt), after it has
-    acknowledged or released all that it received.
+    acknowledged or given back all that it received.
     """
     stop = stop or threading.Event()
     consumer = _ThreadedConsumer(client, queue, handle, once, stop, clock, sleep, **options)
