@@ -24,10 +24,10 @@ _LINE_ENDS: Final = re.compile(rb"[\r\n]*")
 #: An aggregated record begins with the magic and the tag of its first field.
 _START: Final = re.compile(re.escape(MAGIC) + b"[" + b"".join(FIRST_TAGS) + b"]")
 #: What attempts that find no sound aggregated record may cost, in bytes that are hashed in vain: in any file,
-#: and more for each byte of it. A user record takes as long as _FIELD_COST bytes.
+#: and more for each byte of it. An attempt, and each user record in it, takes as long as so many bytes.
 _BUDGET: Final = 1 << 30
 _BUDGET_OF_A_BYTE: Final = 64
-_FIELD_COST: Final = 512
+_ATTEMPT_COST, _FIELD_COST = 4096, 512
 
 
 class _Window:
@@ -71,6 +71,7 @@ class _Window:
         if self.position == 0 and self.ended and is_aggregated(self.data):
             return len(self.data)
         budget = self._budget
+        self._spend(_ATTEMPT_COST)
         for whatever_follows in (False, True):
             if self.gave_up:
                 return None
