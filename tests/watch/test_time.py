@@ -96,13 +96,13 @@ def test_a_clock_that_is_set_back_does_not_stop_the_watch(sampling_rate):
     early = ModelStream(stream.shard_map, refuse=lambda call, now: "InvalidArgumentException")
     run(watch, early, START + ahead, START + ahead + 30)
     watch.restart(START + 30)
-    found = run(watch, stream, START + 30, START + 75)
-    assert {f.shard_id for f in found if f.kind == "naive-aggregator"} == set(watch.shards)
+    findings = run(watch, stream, START + 30, START + 75)
+    assert {f.shard_id for f in findings if f.kind == "naive-aggregator"} == set(watch.shards)
     assert all(state.polls for state in watch.shards.values())
-    assert not [f for f in found if f.kind == "not-watched"]
+    assert not [f for f in findings if f.kind == "not-watched"]
     # Read again from a little earlier, and nothing counted twice.
-    found = watch.restart(START + 75) + run(watch, stream, START + 75, START + 120)
-    assert not {f.kind for f in found} & {"not-watched", "duplicate"}
+    findings = watch.restart(START + 75) + run(watch, stream, START + 75, START + 120)
+    assert not {f.kind for f in findings} & {"not-watched", "duplicate"}
     assert watch.last_hour.totals["reread"] or sampling_rate < 1
     # Nothing is left of what was counted by the wrong clock.
     assert {f.state for f in watch.restart(START + 75 - ahead)} == {"resolved"}

@@ -57,10 +57,10 @@ def test_a_gate_fails_on_critical_findings_and_not_on_a_clean_stream(kinesis_loc
 @contextmanager
 def written(server: LocalKinesis, stream: str) -> Iterator[None]:
     """Lossy aggregates come all the time, so it does not matter when a watch begins to read."""
-    over = threading.Event()
+    stop = threading.Event()
 
     def write() -> None:
-        while not over.wait(0.05):
+        while not stop.wait(0.05):
             naive(server.client(), stream, 1)
 
     writer = threading.Thread(target=write)
@@ -68,7 +68,7 @@ def written(server: LocalKinesis, stream: str) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         writer.join()
 
 
@@ -125,8 +125,8 @@ def test_once_ends_while_records_come(kinesis_local, stream):
 
 
 def test_a_port_in_use_is_named(kinesis_local, stream):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         refused = run(command(kinesis_local, stream, "--page", str(port), "--for", "5s"))
     assert refused.returncode == 2
     assert f"cannot listen at 127.0.0.1, port {port}: Address already in use" in refused.stderr
@@ -159,7 +159,7 @@ def test_a_value_that_makes_no_sense_is_refused_in_one_line(
 def test_a_slot_too_short_to_look_at_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", "--stream", "orders", "--sampling-rate", "1e-7"]) == 2
     (error,) = capsys.readouterr().err.splitlines()
-    assert "--sampling-rate of --period is below 0.01 s: give a higher rate" in error
+    assert "a slot (--sampling-rate of --period) is shorter than 0.01 s: give a higher rate" in error
 
 
 def test_findings_that_could_not_be_posted_are_told(kinesis_local, stream):
