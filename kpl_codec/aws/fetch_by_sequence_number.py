@@ -179,11 +179,8 @@ def fetch_records(
                     raise
                 page, reason = [], error.reason
             records = {record["SequenceNumber"]: record for record in page}
-            shard_id, first, last = (
-                location.shard_id,
-                int(number),
-                max(map(int, records), default=int(number)),
-            )
+            shard_id, first = location.shard_id, int(number)
+            last = max(map(int, records), default=first)
         yielded.add((shard_id, number))
         if number in records:
             yield record_from_response(records[number], shard_id)

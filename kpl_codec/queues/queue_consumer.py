@@ -272,11 +272,13 @@ class QueueConsumer(ABC):
         pending = [delivery for delivery in self._deliveries if delivery.state in ("received", "handled")]
         try:
             if any(delivery.expires <= now + self.visibility * 2 / 3 for delivery in pending):
-                update, more = (
+                results = await self._call_about(
+                    pending,
                     self._operations.update_visibility,
-                    {"VisibilityTimeoutSeconds": self.visibility},
+                    {"patience": 0},
+                    VisibilityTimeoutSeconds=self.visibility,
                 )
-                for delivery, code in await self._call_about(pending, update, {"patience": 0}, **more):
+                for delivery, code in results:
                     if code is None:
                         delivery.expires = now + self.visibility
             await self.acknowledge(patience=0)
