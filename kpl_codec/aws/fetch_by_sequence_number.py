@@ -112,7 +112,7 @@ def _location(shard_id: str | None, number: Any, line: int) -> RecordLocation | 
     try:
         parse_sequence_number(text)
     except SequenceNumberError:
-        hint = " (a number whose last digits are lost)" if isinstance(number, float) else ""
+        hint = " (its last digits are lost: it has to be text)" if isinstance(number, float) else ""
         return UnreadableEntry(line, f"{str(number)[:60]} is no sequence number{hint}")
     if shard_id is None and (sequence := sequence_hint(text)) is not None:
         shard_id = sequence.shard_id
@@ -151,7 +151,7 @@ def fetch_records(
             continue
         number, reason = location.sequence_number, "the stream does not hold it any more"
         if location.shard_id is None:
-            yield GoneRecord(location, "nothing says its shard")
+            yield GoneRecord(location, "its shard is not known: put the shardId beside it")
             continue
         if location.last is not None:
             numbers = set[str]()
