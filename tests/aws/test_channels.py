@@ -191,7 +191,7 @@ def test_just_the_records_that_a_dead_letter_object_names(
     assert main(["cat", *there, "--only", str(empty)]) == 2
     assert "no sequence number" in capsys.readouterr().err
     assert list(fetch_records(client, stream, [RecordLocation(None, "5")])) == [
-        GoneRecord(RecordLocation(None, "5"), "nothing says its shard")
+        GoneRecord(RecordLocation(None, "5"), "its shard is not known: put the shardId beside it")
     ]
 
 
