@@ -91,8 +91,8 @@ def transform_user_records(
         try:
             transformation = _transformation(map(handler, user_records), delimiter)
         except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
-            # LMB-6: "A record of which any user record failed MUST have the result ProcessingFailed, with none
-            # of its user records delivered."
+            # LMB-6: "A record of which any user record failed MUST have the result ProcessingFailed, with
+            # none of its user records delivered."
             LOG.exception("transformation failed: record id %s", result["recordId"])
             continue
         more = _size({**result, **transformation}) - _size(result)
