@@ -272,7 +272,7 @@ def test_what_the_kcl_policy_drops_is_logged(caplog: pytest.LogCaptureFixture) -
 
     mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(2**127))])
     batch = batch_of([kpl.KinesisRecord("a", mixed, "1", "shardId-000000000001", None, None)])
-    assert list(_task("kcl", lambda: MAP, tags=True)(iter([batch]))) == []
+    assert list(_task("kcl", find_map=lambda: MAP, tags=True)(iter([batch]))) == []
     assert "{'out-of-range': 2}" in caplog.text
 
 
