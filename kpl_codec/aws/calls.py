@@ -58,7 +58,7 @@ def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     steps.close()
-    raise TypeError("the client is not of boto3: for one of aiobotocore there is kpl_codec.aws.aio")
+    raise TypeError("this client is not one of boto3: with aiobotocore use kpl_codec.aws.aio")
 
 
 def sync_function(

@@ -37,6 +37,7 @@ from ..compiled import prefer_compiled
 from ..errors import KplError
 from . import Delivery, DeliveryError, Pending
 from .delivery import (
+    LOCK,
     forget_log_calls,
     log_in_background,
     log_user_records,
@@ -45,8 +46,6 @@ from .delivery import (
     wait_for_log,
 )
 
-#: Re-entrant: a signal handler must be able to find out who owns it, without waiting.
-LOCK: Final[Any] = threading.RLock()
 _owned: Final[Callable[[], bool]] = LOCK._is_owned
 #: Seconds that `flush`, `close` and `wait_ready` wait at most inside a log call.
 LOG_WAIT: Final = 5.0

@@ -47,11 +47,13 @@ def _ignore(name: str, value: float, attributes: Mapping[str, str]) -> None:
 
 
 class Meter:
-    """Calls ``observe`` with the metrics above. ``error``: what it raised first."""
+    """Calls ``observe`` with the metrics above. ``error``: what it raised first. ``lets_through``: what it
+    may raise, as Ctrl-C in an event loop."""
 
     def __init__(self, observe: Observe | None) -> None:
         self.observe = self._guard if observe else _ignore
         self.error: BaseException | None = None
+        self.lets_through: tuple[type[BaseException], ...] = ()
         self._observe = observe or _ignore
         self._outstanding = 0  # as of the last `levels`
         self._put_in = Counter[int]()  # how many are outstanding, by the tenth of a second of their put
@@ -60,7 +62,7 @@ class Meter:
         # PRD-35: "An error in the caller's measuring MUST NOT cost a user record, nor its result."
         try:
             self._observe(name, value, attributes)
-        except KeyboardInterrupt:
+        except self.lets_through:
             raise
         except BaseException as error:  # noqa: BLE001 - see above
             self.error = self.error or error

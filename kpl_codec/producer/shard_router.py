@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..shards.live_shard_map import LiveShardMap
-from .aggregator import Aggregator
 from .config import ProducerConfig
 from .ordering import Home
 from .partitioner import Chance, UniformStickyPartitioner
 from .pending import Pending
-from .record_builder import KinesisRecordBuilder
+from .record_builder import Aggregator, KinesisRecordBuilder
 
 _NEVER = float("inf")
 

@@ -26,10 +26,9 @@ from ..aws.calls import run_sync
 from ..format.records import Tag
 from . import ProducerClosed, ProducerConfig, RecordTooLarge
 from .config import import_boto3, new_client
-from .delivery import undelivered, wait_for_log
+from .delivery import LOCK, undelivered, wait_for_log
 from .delivery_future import (
     FORKED,
-    LOCK,
     RUNNING,
     DeliveryFuture,
     close_at_exit,

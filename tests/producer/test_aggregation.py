@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, Pending, ProducerConfig, RecordTooLarge
-from kpl_codec.producer.aggregator import Aggregator
 from kpl_codec.producer.pending import PutValidator
-from kpl_codec.producer.record_builder import KinesisRecordBuilder, build_all
+from kpl_codec.producer.record_builder import Aggregator, KinesisRecordBuilder, build_all
 from kpl_codec.producer.send_queue import SendQueue
 from tests.examples import examples
 

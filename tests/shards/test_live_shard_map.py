@@ -337,16 +337,16 @@ def test_a_contradiction_that_stays_is_a_new_life():
 
 
 @pytest.mark.requirement("MAP-11")
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("described", [True, False])
 @pytest.mark.parametrize(
     ("before", "after"), [(2, 2), (2, 3), (3, 1), (1, 5)], ids=lambda shards: f"{shards} shards"
 )
-def test_a_new_life_under_the_old_name(told, before, after):
+def test_a_new_life_under_the_old_name(described, before, after):
     live, stream = ready(before)
     stream.split(0)
     answer(live, 1.0, stream.open_shards(), stream.summary())
     new = ModelStream(after, now=500)
-    event = answer(live, 2.0, new.open_shards(), new.summary() if told else None)
+    event = answer(live, 2.0, new.open_shards(), new.summary() if described else None)
     assert isinstance(event, MapChanged)
     assert event.recreated
     assert live.stream_state.shards.open_ids == {s.shard_id for s in new.shards}
