@@ -388,11 +388,11 @@ def arrow_buffers_that_change_after_they_were_checked() -> None:
         )
         offsets[at] = lie
         frames = speedups.FrameColumns(column, none, none, bytearray, hash_keys=True)
-        assert bytes(frames.user_data(0, 3 * count)[2]) == b"x" * 30 * count
+        assert bytes(frames.values(2, 0, 3 * count)[2]) == b"x" * 30 * count
         frames.spread(column, 0, 3 * count)
         shards = array.array("q", [0] * count)
         frames.check_placement(shards, bytes(16), b"\xff" * 16, b"\1", b"\xff" * 16)
-        frames.hash_keys(0, 3 * count)
+        frames.values(3, 0, 3 * count)
 
 
 @case

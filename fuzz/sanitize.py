@@ -187,9 +187,8 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
     while start < rows:
         stop = found.cut(start, rows, rng.choice([0, 100, 10_000]), widths)
         found.tags(start, stop)
-        found.user_data(start, stop)
-        found.texts(False, start, stop)
-        found.texts(True, start, stop)
+        for what in range(3):
+            found.values(what, start, stop)
         found.spread(key, start, stop)
         start = stop
     with contextlib.suppress(ValueError):  # no hash keys were asked for
@@ -200,7 +199,7 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
         )  # fmt: skip
         found.kinds()
         found.deciding_keys(0, rows)
-        found.hash_keys(0, rows)
+        found.values(3, 0, rows)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""Builds the optional extension kpl_codec._speedups during every install and wheel build, and the sdist.
+"""Builds the optional extension kpl_codec._speedups in every install and wheel build, and the sdist.
 
-If there is no C compiler, or it fails, the build prints one line and goes on: everything works without the
-extension (for wheels, KPL_CODEC_REQUIRE_SPEEDUPS=1 makes this an error). pyproject.toml names this file and
-loads it alone, so it imports nothing of the package.
+Without a C compiler, or if it fails, the build prints one line and goes on: everything works without the
+extension. KPL_CODEC_REQUIRE_SPEEDUPS=1, which wheels set, makes this an error. pyproject.toml loads this file
+alone, so it imports nothing of the package.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
-"""The compiled extension: it gives the same records, bytes and sizes as the Python code, or "uncertain"; then
-Python decides. It never raises for bad bytes and never explains them.
+"""The compiled extension. It gives the same records, bytes and sizes as the Python code, or "uncertain": then
+Python decides. It never raises for bad bytes.
 
     parse, user_records          one message -> tables, indices, data -> user records     (message.py)
-    FrameRows                    KinesisRecords -> runs of user records                  (deaggregation/)
-    row_storage                  what is behind a DeaggregatedRecord                     (deaggregation/)
+    FrameRows                    KinesisRecords -> runs of user records                   (deaggregation/)
+    row_storage                  the storage of a DeaggregatedRecord                      (deaggregation/)
     FrameColumns                 the columns of an Arrow batch -> those of user records   (arrow/)
-    AggregatedRecordBuilder      and encode, build_many, md5                 (codec.py)
-    Pending                      plain_pending, deliver, untracked, untrack, track  (producer/, aws/)
+    AggregatedRecordBuilder      and encode, build_many, md5                              (codec.py)
+    Pending                      plain_pending, deliver, untracked, untrack, track        (producer/, aws/)
 
-Rules for all code below: read a pointer only below the `end` that is passed with it; compare sizes with `end
-- p`, never add them to a pointer first; use an index from the bytes only after comparing it with its table.
-First do all that may run Python (an iteration, a comparison, an attribute, a conversion of what is no exact int or
-str, a new object that the garbage collector tracks, a result that replaces another); then read state and change it,
-and run no Python in between. What others can change (a list, a buffer of offsets) is copied before it is measured.
-Loops over many frames run without the GIL.
-Built by kpl_codec/_build.py; not imported where KPL_CODEC_PURE=1.
+Rules for all code below:
+* Read a pointer only below the `end` that is passed with it. Compare sizes with `end - p`, never add them to a pointer
+  first. Compare an index from the bytes with its table before using it.
+* First do all that may run Python: an iteration, a comparison, an attribute, a conversion of what is no exact int or
+  str, a new object that the garbage collector tracks, a replaced result. Then read and change state, without Python in
+  between. Copy what others can change (a list, a buffer of offsets) before measuring it.
+* Loops over many frames run without the GIL.
 """
 
 import os

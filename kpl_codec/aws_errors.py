@@ -1,5 +1,5 @@
-"""What the error codes of AWS and botocore mean, for readers, writers and shard maps; which answers of
-Kinesis were cut short; how long to wait before a call is repeated.
+"""The error codes of AWS and botocore, and what readers, producers and shard maps do about each; the wait
+before a call is repeated; the check for responses of Kinesis that were cut short.
 
 kind            | meaning                                             | does a retry help
 ----------------+-----------------------------------------------------+---------------------------
@@ -9,7 +9,7 @@ refused         | no such stream, no permission, KMS key unusable     | no
 unauthenticated | signature or token were too old, or too new         | yes, signed anew
 unconfigured    | the client has no credentials or no region          | no (a producer waits: roles
                 |                                                     | may be attached late)
-not-sent        | no connection was made, or no credentials were had  | yes; AWS got nothing
+not-sent        | no connection, or the credentials did not come      | yes; AWS got nothing
 other           | InternalFailure, 5xx, no whole answer, and every    | yes
                 | code that is not listed                             |
 """
@@ -26,8 +26,8 @@ ErrorKind = Literal[
 
 
 class ErrorRule(NamedTuple):
-    """What is done about a code. ``kind``: by readers, watch and shard maps. ``producer``: by the producer,
-    an outcome of a PutRecords call that failed with it (spec/05, 5.5)."""
+    """What is done about a code. ``kind``: decides for readers, watch and shard maps. ``producer``: the
+    producer's outcome of a PutRecords call that failed with it (spec/05, 5.5)."""
 
     kind: ErrorKind
     producer: Literal[
@@ -56,7 +56,7 @@ _TABLE: Final[tuple[tuple[ErrorRule, str], ...]] = (
         IncompleteSignatureException InvalidSignatureException SignatureDoesNotMatch InvalidIdentityToken
         MissingAuthenticationToken MissingAuthenticationTokenException DryRunOperationException""",
     ),
-    # A new role or key is not known everywhere at once. Who reads is told at once that it may be wrong.
+    # A new role or key takes a while to be known everywhere: a producer retries, a reader fails at once.
     (ErrorRule("refused", "unauthenticated"), "UnrecognizedClientException InvalidClientTokenId"),
     (
         ErrorRule("unauthenticated", "unauthenticated"),
@@ -98,7 +98,7 @@ _TABLE: Final[tuple[tuple[ErrorRule, str], ...]] = (
         ExpiredIteratorException ExpiredNextTokenException ResourceInUseException
         EventStreamError""",
     ),
-    # Something may have been sent.
+    # AWS may have got the request.
     (
         ErrorRule("other", "no-answer"),
         """HTTPClientError ReadTimeoutError ConnectionClosedError ConnectionError ResponseStreamingError
@@ -112,47 +112,40 @@ _NOT_LISTED: Final = ErrorRule("other", "internal")
 _CLOCK: Final = re.compile("signature (expired|not yet current)", re.IGNORECASE)
 
 
-#: What a reader of an error can check, by kind or by code.
 _NETWORK: Final = "check the network, the region, and --endpoint-url or a proxy if there is one"
-_CHECK: Final[dict[str, str]] = {
-    "ReadTimeoutError": _NETWORK,
-    "ResponseParserError": _NETWORK,  # somebody else answers
-    "ConnectionClosedError": _NETWORK,
-    "ResourceNotFoundException": "check the name, the region and the account",
-    "UnrecognizedClientException": "check the credentials",
-    "InvalidSignatureException": "check the credentials and this machine's clock",
-    **dict.fromkeys(
-        (
-            "NoRegionError",
-            "InvalidRegionError",
-            "UnknownRegionError",
-            "UnknownEndpointError",
-            "ServiceNotInRegionError",
-        ),
+#: What to check, by codes and kinds of errors.
+_ADVICE_TABLE: Final = (
+    # Another server than AWS answers with a ResponseParserError.
+    (_NETWORK, "ReadTimeoutError ResponseParserError ConnectionClosedError not-sent"),
+    ("check the name, the region and the account", "ResourceNotFoundException"),
+    ("check the credentials", "UnrecognizedClientException"),
+    ("check the credentials and this machine's clock", "InvalidSignatureException"),
+    (
         "give --region, or set AWS_DEFAULT_REGION",
+        "NoRegionError InvalidRegionError UnknownRegionError UnknownEndpointError ServiceNotInRegionError",
     ),
-    **dict.fromkeys(
-        ("ConfigNotFound", "ConfigParseError", "InvalidConfigError", "InfiniteLoopConfigError"),
+    (
         "check the file that AWS_CONFIG_FILE names (~/.aws/config)",
+        "ConfigNotFound ConfigParseError InvalidConfigError InfiniteLoopConfigError",
     ),
-    "ProfileNotFound": "`aws configure list-profiles` shows which there are",
-    "not-sent": _NETWORK,
-    "unauthenticated": "check this machine's clock, and where the credentials come from",
-    "unconfigured": "give --profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID",
-    "refused": "check what the role or user may do (spec/guides/security.md)",
-    "invalid": "check the arguments",
-}
+    ("`aws configure list-profiles` shows which there are", "ProfileNotFound"),
+    ("check this machine's clock, and where the credentials come from", "unauthenticated"),
+    ("give --profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID", "unconfigured"),
+    ("check what the role or user may do (spec/guides/security.md)", "refused"),
+    ("check the arguments", "invalid"),
+)
+_ADVICE: Final = {code: advice for advice, codes in _ADVICE_TABLE for code in codes.split()}
 
 
 def rule_of(code: str, reason: str = "") -> ErrorRule:
-    """The rule for an error code of AWS, the name of a botocore exception, or an HTTP status. ``reason``: its
-    text. "AssumeRole.ExpiredToken" is the code of a call that was made to get credentials."""
+    """The rule for an error code of AWS, the name of a botocore exception, or an HTTP status. ``reason``: the
+    error's text. "AssumeRole.ExpiredToken" is the code of a call for credentials."""
     # MAP-23: "An error answer that is not AWS's JSON MUST be judged by its HTTP status, which a retry cannot
     # help from 400 to 499, but for 408 and 429."
     if code.isascii() and code.isdigit() and code not in ("408", "429"):
         return ErrorRule("refused", "refused") if 400 <= int(code) < 500 else _NOT_LISTED
-    call, _, its_code = code.rpartition(".")
-    rule = _RULES.get(its_code, _NOT_LISTED)
+    call, _, name = code.rpartition(".")
+    rule = _RULES.get(name, _NOT_LISTED)
     if rule.kind == "refused" and _CLOCK.match(reason):
         rule = _RULES["RequestExpired"]
     if call:
@@ -166,10 +159,11 @@ def error_kind(code: str, reason: str = "") -> ErrorKind:
 
 
 def what_to_check(code: str) -> str | None:
-    """What to check after an error, as part of a sentence; None where nothing is known but to try again."""
-    if code.isascii() and code.isdigit():  # an HTTP status alone: somebody else answers
+    """What to check after an error, as part of a sentence; None where there is no better advice than a
+    retry."""
+    if code.isascii() and code.isdigit():  # an HTTP status alone: another server than AWS has answered
         return _NETWORK
-    return _CHECK.get(code, _CHECK.get(error_kind(code)))
+    return _ADVICE.get(code, _ADVICE.get(error_kind(code)))
 
 
 #: What stands for the texts of two of botocore's exceptions.
@@ -198,12 +192,12 @@ def is_permanent(code: str, reason: str = "") -> bool:
     return error_kind(code, reason) in _PERMANENT
 
 
-def missing_member(answer: Mapping[str, Any], needs: str) -> str | None:
-    """The member that an answer of Kinesis lacks (botocore takes a cut one for one without members):
-    ``needs``, or one that every record has."""
-    if needs not in answer:
+def missing_member(response: Mapping[str, Any], needs: str) -> str | None:
+    """The member that a response of Kinesis lacks: ``needs``, or one that every record has. botocore reads a
+    response that was cut short as one without members."""
+    if needs not in response:
         return needs
-    for record in answer.get("Records", ()):
+    for record in response.get("Records", ()):
         if "Data" not in record:
             return "Records[].Data"
         number = record.get("SequenceNumber")
@@ -213,14 +207,14 @@ def missing_member(answer: Mapping[str, Any], needs: str) -> str | None:
 
 
 class Backoff(NamedTuple):
-    """Waits that grow from ``first`` to at most ``most`` seconds, times ``factor`` after each failure."""
+    """Waits that grow from ``first`` to ``most`` seconds, by ``factor`` with each failure."""
 
     first: float
     most: float
     factor: float = 2.0
 
     def seconds(self, failures: int, chance: float = 0.0) -> float:
-        """The wait after so many failures before this one. ``chance``: a random number from 0 up to 1, which
-        shortens it by at most half, so that many callers do not retry at the same moment."""
-        # A larger power may overflow; the wait has long reached its limit by then.
+        """The wait in seconds, after ``failures`` earlier ones. ``chance``: a random number from 0 to 1,
+        which shortens it by at most half, so that many callers do not retry at the same moment."""
+        # 64: larger powers may overflow, and the wait has reached its limit long before.
         return float(min(self.most, self.first * self.factor ** min(failures, 64)) * (1 - chance / 2))

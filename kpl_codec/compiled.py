@@ -1,6 +1,6 @@
 """The one place that imports the compiled extension: `prefer_compiled` chooses between it and Python.
 
-``speedups``: the extension, or None where it is not built. KPL_CODEC_PURE=1 in the environment switches it
+``speedups``: the extension, or None where it is not built or KPL_CODEC_PURE=1 in the environment switches it
 off. Results are the same with and without it.
 """
 
@@ -16,7 +16,7 @@ except ImportError:
 
 
 def md5(message: bytes | memoryview) -> bytes:
-    """The digest: 16 bytes. A checksum and a hash here, not security (FIPS)."""
+    """The MD5 digest, 16 bytes: a checksum and a hash, not for security (FIPS)."""
     return hashlib.md5(message, usedforsecurity=False).digest()
 
 

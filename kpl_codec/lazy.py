@@ -1,4 +1,5 @@
-"""Imports names of a package on first use, so that each needs only its own extra. Names the missing extra."""
+"""Imports the names of a package on first use, so that each needs its own extra only; names a missing
+extra."""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 
 
 def extra_for(package: str, *wanted: str) -> str:
-    """The extra that installs a package of EXTRAS: one of ``wanted`` if it does, else the first."""
+    """The extra that installs a package of EXTRAS: one of ``wanted`` if possible, else the first."""
     return next((extra for extra in wanted if extra in EXTRAS[package]), EXTRAS[package][0])
 
 
 @contextmanager
 def needing_extras(name: str) -> Iterator[None]:
-    """Around the imports of ``name``: ModuleNotFoundError says which extra brings what is missing."""
+    """A context for the imports of ``name``: its ModuleNotFoundError says which extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -46,18 +47,18 @@ def needing_extras(name: str) -> Iterator[None]:
         raise ModuleNotFoundError(reason, name=error.name) from error
 
 
-#: Draws a value for a notebook. `kpl_codec`, which is above all, sets it: drawings are above what they show.
+#: A value as HTML for notebooks. `kpl_codec` sets it: the core does not import `rendering`.
 html: Callable[[Any], str]
 
 
 def repr_html(value: Any) -> str:
-    """HTML of a value: its ``_repr_html_``."""
-    return html(value)  # noqa: F821 - declared above, set from outside
+    """The ``_repr_html_`` of a value."""
+    return html(value)  # noqa: F821 - `kpl_codec` sets it
 
 
 def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` for ``module``, whose names are in the submodules that ``homes`` gives.
-    A ModuleNotFoundError names the missing extra."""
+    """``__getattr__`` and ``__dir__`` for ``module``; ``homes``: the submodule of each name. A
+    ModuleNotFoundError names the missing extra."""
 
     def get(name: str) -> Any:
         if name not in homes:

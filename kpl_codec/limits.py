@@ -1,7 +1,4 @@
-"""Limits of the service, the format and the KPL, each with its source.
-
-Sizes are bytes, times are seconds unless the name says otherwise.
-"""
+"""Limits of the service, the format and the KPL, each with its source. Sizes are bytes."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The frame that AWS Glue Schema Registry puts around a user record's data: which schema wrote it.
+"""The frame of AWS Glue Schema Registry: it names the schema of a user record's data.
 
     byte 0       3, the version of the frame
     byte 1       0: the payload as it is; 5: the payload as one zlib stream
     bytes 2-17   the schema version id, a UUID, most significant byte first
     bytes 18-    the payload: Avro without a container, JSON text, or Protobuf after its message index
 
-The KPL frames a user record's data before it aggregates, the KCL takes the frame off after it has
-deaggregated. Knows bytes only; `kpl_codec.aws.SchemaRegistry` fetches definitions. Specification:
-spec/13-schema-registry.md, GSR-1 to GSR-9.
+The KPL frames data before it aggregates; the KCL takes the frame off after it has deaggregated.
+`kpl_codec.aws.SchemaRegistry` fetches schemas. Specification: spec/13-schema-registry.md, GSR-1 to GSR-9.
 """
 
 from __future__ import annotations
@@ -26,18 +25,15 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 HEADER_SIZE: Final = 18
-#: Whether frames are taken off: True, or of those schema versions only (texts, or UUIDs).
+#: True: all frames are taken off; a collection: those of these schema versions, as texts or UUIDs.
 Unframe = Union[bool, "Collection[UUID | str]"]
-#: How framed data begins: with a payload as it is, and with one in zlib.
+#: The first bytes of a frame, with its payload as it is, or in zlib.
 PLAIN, ZLIB = b"\x03\x00", b"\x03\x05"
 
 
 class SchemaFrameError(DecodeError):
-    """A frame of the Schema Registry whose payload cannot be had. ``code``:
-
-    schema-frame-damaged (its zlib stream is damaged, cut short, or has bytes behind its end),
-    schema-frame-too-large (more than ``max_size`` bytes). ``schema_version_id``: as its header says.
-    """
+    """A frame of the Schema Registry whose payload cannot be decompressed, or is larger than ``max_size``
+    bytes. ``schema_version_id``: of its header."""
 
     code: Literal["schema-frame-damaged", "schema-frame-too-large"]
     requirement = "GSR-3"
@@ -56,7 +52,7 @@ class SchemaFrameError(DecodeError):
 
 
 class PayloadError(KplError, ValueError):
-    """A payload that its schema does not describe. ``data_format``: AVRO, JSON or PROTOBUF."""
+    """A payload that does not match its schema. ``data_format``: AVRO, JSON or PROTOBUF."""
 
     code: str = "payload"
     requirement = "GSR-9"
@@ -94,8 +90,10 @@ class GlueSchema(Value):
 
 
 def is_framed(data: bytes, versions: frozenset[bytes] | None = None) -> bool:
-    """Whether ``data`` begins like a frame: of random data that begins with 03 00 one in 64 does, with 03 05
-    one in some 50,000. ``versions``: the ids that are known, 16 bytes each; all other data has no frame."""
+    """Whether ``data`` is framed, by its first bytes. ``versions``: the only ids that count, 16 bytes each;
+    without them, one in 64 random data that begin with 03 00 is taken for framed, and one in 50,000 with 03
+    05.
+    """
     # GSR-1: "Data of at least 18 bytes that begins with 03 00 or 03 05 MUST be taken for framed if bytes 2 to
     # 17 are a schema version that the reader knows or, where it was given none, a UUID of version 4 and what
     # follows 03 05 begins as zlib does; all other data MUST be left as it is."
@@ -122,10 +120,10 @@ def version_id_text(version_id: bytes) -> str:
 
 
 def frame(data: bytes, schema_version_id: UUID | str, *, compress: bool = False) -> bytes:
-    """``data`` framed as the KPL does it; ``compress``: its payload in zlib, whether or not that is smaller.
+    """``data`` in a frame, as the KPL writes it; ``compress``: in zlib, whether or not that is smaller.
 
-    Raises ValueError for a text that is no UUID. Readers know an id of another version than 4 only by a set
-    of known ones; Glue gives none.
+    Raises ValueError for a text that is no UUID. Readers take a UUID of another version than 4, which Glue
+    never gives, only from a set of known ids.
     """
     # GSR-6: "A writer MUST write 03, then 00 and the payload or 05 and the payload in zlib, with the schema
     # version id between them, also around an empty payload."
@@ -147,11 +145,11 @@ def unframe(
     as_kcl: bool = False,
     versions: frozenset[bytes] | None = None,
 ) -> Unframed:
-    """What is in a frame, and by which schema; ``data`` itself where it has none.
+    """The payload in a frame, and its schema version; ``data`` itself if it is not framed.
 
-    ``max_decompressed_size``: of a payload in zlib, in bytes; it holds at most one more. ``as_kcl``: bytes
-    behind the zlib stream are left out, as by the KCL. ``versions``: as in `is_framed`. Raises
-    SchemaFrameError; ValueError for a size below 1.
+    ``max_decompressed_size``: of a payload in zlib, in bytes. ``as_kcl``: ignores bytes behind the zlib
+    stream, as the KCL does. ``versions``: as in `is_framed`. Raises SchemaFrameError; ValueError for a size
+    below 1.
     """
     check_max_size(max_decompressed_size)
     if not is_framed(data, versions):
@@ -176,7 +174,7 @@ def unframe(
 
 
 def decode_payload(schema: GlueSchema, data: bytes) -> Any:
-    """The value in an unframed payload: of JSON and Avro what Python has for it, of Protobuf its bytes.
+    """The value in a payload: of JSON and Avro as Python objects, of Protobuf the bytes.
 
     Avro needs the extra ``avro``. Raises PayloadError, ModuleNotFoundError.
     """
@@ -204,14 +202,14 @@ def _avro(definition: str, data: bytes) -> Any:
     with needing_extras("decode_payload"):
         import fastavro
     source = BytesIO(data)
-    value = fastavro.schemaless_reader(source, _parsed(definition), None)
+    value = fastavro.schemaless_reader(source, _parse_schema(definition), None)
     if source.read(1):
         raise ValueError("bytes behind the value")
     return value
 
 
 @lru_cache(64)
-def _parsed(definition: str) -> Any:
+def _parse_schema(definition: str) -> Any:
     import json
 
     import fastavro

@@ -13,7 +13,7 @@ Self = TypeVar("Self", bound="ServerThread")
 
 
 class CannotListen(KplError, OSError):
-    """An address and port that no server can be had at."""
+    """No server can listen at this address and port."""
 
     code = "cannot-listen"
     address: str
@@ -25,10 +25,8 @@ class CannotListen(KplError, OSError):
 
 
 class ServerThread:
-    """A context manager: it serves ``handler`` until its end, each request in a thread.
-
-    ``port`` 0 takes a free one; ``port`` then says which. Raises CannotListen.
-    """
+    """A context manager that serves ``handler``, each request in a thread. ``port`` 0: a free one, which the
+    attribute ``port`` has. Raises CannotListen."""
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], address: str, port: int) -> None:
         class Server(ThreadingHTTPServer):

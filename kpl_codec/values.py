@@ -1,9 +1,9 @@
-"""`Value`: the base of records whose fields may grow. They are immutable, have slots, and are no tuples:
-code that unpacked or indexed one would break with the next field.
+"""`Value`: the base of records that may get more fields. They are immutable and have slots. They are no
+tuples: code that unpacks a tuple breaks with its next field.
 
-A subclass lists its fields as `typing.NamedTuple` does. To `dataclasses` (fields, replace, asdict), and so
-to pandas, it is a frozen dataclass. That module is imported only when it asks: it would take a quarter of
-the import time of a Lambda function (tests/benchmarks/lambda_import.py).
+A subclass lists its fields as a `typing.NamedTuple` does. To `dataclasses` (fields, replace, asdict), and so
+to pandas, it is a frozen dataclass, but it does not import that module, which would take a quarter of the
+import time of a Lambda function (tests/benchmarks/lambda_import.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ else:
 
 
 class _OfDataclass:
-    """An attribute that `dataclasses` and `pprint` ask a Value for, as a dataclass with its fields has it."""
+    """An attribute of dataclasses: `dataclasses` and `pprint` read it."""
 
     def __set_name__(self, _kind: type, name: str) -> None:
         self._name = name
@@ -48,10 +48,8 @@ def _refuse(value: Value, name: str, *_new: object) -> NoReturn:
 
 @dataclass_transform(frozen_default=True)
 class _Kind(type):
-    """Makes a Value of two classes: one whose slots can be set, and on top of it the one that users see.
-
-    ``storage``: makes the class below of the names of the fields, in compiled code.
-    """
+    """Makes two classes of a Value: the lower one has slots that can be set, users see the upper one.
+    ``storage``: a compiled function that makes the lower one of the names of the fields."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], storage: Any = None) -> _Kind:
         if not bases:
@@ -59,13 +57,13 @@ class _Kind(type):
         if bases != (Value,):
             raise TypeError(f"{bases[0].__name__} cannot be subclassed: it may get more fields")
         annotations = body.get("__annotations__")
-        if annotations is None:  # Python 3.14 makes them when they are asked for
+        if annotations is None:  # from Python 3.14 on
             annotations = body["__annotate_func__"](1)
         names = tuple(name for name, kind in annotations.items() if "ClassVar" not in str(kind))
         defaults = tuple(body.pop(name) for name in names if name in body)
         if storage is None:
-            free = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
-            below = super().__new__(cls, f"_{name}", bases, {"__slots__": names, **free})
+            setters = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+            below = super().__new__(cls, f"_{name}", bases, {"__slots__": names, **setters})
             bases, scope = (below,), {"new": object.__new__, "below": below}
             steps = [
                 "self = new(below)",
@@ -76,7 +74,7 @@ class _Kind(type):
             below = storage(names)
             bases, scope = (below, Value), {"new": below._new}
             steps = [f"self = new(cls, ({', '.join(names)},))"]
-        body["_made"] = scope, steps
+        body["_new_code"] = scope, steps
         body["__new__"] = _function(f"__new__(cls, {', '.join(names)})", [*steps, "return self"], scope)
         body["__new__"].__defaults__ = defaults
         body |= {"__slots__": (), "__match_args__": names, "_values": attrgetter(*names)}
@@ -84,15 +82,15 @@ class _Kind(type):
 
 
 def _function(head: str, lines: list[str], scope: dict[str, Any]) -> Any:
-    found: dict[str, Any] = {}
-    exec("\n ".join([f"def {head}:", *lines]), scope, found)
-    return found.popitem()[1]
+    functions: dict[str, Any] = {}
+    exec("\n ".join([f"def {head}:", *lines]), scope, functions)
+    return functions.popitem()[1]
 
 
 def each(kind: type[Value], *differing: str) -> Callable[..., Iterator[Any]]:
-    """A function that makes many values of ``kind``: of the class, an iterable for each of the fields
-    ``differing``, and as keywords the other fields, which all have."""
-    scope, steps = kind._made
+    """A function that makes many values of ``kind``. Its arguments: the class, an iterable for each of the
+    fields ``differing``, and as keywords the fields that are the same in all."""
+    scope, steps = kind._new_code
     common = ", ".join(name for name in kind.__match_args__ if name not in differing)
     lines = [
         f"for {', '.join(differing)}, in zip({', '.join(differing)}):",
@@ -112,8 +110,8 @@ class Value(metaclass=_Kind):
     __dataclass_params__: ClassVar[Any] = _OfDataclass()
     #: Its fields, as a tuple.
     _values: ClassVar[Any]
-    #: Names and lines of code that make one.
-    _made: ClassVar[tuple[dict[str, Any], list[str]]]
+    #: Names and lines of code of ``__new__``.
+    _new_code: ClassVar[tuple[dict[str, Any], list[str]]]
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -125,14 +123,14 @@ class Value(metaclass=_Kind):
         return hash(self._values(self))
 
     def __repr__(self) -> str:
-        shown = (f"{name}={value!r}" for name, value in self._fields().items())
-        return f"{type(self).__name__}({', '.join(shown)})"
+        fields = (f"{name}={value!r}" for name, value in self._fields().items())
+        return f"{type(self).__name__}({', '.join(fields)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restore, (type(self), self._fields())
 
     def replace(self, **changes: Any) -> Self:
-        """The same with other fields. Raises TypeError for a field that it does not have."""
+        """A copy with these fields changed. Raises TypeError for a field that it does not have."""
         return type(self)(**{**self._fields(), **changes})
 
     __replace__ = replace  # `copy.replace` of Python 3.13
@@ -142,5 +140,5 @@ class Value(metaclass=_Kind):
 
 
 def restore(kind: type[Value], fields: dict[str, Any]) -> Value:
-    """From a pickle; a field that is not in it has its default."""
+    """The value of a pickle; a field that is not in it gets its default."""
     return kind(**fields)

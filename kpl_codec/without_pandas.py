@@ -1,5 +1,5 @@
-"""Commands and their workers do without pandas. pyarrow imports it, where it is installed, with the first
-array that it makes: that was half of what a small command took. Spark needs it.
+"""Hides pandas from commands and their workers. pyarrow imports pandas, if it is installed, with its first
+array: half of the time of a small command. Only Spark needs it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class _Hidden:
 
 
 def hide_pandas() -> None:
-    """From now on this process does not find pandas. For a process of our own only."""
+    """From now on this process does not find pandas. Only for processes that run a command."""
     sys.meta_path.insert(0, _Hidden)
 
 

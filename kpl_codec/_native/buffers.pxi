@@ -20,7 +20,7 @@ cdef class Buffer:
 cdef class Column:
     """An Arrow array of `count` items: (validity, offsets, bytes, offset), checked here.
 
-    Has its own copy of the offsets: who made the array may change them. ``wide``: offsets have 64 bits. Raises
+    It has a copy of the offsets, which the array's owner may change. ``wide``: offsets have 64 bits. Raises
     ValueError if a buffer is too short.
     """
 
@@ -31,14 +31,14 @@ cdef class Column:
     cdef size_t *starts  # of each item, and the end of the last
 
     def __cinit__(self, valid, offsets, bytes, size_t first, size_t count, bint wide):
-        cdef Buffer given = Buffer(offsets)
+        cdef Buffer numbers = Buffer(offsets)
         cdef size_t i, last = 0, width = 8 if wide else 4
         cdef int64_t start = 0
         cdef int32_t narrow
         self.valid, self.bytes = Buffer(valid), Buffer(bytes)
         if count == 0:
             return
-        if given.size // width <= count or given.size // width - 1 - count < first:
+        if numbers.size // width <= count or numbers.size // width - 1 - count < first:
             raise ValueError("a buffer is too short")
         if valid is not None and self.valid.size < (first + count + 7) // 8:
             raise ValueError("a buffer is too short")
@@ -47,9 +47,9 @@ cdef class Column:
             raise MemoryError
         for i in range(count + 1):
             if wide:
-                memcpy(&start, given.at + 8 * (first + i), 8)
+                memcpy(&start, numbers.at + 8 * (first + i), 8)
             else:
-                memcpy(&narrow, given.at + 4 * (first + i), 4)
+                memcpy(&narrow, numbers.at + 4 * (first + i), 4)
                 start = narrow
             if start < 0 or <uint64_t>start < last or <uint64_t>start > self.bytes.size:
                 raise ValueError("an offset is outside the bytes")
@@ -76,22 +76,22 @@ cdef inline void copy(uint8_t *target, const uint8_t *source, size_t size) noexc
 
 cdef extern from "_native/nested.h" nogil:
     int kpl_inflate_head(const uint8_t *p, const uint8_t *end, uint8_t *out, int most)
-    void kpl_may_nest_each(const uint8_t *bytes, const size_t *starts, size_t count, uint8_t *found)
+    void kpl_may_nest_each(const uint8_t *bytes, const size_t *starts, size_t count, uint8_t *results)
 
 
 def may_nest(Column column not None):
-    """A byte for each item: 1 if an aggregated record may be within it (format/nested.py), else 0."""
-    cdef bytes found = PyBytes_FromStringAndSize(NULL, column.count)
-    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(found)
+    """A byte for each item: 1 if a nested aggregate may be in it (format/nested.py), else 0."""
+    cdef bytes results = PyBytes_FromStringAndSize(NULL, column.count)
+    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(results)
     if column.count:
         with nogil:
             kpl_may_nest_each(column.bytes.at, column.starts, column.count, at)
-    return found
+    return results
 
 
 def inflate_head(const uint8_t[::1] stream not None):
-    """What `may_nest` sees of a deflate stream: the first 40 bytes that it becomes; None: it is broken or cut there."""
+    """The first 40 bytes of a deflate stream, as `may_nest` reads it; None: it is damaged or cut there."""
     cdef uint8_t head[40]
     cdef const uint8_t *at = &stream[0] if stream.shape[0] else NULL
-    cdef int made = kpl_inflate_head(at, at + stream.shape[0], head, sizeof(head))
-    return None if made < 0 else PyBytes_FromStringAndSize(<const char *>head, made)
+    cdef int size = kpl_inflate_head(at, at + stream.shape[0], head, sizeof(head))
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char *>head, size)

@@ -1,4 +1,4 @@
-# Writes user records into one aggregated record; the size is the number of bytes written.
+# Writes user records into one aggregated record.
 
 cdef inline size_t varint_size(uint64_t value) noexcept:
     cdef size_t size = 1
@@ -28,7 +28,7 @@ cdef inline uint8_t *write_field(uint8_t *p, uint8_t *end, uint8_t tag, const ch
     return p + size
 
 cdef struct Part:
-    # A user record in an aggregated record: bytes of its field without the head, and its indices.
+    # A user record in an aggregated record: bytes of its field without tag and length, and its indices.
     size_t inner, pk_index, ehk_index
 
 
@@ -41,8 +41,8 @@ cdef class AggregatedRecordBuilder:
 
     cdef object given_max_size
     cdef size_t limit  # `max_size` as a number
-    cdef list records  # of tuples: what was measured cannot change
-    cdef dict tails  # by number of a user record with tags: what is written behind its data
+    cdef list records  # of tuples
+    cdef dict tails  # by the number of a user record: the bytes of its tags
     cdef dict pks
     cdef dict ehks
     cdef Part *parts
@@ -93,7 +93,7 @@ cdef class AggregatedRecordBuilder:
         """Empty the builder. Returns its user records."""
         cdef list none = []
         cdef dict tails = {}, pks = {}, ehks = {}
-        # Making these may run other code, and that may add; from here on nothing does.
+        # New objects may start the garbage collector, which may run code that adds; the lines below do not.
         records, self.records = self.records, none
         self.tails, self.pks, self.ehks = tails, pks, ehks
         self.written = FRAME_OVERHEAD
@@ -104,18 +104,17 @@ cdef class AggregatedRecordBuilder:
         return signed([self.unsigned()])[0]
 
     cdef size_t put(self, object record, bint write) except 0:
-        """ENC-6: the one count of bytes. The size with `record`; adds it if `write`. Raises before anything has
-        changed."""
+        """ENC-6: counts the bytes with `record`, and adds it if `write`. Raises before it changes anything."""
         cdef size_t count, after
         cdef Py_ssize_t text_size, hash_key_size = 0
         cdef Part part
-        cdef PyObject *known
+        cdef PyObject *index
         cdef void *moved
         cdef bytes tail = None
         cdef bint new_pk, new_ehk = False
         cdef str partition_key, hash_key
         cdef bytes data
-        # First all that may run Python: other code, or another thread, may add meanwhile.
+        # First all that may run Python, in which other code, or another thread, may add.
         if not isinstance(record, tuple) or PyTuple_GET_SIZE(record) != 4:
             from .format.records import user_record_type_error
             raise user_record_type_error(record, len(self.records))
@@ -132,19 +131,19 @@ cdef class AggregatedRecordBuilder:
         PyUnicode_AsUTF8AndSize(partition_key, &text_size)
         if hash_key is not None:
             PyUnicode_AsUTF8AndSize(hash_key, &hash_key_size)
-        # Then what is there, and the change: below nothing runs Python, for all keys of the tables are `str`.
+        # Then the state is read and changed; nothing below runs Python: the keys of the tables are exact str.
         count, after = len(self.records), self.written
-        known = PyDict_GetItem(self.pks, partition_key)
-        new_pk = known == NULL
-        part.pk_index = len(self.pks) if new_pk else PyLong_AsSsize_t(<object>known)
+        index = PyDict_GetItem(self.pks, partition_key)
+        new_pk = index == NULL
+        part.pk_index = len(self.pks) if new_pk else PyLong_AsSsize_t(<object>index)
         part.ehk_index = NONE
         if new_pk:
             after += field_size(text_size)
         part.inner = 1 + varint_size(part.pk_index) + field_size(PyBytes_GET_SIZE(data))
         if hash_key is not None:
-            known = PyDict_GetItem(self.ehks, hash_key)
-            new_ehk = known == NULL
-            part.ehk_index = len(self.ehks) if new_ehk else PyLong_AsSsize_t(<object>known)
+            index = PyDict_GetItem(self.ehks, hash_key)
+            new_ehk = index == NULL
+            part.ehk_index = len(self.ehks) if new_ehk else PyLong_AsSsize_t(<object>index)
             part.inner += 1 + varint_size(part.ehk_index)
             if new_ehk:
                 after += field_size(hash_key_size)
@@ -190,7 +189,7 @@ cdef class AggregatedRecordBuilder:
         for i in range(min(<size_t>len(self.records), self.room)):
             p = self.write(p, end, i)
         if p != end:
-            raise RuntimeError("an aggregated record is not as large as was counted; nothing was written")
+            raise RuntimeError("the size of an aggregated record is not the counted one; nothing was written")
         return frame
 
     cdef inline uint8_t *write(self, uint8_t *p, uint8_t *end, size_t i) except? NULL:
@@ -217,7 +216,7 @@ cdef class AggregatedRecordBuilder:
         return p + tail_size
 
     cdef bint plainly_fit(self, object partition_key, object payload, object explicit_hash_key, object tags):
-        """Whether `records.check` would accept it, if that can be checked fast."""
+        """True if a quick check shows that `records.check` accepts the user record."""
         cdef const char *text
         cdef Py_ssize_t size
         if type(partition_key) is not str or type(payload) is not bytes or tags:
@@ -274,14 +273,14 @@ def build_many(builders):
 
 cdef list signed(list frames):
     """The same frames with their digests, which are computed in parallel."""
-    cdef tuple held = tuple(frames)
-    cdef size_t count = len(held), i
+    cdef tuple own = tuple(frames)
+    cdef size_t count = len(own), i
     cdef kpl_message *messages = <kpl_message *>malloc((count + 1) * sizeof(kpl_message))
     cdef bytes frame
     if messages == NULL:
         raise MemoryError
     for i in range(count):
-        frame = held[i]
+        frame = own[i]
         messages[i].data = <const uint8_t *>PyBytes_AS_STRING(frame) + 4
         messages[i].size = PyBytes_GET_SIZE(frame) - FRAME_OVERHEAD
         messages[i].digest = <uint8_t *>PyBytes_AS_STRING(frame) + PyBytes_GET_SIZE(frame) - 16

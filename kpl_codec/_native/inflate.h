@@ -1,6 +1,6 @@
-/* The first bytes of a deflate stream (RFC 1951), for a look at what is within, where zlib would take as long as all else
- * that is done with a small user record. Bounds are checked; nothing is kept between calls. Fuzzed against zlib by
- * tests/format/test_nested.py and fuzz/sanitize.py. */
+/* Decompresses the first bytes of a deflate stream (RFC 1951). zlib would take as long for them as all other work on a
+ * small user record. Bounds are checked; there is no state between calls. tests/format/test_nested.py and
+ * fuzz/sanitize.py compare it with zlib. */
 
 #ifndef KPL_INFLATE_H
 #define KPL_INFLATE_H
@@ -12,19 +12,19 @@
 
 typedef struct {
     const uint8_t *p, *end;
-    uint64_t held; /* bits that were read, the next one the lowest; zeros behind them */
+    uint64_t buffer; /* bits, the next one the lowest; zeros behind them */
     unsigned count;
-    bool over; /* more was asked for than there is */
+    bool over; /* a read went beyond the end */
 } kpl_bits;
 
 /* At least 16 bits, the next one the lowest; zeros after the end. */
 static inline uint32_t kpl_peek(kpl_bits *bits) {
     if (bits->count < 16)
         while (bits->count <= 56 && bits->p < bits->end) {
-            bits->held |= (uint64_t)*bits->p++ << bits->count;
+            bits->buffer |= (uint64_t)*bits->p++ << bits->count;
             bits->count += 8;
         }
-    return (uint32_t)bits->held;
+    return (uint32_t)bits->buffer;
 }
 
 static inline void kpl_skip_bits(kpl_bits *bits, unsigned count) {
@@ -32,7 +32,7 @@ static inline void kpl_skip_bits(kpl_bits *bits, unsigned count) {
         bits->over = true;
         count = bits->count;
     }
-    bits->held >>= count;
+    bits->buffer >>= count;
     bits->count -= count;
 }
 
@@ -62,11 +62,11 @@ typedef struct {
 
 /* The code in which symbol i has `lengths[i]` bits, 0 to 15. False if no such code can be. */
 static bool kpl_make_code(kpl_huffman *code, const uint8_t *lengths, unsigned count) {
-    unsigned counts[16] = {0}, next[16], first = 0, index = 0, used = 0, i;
-    uint16_t found[KPL_MOST_SYMBOLS];
+    unsigned counts[16] = {0}, next[16], first = 0, index = 0, coded_count = 0, i;
+    uint16_t coded[KPL_MOST_SYMBOLS];
     for (i = 0; i < count; i++)
-        if (lengths[i]) { /* few have a code */
-            found[used++] = (uint16_t)i;
+        if (lengths[i]) {
+            coded[coded_count++] = (uint16_t)i;
             counts[lengths[i]]++;
         }
     code->shortest = 16;
@@ -80,7 +80,7 @@ static bool kpl_make_code(kpl_huffman *code, const uint8_t *lengths, unsigned co
         if (first > 1u << i) return false;
         code->limit[i] = (uint32_t)first << (16 - i);
     }
-    for (i = 0; i < used; i++) code->symbols[next[lengths[found[i]]]++] = found[i];
+    for (i = 0; i < coded_count; i++) code->symbols[next[lengths[coded[i]]]++] = coded[i];
     return true;
 }
 
@@ -134,35 +134,35 @@ static bool kpl_read_codes(kpl_bits *bits, kpl_huffman *literals, kpl_huffman *d
            kpl_make_code(distances, lengths + literal_count, distance_count);
 }
 
-/* The first bytes that the stream becomes, at most `most`; gives how many. -1 if it is cut short or broken there. */
+/* Writes the first bytes of the content, at most `most`; returns how many. -1 if the stream is cut or damaged there. */
 static int kpl_inflate_head(const uint8_t *p, const uint8_t *end, uint8_t *out, int most) {
     kpl_bits bits = {p, end, 0, 0, false};
     kpl_huffman literals, distances;
-    int made = 0;
+    int size = 0;
     unsigned last, kind;
     do {
         last = kpl_take_bits(&bits, 1);
         kind = kpl_take_bits(&bits, 2);
         if (kind == 3) return -1;
         if (kind == 0) {
-            unsigned size, inverse;
+            unsigned left, inverse;
             kpl_skip_bits(&bits, bits.count & 7);
-            size = kpl_take_bits(&bits, 16);
+            left = kpl_take_bits(&bits, 16);
             inverse = kpl_take_bits(&bits, 16);
-            if (bits.over || (size ^ inverse) != 0xFFFF) return -1;
-            for (; size > 0 && made < most; size--) {
-                out[made++] = (uint8_t)kpl_take_bits(&bits, 8);
+            if (bits.over || (left ^ inverse) != 0xFFFF) return -1;
+            for (; left > 0 && size < most; left--) {
+                out[size++] = (uint8_t)kpl_take_bits(&bits, 8);
                 if (bits.over) return -1;
             }
             continue;
         }
         if (kind == 2 && !kpl_read_codes(&bits, &literals, &distances)) return -1;
-        while (made < most) {
+        while (size < most) {
             unsigned symbol = kind == 1 ? kpl_next_fixed(&bits) : kpl_next_symbol(&bits, &literals);
             unsigned length, distance, more;
             if (bits.over || symbol > 285) return -1;
             if (symbol < 256) {
-                out[made++] = (uint8_t)symbol;
+                out[size++] = (uint8_t)symbol;
                 continue;
             }
             if (symbol == 256) break;
@@ -179,11 +179,11 @@ static int kpl_inflate_head(const uint8_t *p, const uint8_t *end, uint8_t *out, 
             more = distance < 4 ? 0 : distance / 2 - 1;
             distance = (distance < 4 ? distance : (2 + (distance & 1)) << more) + 1;
             distance += kpl_take_bits(&bits, more);
-            if (bits.over || distance > (unsigned)made) return -1;
-            for (; length > 0 && made < most; length--, made++) out[made] = out[made - (int)distance];
+            if (bits.over || distance > (unsigned)size) return -1;
+            for (; length > 0 && size < most; length--, size++) out[size] = out[size - (int)distance];
         }
-    } while (!last && made < most);
-    return bits.over ? -1 : made;
+    } while (!last && size < most);
+    return bits.over ? -1 : size;
 }
 
 #endif

@@ -104,7 +104,7 @@ static const uint8_t *kpl_ascii_digits(const uint8_t *p, size_t *size, uint8_t r
         0x1B50, 0x1BB0, 0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10,
     };
     const uint8_t *end = p + *size;
-    size_t points, made = 0;
+    size_t points, count = 0;
     if (!kpl_is_utf8(p, *size, &points) || points > KPL_MAX_KEY_POINTS) return NULL;
     while (p < end) {
         uint32_t point = *p++;
@@ -121,9 +121,9 @@ static const uint8_t *kpl_ascii_digits(const uint8_t *p, size_t *size, uint8_t r
             if (i == sizeof zeros / sizeof *zeros) return NULL;
             point = '0' + point - zeros[i];
         }
-        room[made++] = (uint8_t)point;
+        room[count++] = (uint8_t)point;
     }
-    *size = made;
+    *size = count;
     return room;
 }
 

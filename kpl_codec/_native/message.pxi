@@ -1,4 +1,4 @@
-# What wire.h reads from one message, and Python objects made of it.
+# One message: what wire.h reads of it, and Python objects of that.
 
 cdef extern from "_native/wire.h" nogil:
     cdef enum:
@@ -86,9 +86,9 @@ cdef inline bint same_text(const uint8_t *one, size_t size, const uint8_t *other
 
 
 cdef tuple tags_of(const Message *m, size_t row, size_t *next, type kind, tuple before):
-    """The tags (``kind``) of `row`. `next`: the first tag of it or of a later row; afterwards the next one.
-    ``before``: the tags right before `next`. What is the same there in the same place is not made again."""
-    cdef size_t first = next[0], count, number, known = PyTuple_GET_SIZE(before)
+    """The tags (``kind``) of `row`. `next`: the number of the first tag of this or a later row; it moves on behind
+    the row's tags. ``before``: the tags right before `next`: an equal tag or key at the same place is reused."""
+    cdef size_t first = next[0], count, number, before_count = PyTuple_GET_SIZE(before)
     cdef const TagAt *tag
     cdef const TagAt *other
     cdef PyObject *items[2]
@@ -103,8 +103,8 @@ cdef tuple tags_of(const Message *m, size_t row, size_t *next, type kind, tuple 
     PyObject_GC_UnTrack(<void *>tags)  # a tag has no more than texts: nothing refers back
     for number in range(count):
         tag, key, item = &m.tags.at[first + number], None, None
-        if number < known:
-            other = &m.tags.at[first - known + number]
+        if number < before_count:
+            other = &m.tags.at[first - before_count + number]
             if same_text(tag.key, tag.key_size, other.key, other.key_size):
                 item = <object>PyTuple_GET_ITEM(before, number)
                 key = <object>PyTuple_GET_ITEM(item, 0)
@@ -122,11 +122,7 @@ cdef tuple tags_of(const Message *m, size_t row, size_t *next, type kind, tuple 
 
 
 def parse(bytes message not None):
-    """The parts of `message.AggregatedRecord` for a sound message; None: Python decides.
-
-    (partition key table, explicit hash key table, partition key indices, explicit hash key indices or
-    None, data, tags or None).
-    """
+    """The columns of `message.AggregatedRecord` for a sound message; None: Python decides."""
     cdef Message m
     cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(message)
     cdef Answer answer
@@ -175,12 +171,12 @@ cdef inline object new_row(type kind, PyObject **items, Py_ssize_t width, bint a
 
 def user_records(type kind not None, tuple pk_table not None, tuple ehk_table not None, list pks not None,
                  list ehks, list data not None, list tags):
-    """The UserRecords (``kind``) of the parts of an AggregatedRecord; the parts may be wrong, not the types."""
+    """The UserRecords (``kind``) of the columns of an AggregatedRecord, whose indices may be wrong."""
     cdef Py_ssize_t count, i, ehk
     cdef tuple no_tags = ()
     cdef PyObject *items[4]
     cdef list out = []
-    # Own copies: an index that is no int, or the garbage collector, may run code that changes the lists.
+    # Copies: an index that is no int, or the garbage collector, may run code that changes the lists.
     cdef tuple own_pks = tuple(pks), own_data = tuple(data)
     cdef tuple own_ehks = None if ehks is None else tuple(ehks), own_tags = None if tags is None else tuple(tags)
     check_row_type(kind, 4)

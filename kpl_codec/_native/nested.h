@@ -1,5 +1,5 @@
-/* Whether data may have an aggregated record within it, by its first bytes: all that `layers_around` of
- * format/nested.py finds, and other data in which the same bytes stand by chance. */
+/* Whether data may have a nested aggregate, by its first bytes: true for all data in which `layers_around` of
+ * format/nested.py finds one, and for some other. */
 
 #ifndef KPL_NESTED_H
 #define KPL_NESTED_H
@@ -7,22 +7,22 @@
 #include "inflate.h"
 #include "md5.h" /* KPL_INLINE */
 
-#define KPL_SIGNS_WITHIN 32 /* a sign begins in so many first bytes */
-#define KPL_NESTED_HEAD 56  /* bytes that are looked at: the longest sign, of a zlib stream, has 22 */
-#define KPL_TEXT_HEAD 224   /* bytes that text is decoded to where they are text themselves, up to 3 times */
+#define KPL_SIGNS_WITHIN 32 /* a sign begins within so many first bytes */
+#define KPL_NESTED_HEAD 56  /* bytes to search: the longest sign, of a zlib stream, has 22 */
+#define KPL_TEXT_HEAD 224   /* bytes to decode of text in text in text */
 #define KPL_LEAST_NESTED 21 /* no aggregated record is shorter */
 #define KPL_LAYERS 3
 
 /* Whether a deflate block with fixed codes may begin there: it begins with bytes, and copies none from before
  * them. Reads 20 bytes. */
 static bool kpl_is_fixed(const uint8_t *p) {
-    unsigned at = 3, made, code, symbol, i;
+    unsigned at = 3, count, code, symbol, i;
 #define KPL_BIT (p[at >> 3] >> (at & 7) & 1u)
-    for (made = 0; made < 14; made++) {
+    for (count = 0; count < 14; count++) {
         for (code = 0, i = 0; i < 7; i++, at++)
             code = code << 1 | KPL_BIT;
         if (code == 0) /* the end */
-            return made > 0 && !(p[0] & 1);
+            return count > 0 && !(p[0] & 1);
         if (code < 24 || (code >= 96 && code < 100)) { /* a copy */
             symbol = 256 + code;
             if (code >= 96) {
@@ -33,7 +33,7 @@ static bool kpl_is_fixed(const uint8_t *p) {
                 at += (symbol - 261) / 4;
             for (code = 0, i = 0; i < 5; i++, at++)
                 code = code << 1 | KPL_BIT;
-            return (code < 4 ? code : (2 + (code & 1)) << (code / 2 - 1)) < made;
+            return (code < 4 ? code : (2 + (code & 1)) << (code / 2 - 1)) < count;
         }
         at += code < 100 ? 1 : 2;
     }
@@ -41,7 +41,7 @@ static bool kpl_is_fixed(const uint8_t *p) {
     return true;
 }
 
-/* Whether a deflate stream may begin there: by chance it is so rarely. */
+/* Whether a deflate stream may begin there; other data rarely passes. */
 static bool kpl_is_deflate(const uint8_t *p) {
     uint64_t lengths;
     unsigned i, sum = 0, kind = p[0] >> 1 & 3, count = 4 + (p[1] >> 5 | (p[2] & 1) << 3);
@@ -89,8 +89,8 @@ KPL_INLINE bool kpl_any(kpl_bytes bytes) {
     return (words[0] | words[1]) != 0;
 }
 
-/* Looks for two bytes of every sign, at 16 places at once: first of signs that are text, and for bytes that text does
- * not have, and `^`; where there are such, of the others. */
+/* Searches for two bytes of every sign, at 16 places at once: first for those of signs in text, and for bytes that are
+ * not in text, and `^`; if there are such bytes, for those of the other signs. */
 KPL_INLINE bool kpl_may_have_sign(const uint8_t *p) {
     kpl_bytes text = {0}, other = {0};
     size_t i;
@@ -125,22 +125,12 @@ KPL_INLINE bool kpl_has_sign(const uint8_t *p, const uint8_t *data, const uint8_
 
 /* The value of a base64 digit, also of the alphabet for URLs; 255: none. */
 static const uint8_t kpl_base64[256] = {
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 62, 255, 62, 255, 63,
-    52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 255, 255, 255, 255, 255, 255,
-    255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
-    15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 255, 255, 255, 255, 63,
-    255, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40,
-    41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+    [0 ... '+' - 1] = 255, ['+'] = 62, [','] = 255, ['-'] = 62, ['.'] = 255, ['/'] = 63,
+    ['0'] = 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, ['9' + 1 ... 'A' - 1] = 255,
+    ['A'] = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
+    ['Z' + 1 ... '_' - 1] = 255, ['_'] = 63, ['_' + 1 ... 'a' - 1] = 255,
+    ['a'] = 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51,
+    ['z' + 1 ... 255] = 255,
 };
 
 KPL_INLINE uint8_t kpl_hex(uint8_t c) {
@@ -148,12 +138,12 @@ KPL_INLINE uint8_t kpl_hex(uint8_t c) {
     return (uint8_t)((c & 15) + 9 * (c >> 6)) | (uint8_t)(digit - 1);
 }
 
-/* The first bytes of text in digits of `bits` bits, at most `most`; gives how many there are. */
+/* Decodes the first digits, of `bits` bits each, to at most `most` bytes; returns how many. */
 KPL_INLINE size_t kpl_decode_head(const uint8_t *p, const uint8_t *end, int bits, uint8_t *out, size_t most) {
-    size_t made = 0;
+    size_t count = 0;
     uint32_t value = 0;
     int have = 0;
-    for (; p < end && made < most; p++) {
+    for (; p < end && count < most; p++) {
         uint8_t digit = bits == 6 ? kpl_base64[*p] : kpl_hex(*p);
         if (digit == 255) {
             if (*p == '\r' || *p == '\n')
@@ -164,10 +154,10 @@ KPL_INLINE size_t kpl_decode_head(const uint8_t *p, const uint8_t *end, int bits
         have += bits;
         if (have >= 8) {
             have -= 8;
-            out[made++] = (uint8_t)(value >> have);
+            out[count++] = (uint8_t)(value >> have);
         }
     }
-    return made;
+    return count;
 }
 
 static bool kpl_may_be_text(const uint8_t *p, const uint8_t *end, int layers);
@@ -197,22 +187,22 @@ KPL_INLINE bool kpl_may_nest(const uint8_t *p, size_t size, int layers) {
 
 KPL_INLINE bool kpl_is_space(uint8_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '"'; }
 
-/* Whether an aggregated record may be within what begins with a sign: of gzip and zlib by their first bytes. Text and
- * further compression in them are for Python. */
+/* Whether data that begins with a sign may have a nested aggregate: of gzip and zlib, by the first bytes of their
+ * content. Python decides about text and compression in these. */
 static bool kpl_may_hold(const uint8_t *p, const uint8_t *end) {
     uint8_t head[40]; /* the longest sign, but of a zlib stream, has 8 */
-    int made, i, digits;
+    int count, i, digits;
     if (*p != 0x1f && *p != 'x')
         return true;
     if (*p == 0x1f && (end - p < 10 || p[3] != 0)) /* a name, a comment */
         return true;
     memset(head, ' ', sizeof head);
-    made = kpl_inflate_head(p + (*p == 'x' ? 2 : 10), end, head, (int)sizeof head);
-    if (made < 0 || made < KPL_LEAST_NESTED)
-        return made < 0;
+    count = kpl_inflate_head(p + (*p == 'x' ? 2 : 10), end, head, (int)sizeof head);
+    if (count < 0 || count < KPL_LEAST_NESTED)
+        return count < 0;
     for (i = 0; i < 16 && kpl_is_space(head[i]); i++)
         ;
-    for (digits = 0; i < made && (kpl_base64[head[i]] != 255 || head[i] == '\r' || head[i] == '\n'); i++)
+    for (digits = 0; i < count && (kpl_base64[head[i]] != 255 || head[i] == '\r' || head[i] == '\n'); i++)
         digits++;
     if (digits >= 28 || i == (int)sizeof head)
         return true;
@@ -225,25 +215,25 @@ static bool kpl_may_hold(const uint8_t *p, const uint8_t *end) {
 
 static bool kpl_may_be_text(const uint8_t *p, const uint8_t *end, int layers) {
     uint8_t head[KPL_TEXT_HEAD];
-    size_t made, i, spaces;
+    size_t count, i, spaces;
     int bits = 4;
     for (spaces = 0; spaces < 16 && p < end && kpl_is_space(*p); spaces++)
         p++;
     /* Digits that may be hexadecimal are: no base64 of a frame has only such. */
-    made = kpl_decode_head(p, end, bits, head, KPL_NESTED_HEAD);
-    if (made < KPL_LEAST_NESTED)
-        made = kpl_decode_head(p, end, bits = 6, head, KPL_NESTED_HEAD);
-    for (i = 0; i < made && (kpl_base64[head[i]] != 255 || kpl_is_space(head[i])); i++)
+    count = kpl_decode_head(p, end, bits, head, KPL_NESTED_HEAD);
+    if (count < KPL_LEAST_NESTED)
+        count = kpl_decode_head(p, end, bits = 6, head, KPL_NESTED_HEAD);
+    for (i = 0; i < count && (kpl_base64[head[i]] != 255 || kpl_is_space(head[i])); i++)
         ;
-    if (made > 0 && i == made)
-        made = kpl_decode_head(p, end, bits, head, KPL_TEXT_HEAD);
-    return kpl_may_nest(head, made, layers);
+    if (count > 0 && i == count)
+        count = kpl_decode_head(p, end, bits, head, KPL_TEXT_HEAD);
+    return kpl_may_nest(head, count, layers);
 }
 
-/* Of `count` items one after the other: where each begins, and where the last ends. */
-static void kpl_may_nest_each(const uint8_t *bytes, const size_t *starts, size_t count, uint8_t *found) {
+/* Of `count` items. `starts`: where each begins, and where the last ends. */
+static void kpl_may_nest_each(const uint8_t *bytes, const size_t *starts, size_t count, uint8_t *results) {
     for (size_t i = 0; i < count; i++)
-        found[i] = kpl_may_nest(bytes + starts[i], starts[i + 1] - starts[i], KPL_LAYERS);
+        results[i] = kpl_may_nest(bytes + starts[i], starts[i + 1] - starts[i], KPL_LAYERS);
 }
 
 #endif

@@ -2,8 +2,8 @@
 
 @no_gc
 cdef class Pending:
-    """`producer.pending.PlainPending`, compiled. The garbage collector neither counts nor visits each of very many:
-    a cycle through one is gone when it has its result."""
+    """`producer.pending.PlainPending`, compiled. The garbage collector does not visit it: there are very many, and a
+    cycle through one ends with its result."""
 
     cdef public object record, hash_key, key_hash_key, history, token, result
     cdef public bint own_hash_key, keyless, must_wrap, wrap, alone
@@ -35,11 +35,9 @@ cdef class Pending:
 
 def plain_pending(type record_kind not None, object partition_key, object data,
                   dict hashes not None, Py_ssize_t largest):
-    """A Pending of a `record_kind`, or None if the user record needs a second look.
-
-    The keys of `hashes` may be written. At most `largest` bytes need no second look.
-    """
-    cdef PyObject *known
+    """A Pending of a `record_kind`; None: Python decides, for keys that are not in `hashes`, and for user records of
+    more than `largest` bytes."""
+    cdef PyObject *entry
     cdef PyObject *items[4]
     cdef tuple no_tags = ()
     cdef object hash_key
@@ -47,10 +45,10 @@ def plain_pending(type record_kind not None, object partition_key, object data,
     cdef Py_ssize_t size
     if type(partition_key) is not str or type(data) is not bytes:
         return None
-    known = PyDict_GetItem(hashes, partition_key)
-    if known == NULL:
+    entry = PyDict_GetItem(hashes, partition_key)
+    if entry == NULL:
         return None
-    hash_key = <object>known  # another thread may empty the table meanwhile
+    hash_key = <object>entry  # another thread may empty the table
     PyUnicode_AsUTF8AndSize(partition_key, &size)
     size += PyBytes_GET_SIZE(data)
     if size > largest:
@@ -72,9 +70,9 @@ def deliver(kind, list records not None, str shard_id not None, str number not N
     cdef PyObject *items[5]
     cdef Pending pending
     cdef object index, left_out, attempts
-    cdef tuple held = tuple(records)  # what a result replaces may run code when it goes, and change the list
-    for i in range(len(held)):
-        pending = held[i]
+    cdef tuple pendings = tuple(records)  # a result that is replaced may run code, and that may change the list
+    for i in range(len(pendings)):
+        pending = pendings[i]
         index, attempts, left_out = i, last, 0
         if pending.history is not None:
             attempts, left_out = pending.history[0] + last, pending.history[1]

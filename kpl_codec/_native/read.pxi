@@ -1,4 +1,4 @@
-# Reads many Kinesis records at once: digests in parallel, then rows and texts, then hash keys in parallel. Then the placement of these.
+# Reads many Kinesis records at once: digests in parallel, then messages, then hash keys in parallel, then placements.
 
 cdef enum:
     CHUNK = 1 << 19  # at least so many bytes are hashed, then parsed while they are in the cache
@@ -9,7 +9,7 @@ cdef enum State:
     PLAIN = 1
     AGGREGATED = 2  # sound
     UNREAD = 3  # like 0, but the digest is right
-    WARNED = 4  # like 2, with an entry that is no explicit hash key and that no user record has
+    WARNED = 4  # like 2, with an unused entry that is no explicit hash key
 
 cdef struct Data:
     const uint8_t *at  # NULL: there is none
@@ -55,7 +55,7 @@ cdef class Frames:
     cdef size_t schema_room
     cdef uint8_t *versions  # 16 bytes each
     cdef size_t version_count, version_room
-    cdef int32_t known[256]  # by a byte of the version: 1 more than the number last given to one
+    cdef int32_t numbers[256]  # by a byte of the version: 1 more than the number last given to one
     cdef readonly bint packed  # whether there are frames of the Schema Registry with zlib
 
     def __dealloc__(self):
@@ -96,7 +96,7 @@ cdef class Frames:
     cdef Answer check_digests(self, size_t first, size_t last) noexcept nogil:
         """Sets the state of records `first` to before `last`, before any message is read."""
         cdef kpl_message *messages = <kpl_message *>malloc((last - first + 1) * sizeof(kpl_message))
-        cdef size_t asked = 0, i
+        cdef size_t count = 0, i
         cdef Data *data
         if messages == NULL:
             return NO_MEMORY
@@ -105,10 +105,10 @@ cdef class Frames:
             self.state[i] = UNCERTAIN if data.at == NULL else PLAIN
             if data.at != NULL and not data.plain and looks_aggregated(data.at, data.size):
                 self.state[i] = UNREAD
-                messages[asked].data, messages[asked].size = data.at + 4, data.size - FRAME_OVERHEAD
-                messages[asked].digest = data.digest
-                asked += 1
-        kpl_md5_many(messages, asked)
+                messages[count].data, messages[count].size = data.at + 4, data.size - FRAME_OVERHEAD
+                messages[count].digest = data.digest
+                count += 1
+        kpl_md5_many(messages, count)
         free(messages)
         for i in range(first, last):
             data = &self.data[i]
@@ -181,7 +181,7 @@ cdef class Frames:
         return answer
 
     cdef bint unframe(self, size_t first) noexcept nogil:
-        """Takes the frame of the Schema Registry off the rows from `first` on, if their payload is not in zlib."""
+        """Takes the frame of the Schema Registry off the rows from `first` on; payloads in zlib are left to Python."""
         cdef size_t i, slot, rows = self.m.rows.count
         cdef int32_t number, last = -1
         cdef int32_t *schemas
@@ -215,7 +215,7 @@ cdef class Frames:
             memcpy(own, at + 2, 16)
             if last < 0 or own[0] != version[0] or own[1] != version[1]:
                 slot = at[2] ^ at[9] ^ at[17]
-                number = self.known[slot] - 1
+                number = self.numbers[slot] - 1
                 if number < 0 or memcmp(self.versions + 16 * number, own, 16) != 0:
                     if self.version_count == self.version_room:
                         self.version_room = 2 * self.version_room + 16
@@ -226,14 +226,14 @@ cdef class Frames:
                     memcpy(self.versions + 16 * self.version_count, own, 16)
                     number = <int32_t>self.version_count
                     self.version_count += 1
-                    self.known[slot] = number + 1
+                    self.numbers[slot] = number + 1
                 last, version[0], version[1] = number, own[0], own[1]
             schemas[i] = last
             row.data, row.size = at + 18, row.size - 18
         return True
 
     cdef Answer add_warning(self, size_t i, bint hash_keys) noexcept nogil:
-        """Puts the row of the Kinesis record itself in front of its user records, which were read last."""
+        """Adds the row of the Kinesis record itself in front of its user records, the last rows."""
         cdef size_t first = self.starts[i], last = self.m.rows.count, tag = self.m.tags.count
         cdef Row row
         cdef Answer answer = self.add_plain(i, hash_keys)
@@ -241,7 +241,7 @@ cdef class Frames:
             row = self.m.rows.at[last]
             memmove(&self.m.rows.at[first + 1], &self.m.rows.at[first], (last - first) * sizeof(Row))
             self.m.rows.at[first] = row
-        else:  # Python opens it; the texts that were read stay, and no row has them
+        else:  # Python opens it; its texts stay, unused
             self.state[i], self.m.rows.count = UNREAD, first
         while tag and self.m.tags.at[tag - 1].row >= first:
             tag -= 1
@@ -357,15 +357,15 @@ cdef class Frames:
 
     cdef char kind(self, size_t record) noexcept nogil:
         cdef size_t i
-        cdef char seen = 0, where
+        cdef char places = 0, where
         if not self.is_sound(record):
             return 0
         for i in range(self.first_user_record(record), self.starts[record + 1]):
             where = <char>(self.codes[self.deciding(&self.m.rows.at[i])] // 2 % 3)
             if where == 0:
                 return 0  # then no range is known
-            seen |= where
-        return 3 if seen == 1 else 1 if seen == 2 else 2 if seen == 3 else 0
+            places |= where
+        return 3 if places == 1 else 1 if places == 2 else 2 if places == 3 else 0
 
     cdef inline size_t first_user_record(self, size_t record) noexcept nogil:
         """The row of its first user record."""

@@ -1,9 +1,9 @@
-/* What is behind a kpl_codec.deaggregation.deaggregated_record.DeaggregatedRecord in compiled code: a user record of a sound
- * aggregate in one block of memory, with its data and keys; any other as a tuple of its fields.
+/* The storage of a kpl_codec.DeaggregatedRecord in compiled code: for a user record of a sound aggregate one block of
+ * memory with its keys and data, for any other a tuple of its fields.
  *
- * A block holds the bytes of no other user record. Its data, if short, is made into bytes whenever it is asked for; so
- * are keys that few others have. The garbage collector knows only rows with fields that can be part of a cycle: to
- * count, link and visit the others costs a tenth of all work (tp_is_gc). */
+ * A block has the bytes of one user record. Short data, and keys that few user records share, become Python objects
+ * whenever they are asked for. The garbage collector visits only rows with a field that can be part of a cycle: to
+ * visit all costs a tenth of the work (tp_is_gc). */
 #ifndef KPL_ROW_H
 #define KPL_ROW_H
 
@@ -15,7 +15,7 @@
 
 enum { KPL_ROW_FIELDS = 14, KPL_MOST_INSIDE = 416 /* Python's quick allocator has blocks of up to 512 bytes */ };
 
-/* What a block may refer to, in this order. A key or data that it does not refer to is inside. */
+/* What a block may refer to, in this order. A key or data without a reference is inside the block. */
 enum { KPL_HAS_PK = 1, KPL_HAS_EHK = 2, KPL_HAS_PLACED = 4, KPL_HAS_DATA = 8, KPL_HAS_TAGS = 16, KPL_IS_BLOCK = 32,
        KPL_COLLECTED = 64 /* the garbage collector knows it */ };
 
@@ -121,8 +121,8 @@ static int kpl_row_traverse(PyObject *self, visitproc visit, void *arg) {
 
 static int kpl_row_is_collected(PyObject *self) { return (((kpl_block *)self)->has & KPL_COLLECTED) != 0; }
 
-/* A row of class `kind` with room for `size` bytes; it has nothing. `atoms`: no field can be part of a cycle; else it is
- * to be tracked when it is complete. */
+/* An empty row of class `kind` with room for `size` bytes. `atoms`: no field can be part of a cycle; otherwise the
+ * caller tracks the complete row. */
 static inline kpl_block *kpl_new_row(PyObject *kind, PyObject *shared, size_t size, bool atoms) {
     PyTypeObject *type = (PyTypeObject *)kind;
     kpl_block *row = atoms ? PyObject_NewVar(kpl_block, type, (Py_ssize_t)size)
@@ -189,7 +189,7 @@ static PyObject *kpl_row_new(PyObject *none, PyObject *args) {
     return (PyObject *)row;
 }
 
-/* The class above has no field of its own: it is freed without a search for one. */
+/* A subclass may have no field of its own: a row is freed without a search for one. */
 static PyObject *kpl_row_subclass(PyObject *kind, PyObject *none) {
     (void)none;
     if (((PyTypeObject *)kind)->tp_basicsize != offsetof(kpl_block, refs))
@@ -238,11 +238,12 @@ static inline PyObject **kpl_slot(PyObject *value, const kpl_slots *slots, Py_ss
 
 /* NULL, with TypeError, unless it is a class with `count` slots, named by __match_args__. */
 static const kpl_slots *kpl_slots_of(PyObject *kind, Py_ssize_t count) {
-    static kpl_slots known[KPL_MOST_VALUES];
-    kpl_slots *slots = known;
+    static kpl_slots table[KPL_MOST_VALUES];
+    kpl_slots *slots = table;
     while (slots->kind && slots->kind != kind) slots++;
     if (slots->kind && slots->count == count) return slots;
-    PyObject *names = PyType_Check(kind) && !slots->kind && slots < known + KPL_MOST_VALUES - 1 ? PyObject_GetAttrString(kind, "__match_args__") : NULL;
+    const bool room = !slots->kind && slots < table + KPL_MOST_VALUES - 1;
+    PyObject *names = room && PyType_Check(kind) ? PyObject_GetAttrString(kind, "__match_args__") : NULL;
     bool fit = names && PyTuple_Check(names) && PyTuple_GET_SIZE(names) == count && count <= KPL_MOST_SLOTS &&
                ((PyTypeObject *)kind)->tp_basicsize == (Py_ssize_t)(sizeof(PyObject) + count * sizeof(PyObject *));
     for (Py_ssize_t i = 0; fit && i < count; i++) {

@@ -1,8 +1,8 @@
-# KinesisRecords of a list -> DeaggregatedRecords: digests and hash keys in parallel, some rows at a time.
+# KinesisRecords of a list -> DeaggregatedRecords: digests and hash keys in parallel, some hundred rows at a time.
 
 cdef enum:
     MOST_RECORDS = 1024  # read together at most
-    ROWS_AT_A_TIME = 512  # about so many are made before the first is returned
+    ROWS_AT_A_TIME = 512  # of a run, about
 
 cdef enum What:  # of a run; see `FrameRows`
     OPENED = 0
@@ -16,19 +16,19 @@ cdef extern from "Python.h":
 
 @final
 cdef class FrameRows(Frames):
-    """The first of the KinesisRecords in ``records``; ``count``: how many it takes (all of a short list).
+    """Opens the first KinesisRecords of ``records``; ``count``: how many (all of a short list).
 
     An iterator of runs (what, first, last, rows) of the Kinesis records ``first`` to before ``last``: opened (0),
-    with some hundred user records; one that the KCL drops (1), with how many; one that Python must open (2).
+    with their user records; dropped by the KCL (1), with the number of user records; for Python to open (2).
 
-    ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``kcl_results``: the field kcl of a row by the kind of its
-    aggregate. ``kcl``: aggregates with user records out of range are dropped. ``hash_keys``: hash keys are computed;
-    `check_placement` is called before the first run. ``warning``: UnusedHashKey, if a row with one stands in front of the user
-    records of an aggregate with an unused entry that is no explicit hash key; None: there are no such rows.
-    ``facts``: if set, every row gets a placement; (verdict, expected shard id, in range) by code of `check_placement`.
+    ``types``: KinesisRecord, DeaggregatedRecord, Placement. ``kcl_results``: the field kcl by the kind of the
+    aggregate. ``kcl``: drops aggregates with user records out of range. ``hash_keys``: computes hash keys; the caller
+    calls `check_placement` before the first run. ``warning``: UnusedHashKey, for a row with one in front of the user
+    records of an aggregate with an unused entry that is no explicit hash key; None: no such rows. ``facts``: if set,
+    every row gets a placement: (verdict, expected shard id, in range) by code of `check_placement`.
 
-    If hash keys are needed, all messages are read at once, otherwise each when its rows are made, while its bytes
-    are in the cache. Raises TypeError unless every record is a KinesisRecord with bytes.
+    For hash keys all messages are read first; otherwise each is read when its rows are made, while its bytes are in
+    the cache. Raises TypeError unless every record is a KinesisRecord with bytes.
     """
 
     cdef list records  # the fields of each, as a tuple: its slots may change
@@ -64,7 +64,7 @@ cdef class FrameRows(Frames):
             raise TypeError(warning)
         self.records = []
         for i in range(MOST_RECORDS):
-            if i >= <size_t>len(records):  # it may change: a new tuple may start the garbage collector
+            if i >= <size_t>len(records):  # a new tuple may start the garbage collector, which may change the list
                 break
             item = <object>PyList_GET_ITEM(records, i)
             if type(item) is not record_type:
@@ -199,14 +199,14 @@ cdef class FrameRows(Frames):
     cdef tuple fields(self, size_t record, object aggregated, char kind, PyObject *pk, PyObject *data, PyObject *ehk,
                       object sub, PyObject *placed, bint atoms):
         """The fields of a row; of a block those that all user records of the Kinesis record share."""
-        cdef tuple made = (
+        cdef tuple values = (
             <object>pk, <object>data, <object>ehk, (), <object>self.source(record, 2), sub, aggregated,
             <object>self.source(record, 3), <object>self.source(record, 4), <object>placed, (), self.kcl_results[<Py_ssize_t>kind], None,
             <object>self.source(record, 7),
         )
         if atoms:
-            PyObject_GC_UnTrack(<void *>made)
-        return made
+            PyObject_GC_UnTrack(<void *>values)
+        return values
 
     cdef inline object user_row(self, tuple shared, size_t record, size_t i, size_t number, char kind, bint atoms):
         cdef Row *row = &self.m.rows.at[i]
@@ -236,10 +236,10 @@ cdef class FrameRows(Frames):
             placed = self.placement(&self.m.rows.at[self.starts[record]], record, 0)
         fields = self.fields(record, False, 0, self.source(record, 0), self.source(record, 1), self.source(record, 5),
                              <object>self.source(record, 6) or 0, placed, atoms)
-        made = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0, atoms))
+        row = kpl_steal(new_row_of(<PyObject *>self.row_type, <PyObject *>fields, 0, atoms))
         if not atoms:
-            PyObject_GC_Track(<void *>made)
-        return made
+            PyObject_GC_Track(<void *>row)
+        return row
 
     cdef object warning_row(self, size_t record):
         """The row of the Kinesis record itself, whose defect is its unused entry, as policies.py makes it."""

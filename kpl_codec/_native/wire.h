@@ -40,26 +40,43 @@ typedef struct {
 } kpl_row;
 
 typedef struct {
-    kpl_row *at;
-    size_t count, room;
-} kpl_rows;
-
-typedef struct {
-    kpl_text *at;
-    size_t count, room;
-} kpl_texts;
-
-typedef struct {
     const uint8_t *key;
     const uint8_t *value; /* NULL: none */
     uint32_t key_size, value_size;
     uint32_t row;
 } kpl_tag;
 
-typedef struct {
-    kpl_tag *at;
-    size_t count, room;
-} kpl_tags;
+/* `at` with twice the room. NULL if there is no memory; then `at` is unchanged. */
+static inline void *kpl_grow(void *at, size_t *room, size_t item) {
+    size_t larger = *room ? *room * 2 : 256;
+    void *moved = larger < KPL_NONE ? realloc(at, larger * item) : NULL;
+    if (moved != NULL) *room = larger;
+    return moved;
+}
+
+/* A table of items that grows, and the function that adds a copy of one; false if there is no memory. */
+#define KPL_TABLE(table, kind, add)                                      \
+    typedef struct {                                                     \
+        kind *at;                                                        \
+        size_t count, room;                                              \
+    } table;                                                             \
+    static inline bool add(table *t, const kind *item) {                 \
+        if (t->count == t->room) {                                       \
+            void *moved = kpl_grow(t->at, &t->room, sizeof *t->at);      \
+            if (moved == NULL) return false;                             \
+            t->at = (kind *)moved;                                       \
+        }                                                                \
+        t->at[t->count++] = *item;                                       \
+        return true;                                                     \
+    }
+KPL_TABLE(kpl_rows, kpl_row, kpl_add_row)
+KPL_TABLE(kpl_texts, kpl_text, kpl_push_text)
+KPL_TABLE(kpl_tags, kpl_tag, kpl_add_tag)
+
+static inline bool kpl_add_text(kpl_texts *texts, const uint8_t *at, size_t size, size_t frame) {
+    const kpl_text text = {at, (uint32_t)size, (uint32_t)frame};
+    return kpl_push_text(texts, &text);
+}
 
 /* What has been read so far, from one message or many. Starts as zeros. An entry of `ehks` that is no explicit hash
    key is empty, and no row has it; `unusable` counts these. Tags are in the order of their rows. */
@@ -69,45 +86,6 @@ typedef struct {
     kpl_tags tags;
     size_t unusable;
 } kpl_content;
-
-/* `at` with twice the room. NULL if there is no memory; then `at` is unchanged. */
-static inline void *kpl_grow(void *at, size_t *room, size_t item) {
-    size_t wanted = *room ? *room * 2 : 256;
-    void *moved = wanted < KPL_NONE ? realloc(at, wanted * item) : NULL;
-    if (moved != NULL) *room = wanted;
-    return moved;
-}
-
-static inline bool kpl_add_row(kpl_rows *rows, const kpl_row *row) {
-    if (rows->count == rows->room) {
-        void *moved = kpl_grow(rows->at, &rows->room, sizeof *rows->at);
-        if (moved == NULL) return false;
-        rows->at = (kpl_row *)moved;
-    }
-    rows->at[rows->count++] = *row;
-    return true;
-}
-
-static inline bool kpl_add_text(kpl_texts *texts, const uint8_t *at, size_t size, size_t frame) {
-    if (texts->count == texts->room) {
-        void *moved = kpl_grow(texts->at, &texts->room, sizeof *texts->at);
-        if (moved == NULL) return false;
-        texts->at = (kpl_text *)moved;
-    }
-    kpl_text *text = &texts->at[texts->count++];
-    text->at = at, text->size = (uint32_t)size, text->frame = (uint32_t)frame;
-    return true;
-}
-
-static inline bool kpl_add_tag(kpl_tags *tags, const kpl_tag *tag) {
-    if (tags->count == tags->room) {
-        void *moved = kpl_grow(tags->at, &tags->room, sizeof *tags->at);
-        if (moved == NULL) return false;
-        tags->at = (kpl_tag *)moved;
-    }
-    tags->at[tags->count++] = *tag;
-    return true;
-}
 
 static inline void kpl_empty_content(kpl_content *c) {
     c->rows.count = c->pks.count = c->ehks.count = c->tags.count = c->unusable = 0;
@@ -120,13 +98,13 @@ static inline void kpl_free_content(kpl_content *c) {
     free(c->tags.at);
 }
 
-/* Contents that nobody uses, for the next reader: the kernel hands out new memory page by page and fills each with
-   zeros. A place is emptied and filled in one step, so threads share them without a lock. */
+/* Spare contents for the next reader: new memory costs time, because the kernel fills each page with zeros. Atomic
+   exchanges take and leave a spare, so threads share them without a lock. */
 #ifndef KPL_NO_SPARES /* fuzz/sanitize.py has none, to see what is used after it was freed */
 enum { KPL_SPARES = 4, KPL_LARGEST_SPARE = 1 << 23 /* bytes */ };
 static kpl_content *kpl_spares[KPL_SPARES];
 
-/* Sets `c` to an empty content, with a spare one's room if there is one. */
+/* Sets `c` to an empty content, with the room of a spare if there is one. */
 static inline void kpl_take_content(kpl_content *c) {
     for (int i = 0; i < KPL_SPARES; i++) {
         kpl_content *spare = __atomic_exchange_n(&kpl_spares[i], NULL, __ATOMIC_ACQ_REL);
@@ -138,7 +116,7 @@ static inline void kpl_take_content(kpl_content *c) {
     }
 }
 
-/* To whom takes one next, or free. */
+/* Makes `c` a spare, or frees it. */
 static inline void kpl_leave_content(kpl_content *c) {
     size_t size = c->rows.room * sizeof(kpl_row) + (c->pks.room + c->ehks.room) * sizeof(kpl_text);
     size += c->tags.room * sizeof(kpl_tag);

@@ -1,18 +1,23 @@
 # The data column of an Arrow batch -> columns of user records, without an object per user record.
 
+cdef enum Value:  # of a row
+    PARTITION_KEY = 0
+    EXPLICIT_HASH_KEY = 1
+    DATA = 2
+    HASH_KEY = 3
+
 
 cdef class FrameColumns(Frames):
     """The Kinesis records of one batch, and the columns of their user records.
 
-    ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length (the last two for
-    plain records). ``allocate(size)`` makes every output buffer.
-    ``hash_keys``: the hash keys of all keys are computed, and plain records with unusual explicit hash keys
-    are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data must not be opened: these are
-    uncertain. ``unframe``: rows have no frame of the Schema Registry (schema_registry.py), unless with zlib.
-    ``warned``: an aggregate with an entry that is no explicit hash key, and that no user record has, has status 4,
-    and one more row in front: the Kinesis record itself, whose sub-sequence number is -1.
+    ``data``, ``partition_keys``, ``explicit_hash_keys``: `Column`s of the same length; the keys are those of plain
+    records. ``allocate(size)`` makes every output buffer. ``hash_keys``: computes the hash keys of all keys; plain
+    records with unusual explicit hash keys are uncertain. ``closed``: a byte per Kinesis record, not 0 where its data
+    must not be opened: these are uncertain. ``unframe``: takes off frames of the Schema Registry without zlib.
+    ``warned``: an aggregate with an unused entry that is no explicit hash key has status 4 and one more row in front:
+    the Kinesis record itself, with sub-sequence number -1.
 
-    Rows do not change once a column, or `cut`, was asked for: `drop` then raises ValueError.
+    `drop` raises ValueError after a column, or `cut`, was asked for.
     """
 
     cdef Column column
@@ -94,27 +99,27 @@ cdef class FrameColumns(Frames):
 
     def drop(self, const uint8_t[::1] records not None):
         """Removes the rows of the records whose byte in ``records`` is not 0."""
-        cdef size_t record, i, kept = 0, first, tag = 0, tags = 0
+        cdef size_t record, i, to = 0, first, tag = 0, tags = 0
         if <size_t>records.shape[0] != self.count:
             raise IndexError("records")
         if self.fixed:
             raise ValueError("rows are in use")
         for record in range(self.count):
-            first = kept
+            first = to
             if not records[record]:
                 for i in range(self.starts[record], self.starts[record + 1]):
-                    self.m.rows.at[kept] = self.m.rows.at[i]
+                    self.m.rows.at[to] = self.m.rows.at[i]
                     if self.unframing:
-                        self.schemas[kept] = self.schemas[i]
+                        self.schemas[to] = self.schemas[i]
                     while tag < self.m.tags.count and self.m.tags.at[tag].row <= i:
                         if self.m.tags.at[tag].row == i:
                             self.m.tags.at[tags] = self.m.tags.at[tag]
-                            self.m.tags.at[tags].row = <uint32_t>kept
+                            self.m.tags.at[tags].row = <uint32_t>to
                             tags += 1
                         tag += 1
-                    kept += 1
+                    to += 1
             self.starts[record] = first
-        self.starts[self.count] = self.m.rows.count = kept
+        self.starts[self.count] = self.m.rows.count = to
         self.m.tags.count = tags
 
     cdef int check(self, size_t start, size_t stop) except -1:
@@ -134,29 +139,6 @@ cdef class FrameColumns(Frames):
                 (<int64_t *>out.at)[i - start] = <int64_t>i - <int64_t>self.first_user_record(self.m.rows.at[i].frame)
         return None, out.buffer
 
-    def user_data(self, size_t start, size_t stop):
-        """(None, offsets int32, bytes) of the rows' data."""
-        cdef Buffer offsets, out
-        cdef size_t i
-        cdef uint64_t total = 0
-        cdef int32_t *ends
-        cdef Row *row
-        self.check(start, stop)
-        with nogil:
-            for i in range(start, stop):
-                total += self.m.rows.at[i].size
-        offsets, out = self.output(4 * (stop - start + 1)), self.output(total)
-        ends = <int32_t *>offsets.at
-        with nogil:
-            total = 0
-            ends[0] = 0
-            for i in range(start, stop):
-                row = &self.m.rows.at[i]
-                copy(out.at + total, row.data, row.size)
-                total += row.size
-                ends[i - start + 1] = <int32_t>total
-        return None, offsets.buffer, out.buffer
-
     @property
     def schema_version_ids(self):
         """16 bytes for each number of a schema version; the same ones may have several."""
@@ -169,24 +151,43 @@ cdef class FrameColumns(Frames):
             raise ValueError("frames were not taken off")
         return PyBytes_FromStringAndSize(<const char *>self.schemas, sizeof(int32_t) * self.m.rows.count)
 
-    def texts(self, bint explicit, size_t start, size_t stop):
-        """(validity or None, offsets int32, bytes) of the rows' partition keys; ``explicit``: the same of their
-        explicit hash keys, None if no row has one."""
-        cdef Text *table = self.m.ehks.at if explicit else self.m.pks.at
+    cdef inline bint find_value(self, Value what, const Row *row, const Text *texts, const uint8_t **at,
+                                size_t *size) noexcept nogil:
+        """Whether a row has such a value, and its bytes. ``texts``: the table of keys that it is from."""
+        cdef size_t index
+        if what == DATA:
+            at[0], size[0] = row.data, row.size
+            return True
+        if what == HASH_KEY:
+            at[0], size[0] = self.hashes + 16 * self.deciding(row), 16
+            return True
+        index = row.pk if what == PARTITION_KEY else row.ehk
+        if index == NONE:
+            at[0], size[0] = NULL, 0
+            return False
+        at[0], size[0] = texts[index].at, texts[index].size
+        return True
+
+    def values(self, Value what, size_t start, size_t stop):
+        """(validity or None, offsets int32, bytes) of the rows' partition keys (0), explicit hash keys (1; None if no
+        row has one), data (2) or effective hash keys of 16 bytes (3)."""
+        cdef const Text *texts = self.m.pks.at if what == PARTITION_KEY else self.m.ehks.at
         cdef Buffer offsets, out, valid = None
-        cdef size_t i, nulls = 0
+        cdef size_t i, size = 0, nulls = 0
         cdef uint64_t total = 0
-        cdef uint32_t index
+        cdef const uint8_t *value = NULL
+        cdef const Row *rows
         cdef int32_t *ends
+        cdef bint there
         self.check(start, stop)
+        if what == HASH_KEY:
+            self.check_rows(start, stop)
+        rows = self.m.rows.at + start
         with nogil:
-            for i in range(start, stop):
-                index = self.m.rows.at[i].ehk if explicit else self.m.rows.at[i].pk
-                if index == NONE:
-                    nulls += 1
-                else:
-                    total += table[index].size
-        if explicit and nulls == stop - start:
+            for i in range(stop - start):
+                nulls += not self.find_value(what, &rows[i], texts, &value, &size)
+                total += size
+        if what == EXPLICIT_HASH_KEY and nulls == stop - start:
             return None
         if nulls:
             valid = self.output((stop - start + 7) // 8)
@@ -197,19 +198,18 @@ cdef class FrameColumns(Frames):
             total = 0
             ends[0] = 0
             for i in range(stop - start):
-                index = self.m.rows.at[start + i].ehk if explicit else self.m.rows.at[start + i].pk
-                if index != NONE:
-                    copy(out.at + total, table[index].at, table[index].size)
-                    total += table[index].size
-                    if nulls:
-                        valid.at[i >> 3] |= 1 << (i & 7)
+                there = self.find_value(what, &rows[i], texts, &value, &size)
+                copy(out.at + total, value, size)
+                total += size
+                if nulls and there:
+                    valid.at[i >> 3] |= 1 << (i & 7)
                 ends[i + 1] = <int32_t>total
         return None if valid is None else valid.buffer, offsets.buffer, out.buffer
 
     def tags(self, size_t start, size_t stop):
         """(validity or None, offsets int32 of each row's list, offsets int32 and bytes of the keys, validity or None,
         offsets int32 and bytes of the values): the rows' tags, null where there are none. None if no row has one."""
-        cdef Buffer valid, lists, keys, key_bytes, values, value_bytes, given = None
+        cdef Buffer valid, lists, keys, key_bytes, values, value_bytes, value_valid = None
         cdef size_t first = self.first_tag(start), last = self.first_tag(stop), i, row, nulls = 0
         cdef uint64_t key_size = 0, value_size = 0
         cdef int32_t *ends
@@ -227,7 +227,7 @@ cdef class FrameColumns(Frames):
         keys, key_bytes = self.output(4 * (last - first + 1)), self.output(key_size)
         values, value_bytes = self.output(4 * (last - first + 1)), self.output(value_size)
         if nulls:
-            given = self.output((last - first + 7) // 8)
+            value_valid = self.output((last - first + 7) // 8)
         with nogil:
             memset(valid.at, 0, (stop - start + 7) // 8)
             ends = <int32_t *>lists.at
@@ -239,7 +239,7 @@ cdef class FrameColumns(Frames):
                     i += 1
             ends[stop - start] = <int32_t>(last - first)
             if nulls:
-                memset(given.at, 0, (last - first + 7) // 8)
+                memset(value_valid.at, 0, (last - first + 7) // 8)
             key_size = value_size = 0
             (<int32_t *>keys.at)[0] = (<int32_t *>values.at)[0] = 0
             for i in range(last - first):
@@ -250,10 +250,10 @@ cdef class FrameColumns(Frames):
                 value_size += tag.value_size
                 (<int32_t *>keys.at)[i + 1], (<int32_t *>values.at)[i + 1] = <int32_t>key_size, <int32_t>value_size
                 if nulls and tag.value != NULL:
-                    given.at[i >> 3] |= 1 << (i & 7)
+                    value_valid.at[i >> 3] |= 1 << (i & 7)
         return (
             valid.buffer, lists.buffer, keys.buffer, key_bytes.buffer,
-            None if given is None else given.buffer, values.buffer, value_bytes.buffer,
+            None if value_valid is None else value_valid.buffer, values.buffer, value_bytes.buffer,
         )
 
     cdef size_t first_tag(self, size_t row) noexcept:
@@ -317,18 +317,3 @@ cdef class FrameColumns(Frames):
             for i in range(start, stop):
                 at[i - start] = self.deciding(&self.m.rows.at[i])
         return out.buffer
-
-    def hash_keys(self, size_t start, size_t stop):
-        """(None, offsets int32, bytes): each row's effective hash key, 16 bytes."""
-        cdef Buffer offsets, out
-        cdef int32_t *ends
-        cdef size_t i
-        self.check_rows(start, stop)
-        offsets, out = self.output(4 * (stop - start + 1)), self.output(16 * (stop - start))
-        ends = <int32_t *>offsets.at
-        with nogil:
-            ends[0] = 0
-            for i in range(stop - start):
-                memcpy(out.at + 16 * i, self.hashes + 16 * self.deciding(&self.m.rows.at[start + i]), 16)
-                ends[i + 1] = ends[i] + 16
-        return None, offsets.buffer, out.buffer

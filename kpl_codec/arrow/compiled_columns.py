@@ -38,6 +38,8 @@ _TABLE_SIZE = 1 << 20
 #: Columns that are null in the row of a warning.
 _OF_USER_RECORDS = (*(field.name for field in PLACEMENT_FIELDS), "inRange", "kcl")
 
+#: What `FrameColumns.values` gives beside KEYS_AND_DATA.
+_HASH_KEY = 3
 _Column, _FrameColumns = prefer_compiled("Column", None), prefer_compiled("FrameColumns", None)
 _may_nest = prefer_compiled("may_nest", None)
 
@@ -86,7 +88,7 @@ class CompiledColumns:
             warned=rules.shows_defects,
         )
         frames = self._frames
-        makers = partial(frames.texts, False), partial(frames.texts, True), frames.user_data
+        makers = (partial(frames.values, what) for what in range(len(KEYS_AND_DATA)))
         self._makers: dict[str, Callable[[int, int], Any]] = dict(zip(KEYS_AND_DATA, makers, strict=True))
         status = np.frombuffer(frames.status, np.uint8)
         #: The Kinesis records with a warning: each has one more row, in front of its user records.
@@ -183,7 +185,7 @@ class CompiledColumns:
         if wants("aggregated"):
             columns["aggregated"] = _pick(_NO_YES, _of_rows(self._opened, records), count)
         if self._verdicts is not None and wants("hashKey"):
-            put("hashKey", pa.binary(), frames.hash_keys)
+            put("hashKey", pa.binary(), partial(frames.values, _HASH_KEY))
         if self._verdicts is not None and wants(*VERDICT_VALUES):
             columns |= self._verdicts.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):

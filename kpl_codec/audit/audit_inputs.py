@@ -139,10 +139,10 @@ class _QueueRecords:
         if row.record_id not in self._by_id and self._by_digest.get(row.digest):
             self._by_id[row.record_id] = self._by_digest[row.digest].pop()
             self._tally.has_no_order = True
-        home = self._by_id.get(row.record_id)
-        if home is None:
+        record = self._by_id.get(row.record_id)
+        if record is None:
             return row.replace(shard_id="", sequence_number=row.record_id)
-        return row.replace(shard_id=home.shard_id, sequence_number=home.sequence_number)
+        return row.replace(shard_id=record.shard_id, sequence_number=record.sequence_number)
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -265,9 +265,9 @@ def _columns(
     plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in schema.names}
     spellings = {}
     for column in (*names, LAST):
-        spelled = next((name for key, name in plain.items() if re.fullmatch(_SPELLINGS[column], key)), None)
-        if spelled is not None:
-            spellings[column] = spelled
+        own_name = next((name for key, name in plain.items() if re.fullmatch(_SPELLINGS[column], key)), None)
+        if own_name is not None:
+            spellings[column] = own_name
         elif column not in (SUB, LAST):
             reason = f"no column {column}; it has: {', '.join(plain.values())}"
             raise InputError(code="unreadable", path=file.place.path, reason=reason)

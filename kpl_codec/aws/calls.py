@@ -39,12 +39,12 @@ def call_errors() -> tuple[type[Exception], ...]:
 
 
 async def maybe_await(result: Any) -> Any:
-    """``result``, or what it gives if it is an awaitable, as it is of aiobotocore and asyncio."""
+    """``result``, awaited if it is an awaitable of aiobotocore or asyncio."""
     return await result if hasattr(result, "__await__") else result
 
 
 async def async_sleep(seconds: float) -> None:
-    """`asyncio.sleep`."""
+    """As `asyncio.sleep`, which it imports."""
     import asyncio  # as in `call_errors`
 
     await asyncio.sleep(seconds)
@@ -58,7 +58,7 @@ def run_sync(steps: Coroutine[Any, Any, _Result]) -> _Result:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     steps.close()
-    raise TypeError("the client is not of boto3: for one of aiobotocore there is kpl_codec.aws.aio")
+    raise TypeError("this client is not one of boto3: with aiobotocore use kpl_codec.aws.aio")
 
 
 def sync_function(
@@ -77,7 +77,7 @@ def sync_function(
 def sync_generator(
     function: Callable[_Arguments, AsyncGenerator[_Result, None]],
 ) -> Callable[_Arguments, Iterator[_Result]]:
-    """A plain generator like ``function``, an asynchronous one."""
+    """A plain generator like ``function``, which is an asynchronous one."""
 
     @wraps(function)
     def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> Iterator[_Result]:

@@ -25,8 +25,8 @@ class Channel(NamedTuple):
 
 
 class Subscribers(NamedTuple):
-    """Queues and channels of a stream. ``unreadable_count``: of the channels that
-    the role may not describe; ``why``: the error."""
+    """Queues and channels of a stream. ``unreadable_count``: the number of channels that the
+    role may not describe; ``why``: the error."""
 
     channels: list[Channel]
     queue_count: int = 0

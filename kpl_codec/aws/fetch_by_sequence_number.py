@@ -112,7 +112,7 @@ def _location(shard_id: str | None, number: Any, line: int) -> RecordLocation | 
     try:
         parse_sequence_number(text)
     except SequenceNumberError:
-        hint = " (a number whose last digits are lost)" if isinstance(number, float) else ""
+        hint = " (its last digits are lost: it has to be text)" if isinstance(number, float) else ""
         return UnreadableEntry(line, f"{str(number)[:60]} is no sequence number{hint}")
     if shard_id is None and (sequence := sequence_hint(text)) is not None:
         shard_id = sequence.shard_id
@@ -151,7 +151,7 @@ def fetch_records(
             continue
         number, reason = location.sequence_number, "the stream does not hold it any more"
         if location.shard_id is None:
-            yield GoneRecord(location, "nothing says its shard")
+            yield GoneRecord(location, "its shard is not known: put the shardId beside it")
             continue
         if location.last is not None:
             numbers = set[str]()
@@ -179,11 +179,8 @@ def fetch_records(
                     raise
                 page, reason = [], error.reason
             records = {record["SequenceNumber"]: record for record in page}
-            shard_id, first, last = (
-                location.shard_id,
-                int(number),
-                max(map(int, records), default=int(number)),
-            )
+            shard_id, first = location.shard_id, int(number)
+            last = max(map(int, records), default=first)
         yielded.add((shard_id, number))
         if number in records:
             yield record_from_response(records[number], shard_id)

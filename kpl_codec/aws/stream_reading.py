@@ -45,8 +45,8 @@ def position_of(start: Start) -> StartingPosition:
         parse_sequence_number(start)
     except SequenceNumberError:
         choices = "TRIM_HORIZON, LATEST, a sequence number, or an aware datetime"
-        behind = " (nothing is behind the KCL's SHARD_END)" if start.upper() == "SHARD_END" else ""
-        raise ValueError(f"start {start[:60]!r}: {choices}{behind}") from None
+        hint = " (no record follows the KCL's SHARD_END)" if start.upper() == "SHARD_END" else ""
+        raise ValueError(f"start {start[:60]!r} is not one of {choices}{hint}") from None
     return at_record(start)
 
 

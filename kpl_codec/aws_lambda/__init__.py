@@ -6,7 +6,7 @@
         return process_user_records(event, handle)      # handle(record: DeaggregatedRecord)
 
 The event source mapping must have ``FunctionResponseTypes: [ReportBatchItemFailures]``: without it Lambda
-ignores the answer, and failed records are lost.
+ignores the response, and failed records are lost.
 
 `events` user_records, process_user_records, process_window    `aio` async handlers
 `firehose` transformations    `shard_map_cache` a shard map kept across invocations

@@ -51,11 +51,11 @@ async def process_user_records(
     once: AsyncOnce | None = None,
     **options: Unpack[HandlerOptions],
 ) -> dict[str, Any]:
-    """Like `events.process_user_records`, with up to ``concurrency`` user records in parallel.
+    """Like `kpl_codec.aws_lambda.process_user_records`, with up to ``concurrency`` user records in parallel,
+    those of one partition key one after the other, in order.
 
-    User records of one partition key are handled one after the other, in order. After a failure running
-    handlers finish, and no user record starts that must wait for the retry. Raises ValueError for a
-    ``concurrency`` below 1.
+    After a failure the running handlers finish, and no user record starts that Lambda sends again. Raises
+    ValueError for a ``concurrency`` below 1.
     """
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")

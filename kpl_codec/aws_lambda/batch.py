@@ -1,5 +1,5 @@
-"""One invocation over some Kinesis records: which of their user records may be handled, which failed, and
-which Kinesis records are poison. For Lambda events and for queues."""
+"""One invocation over some Kinesis records of a Lambda event or a queue: which of their user records may be
+handled, which failed, and which Kinesis records are poison."""
 
 import logging
 import time
@@ -26,8 +26,8 @@ AfterFailure = Literal["stop", "continue"]
 
 
 class UserRecordFailed(KplError):
-    """The handler failed on a user record of a queue again and again. ``__cause__`` is what it raised last,
-    ``reason`` the type of that; ``receive_count``: the delivery."""
+    """The handler failed on a user record of a queue in each delivery. ``__cause__``: its last exception;
+    ``reason``: the type of that; ``receive_count``: how often the record was delivered."""
 
     code = "user-record-failed"
     requirement = "QUE-8"
@@ -41,11 +41,11 @@ class UserRecordFailed(KplError):
 
 
 class Poison(Value):
-    """A Kinesis record that cannot be opened: the error, and the record as far as it can be read.
+    """A Kinesis record that cannot be decoded: the error, and the record as far as it can be read.
 
-    ``kinesis_record`` is None if its base64 cannot be read; ``event_record`` is the service's own. Of a queue
-    ``stream_arn`` is the queue's; then it may be a user record that the handler fails on again and again:
-    ``user_record``, and ``error`` is a `UserRecordFailed`.
+    ``kinesis_record``: None if its base64 cannot be read. ``event_record``: the record as it is in the event.
+    From a queue, ``stream_arn`` is the queue's, and the poison may be one ``user_record`` on which the
+    handler fails in each delivery; then ``error`` is a `UserRecordFailed`.
     """
 
     error: DecodeError | CaptureError | UserRecordFailed
@@ -59,8 +59,8 @@ class Poison(Value):
 
 
 class OpenedRecord(NamedTuple):
-    """One Kinesis record of an event and its user records, or why there are none. ``identifier``: how the
-    answer names it: its sequence number; the eventID of a pipe's; the RecordId of a queue's."""
+    """One Kinesis record of an event and its user records, or the poison that it is. ``identifier``: its name
+    in the response: the sequence number; from a pipe the eventID; from a queue the RecordId."""
 
     identifier: str
     event_record: Mapping[str, Any]
@@ -76,8 +76,8 @@ def open_record(
     opening: Callable[[list[KinesisRecord]], Deaggregation],
     identifier: str,
 ) -> OpenedRecord:
-    """``record`` with its user records, or as poison. ``raw``: its form in the event; ``arn``: of the stream
-    or queue; ``identifier``: see `OpenedRecord`."""
+    """``record`` deaggregated by ``opening``. ``raw``: the record in the event; ``arn``: of the stream or
+    queue."""
     try:
         return OpenedRecord(identifier, raw, arn, list(opening([record])), None)
     except DecodeError as error:
@@ -116,10 +116,10 @@ def check_has_run(result: object) -> object:
 def handle_poison(
     poison: Poison, on_poison: Callable[[Poison], object] | None, *, comes_again: bool = False
 ) -> bool:
-    """Give a record that cannot be opened to ``on_poison``. Returns whether that took it; if not, it has
-    failed.
+    """Give a record that cannot be decoded to ``on_poison``. Returns whether the hook took it; if not, the
+    record has failed.
 
-    ``comes_again``: one before it has failed, so Lambda sends it again; then the hook is not called now.
+    ``comes_again``: an earlier record has failed, so Lambda sends this one again: the hook is not called now.
     """
     # LMB-4: "A Kinesis record that cannot be opened MUST be reported as failed, and logged, unless the
     # caller's poison hook took it; it MUST NOT be passed over."
@@ -165,10 +165,11 @@ class Invocation:
         self._units = units
         self._stop, self._on_poison = after_failure == "stop", on_poison
         self._context, self._reserve_ms, self._ledger = context, reserve_ms, ledger
-        #: What was handled, and of it what was by this invocation: ``once`` leaves out what was before.
+        #: The calls that succeeded; and the ``id`` of each record whose handler ran now: ``once`` does not
+        #: run it for a record that was handled in an earlier invocation.
         self.handled: list[HandlerCall] = []
         self.ran: set[int] = set()
-        #: Kinesis records that cannot be opened, and that the poison hook took.
+        #: Poison that the hook took.
         self.aside: list[OpenedRecord] = []
         #: The sequence numbers of the Kinesis records that failed, by `HandlerCall.number`.
         self._failed: dict[int, str] = {}
@@ -221,7 +222,8 @@ class Invocation:
         return True
 
     def fail(self, *calls: HandlerCall) -> None:
-        """The exception being handled is that of this user record, or of these, of one Kinesis record."""
+        """Note that these user records, of one Kinesis record, failed; to call where the exception is
+        caught."""
         LOG.exception("user record failed: %s", calls[0].key)
         self._failed[calls[0].number] = calls[0].unit.identifier
         self._failed_keys.update(call.record.partition_key for call in calls)
@@ -236,7 +238,7 @@ class Invocation:
         return min(self._failed, default=None)
 
     def response(self) -> dict[str, Any]:
-        """Lambda's answer: the Kinesis records that failed."""
+        """The response for Lambda, after the ledger is written: the Kinesis records that failed."""
         # LMB-1: "The answer MUST be batchItemFailures with the failed Kinesis records in event order, so
         # that the lowest comes first; empty if none failed."
         # LMB-2: "A Kinesis record of which a user record failed MUST be reported by its sequence number,

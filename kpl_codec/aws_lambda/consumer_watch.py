@@ -1,13 +1,5 @@
-"""A watch within a Lambda function that consumes a stream: it checks the function's events, and reads nothing
-more from the stream.
-
-    maps = ShardMapCache(boto3.client("kinesis", config=quick))         # see `shard_map_cache`
-    watch = ConsumerWatch(maps)                                      # outside the handler
-
-    def lambda_handler(event, context):
-        return process_user_records(event, handle, watch=watch)
-
-It writes findings and metrics (CloudWatch's embedded metric format) as JSON lines to the function's log.
+"""A watch within a Lambda function: it checks the events that the function gets, and reads no stream itself.
+Findings and metrics (CloudWatch's embedded metric format) are JSON lines in the function's log.
 """
 
 from __future__ import annotations
@@ -28,6 +20,9 @@ from .shard_map_cache import ShardMapCache
 
 __all__ = ["ConsumerWatch"]
 
+#: Seconds between two writings of metrics.
+_METRICS_INTERVAL = 60.0
+
 
 def _write(line: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
@@ -37,9 +32,8 @@ class ConsumerWatch:
     """Checks the events of a consumer. Create it outside the handler, because it keeps the last hour.
 
     ``shard_map``: gives the shard maps; without it only broken and late records are found. ``late``: seconds
-    from arrival to now above which records are late. ``names``: report hot partition keys, not their hash
-    keys. ``every``: seconds between two writings of metrics.
-    ``write``: takes findings and metrics, each a JSON object. Not thread-safe.
+    from arrival to now above which records are late; None for any. ``write``: takes findings and metrics,
+    each a JSON object. Not thread-safe.
     """
 
     def __init__(
@@ -47,12 +41,10 @@ class ConsumerWatch:
         shard_map: ShardMapCache | None = None,
         *,
         late: float | None = 60.0,
-        names: bool = False,
-        every: float = 60.0,
         write: Callable[[Mapping[str, Any]], None] = _write,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._maps, self._late, self._names, self._every = shard_map, late, names, Every(every)
+        self._maps, self._late, self._every = shard_map, late, Every(_METRICS_INTERVAL)
         self._write, self._clock = write, clock
         self._streams: dict[str, tuple[LastHour, Emf]] = {}
         self._events = 0
@@ -89,7 +81,7 @@ class ConsumerWatch:
 
     def _of(self, arn: str) -> tuple[LastHour, Emf]:
         name = arn.rpartition("/")[2] or "unknown"
-        return self._streams.setdefault(arn, (LastHour(name, late=self._late, names=self._names), Emf(name)))
+        return self._streams.setdefault(arn, (LastHour(name, late=self._late), Emf(name)))
 
     def _report(self, findings: list[WatchFinding]) -> None:
         for finding in findings:

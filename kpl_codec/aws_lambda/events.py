@@ -1,14 +1,14 @@
-"""The user records of a Lambda event, and the answer that says which Kinesis records to send again.
+"""The user records of a Lambda event, and the response that says which Kinesis records to send again.
 
-Lambda knows Kinesis records only, and after a partial failure it sends again everything from the lowest
-sequence number reported. So after one failed user record its siblings and all later records come again:
+Lambda retries Kinesis records: after a partial failure it sends again everything from the lowest sequence
+number in the response. So after one failed user record its siblings and all later records come again:
 
-    * the answer names each failed Kinesis record once;
-    * after a failure nothing more is handled (``after_failure="stop"``), or only user records of other
-      partition keys ("continue"): the rest comes again anyway, and in order;
+    * the response names each failed Kinesis record once;
+    * after a failure the function handles nothing more (``after_failure="stop"``), or only user records of
+      other partition keys ("continue"): the rest comes again anyway, and in order;
     * ``once`` prevents that a user record is handled twice: see `idempotency_key`;
-    * none of a failed Kinesis record may stay in the state of a tumbling window. It is copied after as many
-      bytes of data as it has itself, and after a failure what came since that copy is folded again.
+    * the state of a tumbling window must not contain user records of a failed Kinesis record, so
+      `process_window` goes back to a copy of the state, and calls the handler again for those before it.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ def user_records(
     max_decompressed_size: int | None = None,
     unframe: Unframe = False,
 ) -> Deaggregation:
-    """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: what was opened.
+    """The user records of ``event``, in order, lazily; ``data`` is bytes. ``.counts``: Kinesis and user
+    records so far.
 
-    ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``shard_map``: judges
-    the records of the stream that it is of, others come without a placement. ``on_drop``,
-    ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`.
-    Raises DecodeError or CaptureError at the first Kinesis record that cannot be opened. To report only that
-    record to Lambda, use `process_user_records`.
+    ``event``: a Lambda event for a stream, or anything else `kpl_codec.adapters` reads. ``shard_map``: for
+    the placement of the records of its own stream; records of other streams have none. ``on_drop``,
+    ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. Raises DecodeError or CaptureError
+    at the first Kinesis record that cannot be decoded; with `process_user_records` the others are handled.
     """
     return deaggregate(
         kinesis_records(event),
         policy,
-        shard_map=None if shard_map is None else _judging(event, shard_map),
+        shard_map=None if shard_map is None else _map_of(event, shard_map),
         on_drop=on_drop,
         max_decompressed_size=max_decompressed_size,
         unframe=unframe,
@@ -75,9 +75,9 @@ def user_records(
     )
 
 
-def _judging(event: Any, shard_map: ShardMap) -> ShardMap | None:
-    """``shard_map``, if the records of ``event`` are of its stream, or do not say; None if they are of
-    another one. Raises SeveralStreams for an event of several: Lambda makes none."""
+def _map_of(event: Any, shard_map: ShardMap) -> ShardMap | None:
+    """``shard_map`` if the records of ``event`` are of its stream, or name none; None if they are of another
+    stream. Raises SeveralStreams for an event of several streams: Lambda makes none."""
     from ..shards.stream_name import StreamMatcher  # few give a map: the import of a function stays short
 
     records = event.get("Records") if isinstance(event, Mapping) else event
@@ -97,7 +97,7 @@ _OTHER_EVENTS = {
 
 
 def event_records(event: Any, key: Literal["Records", "records"]) -> list[Any]:
-    """The records under ``key``. Raises CaptureError for an event without; it says what that is instead."""
+    """The records under ``key``. Raises CaptureError for an event without them; it says what the event is."""
     records = event.get(key) if isinstance(event, Mapping) else None
     if not isinstance(records, list):
         members = event if isinstance(event, Mapping) else {}
@@ -114,7 +114,7 @@ def records_of_event(
     shard_map: ShardMap | ShardMapCache | None = None,
     on_drop: Callable[[Drop], None] | None = None,
     watch: ConsumerWatch | None = None,
-    **undoing: Any,
+    **options: Any,
 ) -> Iterator[OpenedRecord]:
     """The Kinesis records of a Lambda event or a pipe's list, opened one by one, once ``watch`` has seen it.
 
@@ -125,9 +125,9 @@ def records_of_event(
         watch.check(event)
     # LMB-12: "Under the kcl policy what the KCL drops MUST be reported to the caller."
     require_on_drop(policy, on_drop)
-    source: Any = shard_map
+    maps: Any = shard_map  # one, or a cache with one for each stream
     if shard_map is not None and not hasattr(shard_map, "shard_map"):
-        source = _judging(event, shard_map)
+        maps = _map_of(event, shard_map)
     piped = isinstance(event, list) and bool(event)
     for position, raw in enumerate(event if piped else event_records(event, "Records")):
         item = read_record(raw, f"{'' if piped else 'Records'}[{position}]")
@@ -142,8 +142,8 @@ def records_of_event(
         if isinstance(item, CaptureError):
             yield OpenedRecord(identifier, raw, stream_arn, [], Poison(item, None, raw, stream_arn))
             continue
-        judging = source.shard_map(stream_arn, item.shard_id) if hasattr(source, "shard_map") else source
-        opening = partial(deaggregate, policy=policy, shard_map=judging, on_drop=on_drop, **undoing)
+        map_of_record = maps.shard_map(stream_arn, item.shard_id) if hasattr(maps, "shard_map") else maps
+        opening = partial(deaggregate, policy=policy, shard_map=map_of_record, on_drop=on_drop, **options)
         yield open_record(item, raw, stream_arn, opening, identifier)
 
 
@@ -202,20 +202,22 @@ def process_window(
     on_window_end: Callable[[WindowState, Mapping[str, Any]], object] | None = None,
     **options: Unpack[HandlerOptions],
 ) -> dict[str, Any]:
-    """Fold the user records of one invocation into the window's state. Returns Lambda's answer.
+    """Fold the user records of one invocation into the window's state. Returns the response for Lambda.
 
-    ``handler(state, record)`` returns the new state, or None if it changed ``state`` itself. The state
-    is JSON (Lambda keeps at most 1 MB of it). After a failure it may be called again for records before the
-    one that failed. ``on_window_end(state, event)`` is called after the window's last batch is folded without
+    ``handler(state, record)`` returns the new state, or None if it changed ``state`` itself. The state is
+    JSON (Lambda keeps at most 1 MB of it). After a failure it may be called again for records before the one
+    that failed. ``on_window_end(state, event)`` is called after the window's last batch was folded without
     failure; an exception in it fails the whole batch. The first failure ends the invocation. ``options``: see
-    `options.Options`. Raises what `process_user_records` raises, and CaptureError for a state that is no
-    object.
+    `handler_options.HandlerOptions`. Raises what `process_user_records` raises, and CaptureError for a state
+    that is not an object.
     """
     event_records(event, "Records")
     state_of_event = event.get("state")
     if not isinstance(state_of_event, Mapping | None):
         raise CaptureError(code="wrong-type", field="state", requirement="CAP-4")
     state: WindowState = dict(state_of_event or {})
+    # The state before the calls of ``since``, whose data has ``size`` bytes: copied again where they are more
+    # bytes than the copy, so that copies take no more time than the data.
     copy, since, size = json.dumps(state), list[HandlerCall](), 0
     batch = invocation_of(event, **options)
 

@@ -1,12 +1,9 @@
-"""Firehose transformations, and Kinesis Analytics preprocessing, which has the same answer: one result per
-record id.
+"""Firehose transformations, and Kinesis Analytics preprocessing, whose responses have the same form: one
+result per record id.
 
-    def lambda_handler(event, context):
-        return transform_user_records(event, lambda record: record.data.upper())
-
-An aggregate becomes one result: the transformed data of its user records, in order. If one fails, the whole
-record goes unchanged to Firehose's error output. So does what does not fit into the answer, which may have
-6 MB.
+An aggregate becomes one result: the transformed data of its user records, in order. If one fails, Firehose
+writes the whole record unchanged to its error output, and so each record that does not fit into the response,
+which may have 6 MB.
 """
 
 from __future__ import annotations
@@ -32,14 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Transformed", "transform_user_records"]
 
-#: Lambda's answer may have 6 MB; Firehose's own examples keep below this many bytes.
+#: Bytes of a response; Firehose's own examples keep below it, too.
 MAX_RESPONSE_SIZE = 6_000_000
-#: Bytes of an answer without results, with a reserve.
+#: Bytes of a response without results, with a reserve.
 _ENVELOPE = 64
 
 
 class Transformed(Value):
-    """A handler's result: the data, and the partition keys for dynamic partitioning."""
+    """A handler's result: the new data, and the partition keys for Firehose's dynamic partitioning."""
 
     data: bytes
     partition_keys: Mapping[str, str] | None = None
@@ -58,19 +55,18 @@ def transform_user_records(
     unframe: Unframe = False,
     ledger: Ledger | None = None,
 ) -> dict[str, Any]:
-    """Call ``handler`` with each user record of a Firehose transformation event; gives Firehose's answer.
+    """Call ``handler`` with each user record of a Firehose transformation event. Returns the response.
 
     * ``handler`` returns the new data, a `Transformed`, or None to drop the user record;
     * ``delimiter``: what follows each user record's data, ``b"\\n"`` for lines;
-    * ``on_poison``: called for records that cannot be opened. They are always answered ProcessingFailed, so
+    * ``on_poison``: called for records that cannot be decoded. Their result is always ProcessingFailed, so
       Firehose keeps them unchanged in its error output;
-    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A record of which that fails
-      counts as one that cannot be opened;
-    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the user records of every record answered Ok or
-      Dropped: of a Kinesis stream by shard and sequence number, else by record id.
+    * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. If that fails, the record counts
+      as one that cannot be decoded;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes the user records of every record whose result is Ok
+      or Dropped: of a Kinesis stream by shard and sequence number, else by record id.
 
-    Raises CaptureError for what is no event with records, or has one without id. What the ledger raises is
-    raised.
+    Raises CaptureError for an event without records, or with a record without id; and what the ledger raises.
     """
     records = event_records(event, "records")
     arn = event.get("sourceKinesisStreamArn") or event.get("deliveryStreamArn") or ""
@@ -82,7 +78,7 @@ def transform_user_records(
             raise CaptureError(code="missing-field", field=f"records[{index}].recordId", requirement="CAP-4")
         results.append({"recordId": record_id, "result": "ProcessingFailed"})
     free = MAX_RESPONSE_SIZE - _ENVELOPE - sum(map(_size, results))
-    handled: list[Row] = []
+    rows: list[Row] = []
     for raw, result in zip(records, results, strict=True):
         record = None
         try:
@@ -93,21 +89,21 @@ def transform_user_records(
             handle_poison(Poison(error, record, raw, arn), on_poison)
             continue
         try:
-            answer = _transformation(map(handler, user_records), delimiter)
+            transformation = _transformation(map(handler, user_records), delimiter)
         except Exception:  # noqa: BLE001 - the caller's code: whatever it raises, the record failed
             # LMB-6: "A record of which any user record failed MUST be answered ProcessingFailed, with none
             # of its user records delivered."
             LOG.exception("transformation failed: record id %s", result["recordId"])
             continue
-        more = _size({**result, **answer}) - _size(result)
+        more = _size({**result, **transformation}) - _size(result)
         # LMB-7: "What does not fit into the answer MUST be answered ProcessingFailed."
         if more <= free:
             free -= more
-            result.update(answer)
-            handled += _rows(record, user_records, result["recordId"]) if ledger is not None else ()
+            result.update(transformation)
+            rows += _rows(record, user_records, result["recordId"]) if ledger is not None else ()
     if ledger is not None:
         # AUD-7: "A consumer's rows MUST be stored before the records count as handled."
-        ledger.note(arn, handled)
+        ledger.note(arn, rows)
     return {"records": results}
 
 
@@ -120,11 +116,11 @@ def _rows(record: KinesisRecord, user_records: list[DeaggregatedRecord], record_
     return runs(names, row)
 
 
-def _transformation(handled: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:
-    """What the answer says of a record beside its id. Raises what the handler raises."""
+def _transformation(outputs: Iterable[bytes | Transformed | None], delimiter: bytes) -> dict[str, Any]:
+    """The result of a record, without its id. Raises what the handler raises."""
     parts: list[bytes] = []
     partition_keys: Mapping[str, str] | None = None
-    for output in handled:
+    for output in outputs:
         if output is None:
             continue
         data, keys = (

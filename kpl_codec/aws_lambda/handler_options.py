@@ -1,4 +1,4 @@
-"""Options of all functions that take a Lambda event: for type checkers, a function loads none of it."""
+"""Options of all functions that take a Lambda event. Only type checkers import this module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OpenOptions(TypedDict, total=False):
-    """How Kinesis records are opened: options of all functions that take a Lambda event.
+    """How Kinesis records are deaggregated.
 
     * ``policy``: "strict" (the default), "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user
       records of defective aggregates too: look at ``record.defects``);
@@ -26,7 +26,7 @@ class OpenOptions(TypedDict, total=False):
     * ``on_drop``: called with what the KCL drops;
     * ``watch``: a `consumer_watch.ConsumerWatch`, which checks the event first;
     * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A Kinesis record with data
-      that cannot be decompressed, or whose frame is broken, counts as one that cannot be opened.
+      that cannot be decompressed, or whose frame is broken, counts as one that cannot be decoded.
     """
 
     policy: Policy
@@ -38,12 +38,14 @@ class OpenOptions(TypedDict, total=False):
 
 
 class HandlerOptions(OpenOptions, total=False):
-    """`OpenOptions`, and what happens to Kinesis records that cannot be opened, or for which no time is left.
+    """`OpenOptions`, and what happens to Kinesis records that cannot be decoded, or for which no time is
+    left.
 
-    * ``on_poison``: takes Kinesis records that cannot be opened (for a dead-letter queue). If it does not
-      raise, the record counts as handled; without it such records are reported as failed;
-    * ``context``, ``reserve_ms``: Lambda's; if less time is left, the rest is not started but reported;
-    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before Lambda gets its answer.
+    * ``on_poison``: called with each Kinesis record that cannot be decoded (for a dead-letter queue). If it
+      does not raise, the record counts as handled; without it such records are reported as failed;
+    * ``context``, ``reserve_ms``: Lambda's context, and milliseconds: when fewer are left, no more user
+    record is started, and the rest is reported as failed;
+    * ``ledger``: a `kpl_codec.audit.Ledger`, which notes what was handled before Lambda gets the response.
       What it raises fails the invocation: the records come again.
     """
 

@@ -40,7 +40,7 @@ class KinesisUserRecordModel(KinesisDataStreamRecord):
 class KinesisUserRecordEnvelope(KinesisDataStreamEnvelope):
     """A list of models, one per user record of the event.
 
-    Raises DecodeError or CaptureError if any Kinesis record cannot be opened.
+    Raises DecodeError or CaptureError if any Kinesis record cannot be decoded.
     """
 
     def parse(self, data: dict[str, Any] | Any | None, model: Any) -> Any:

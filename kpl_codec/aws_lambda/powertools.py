@@ -111,10 +111,9 @@ def user_record_dict(raw: Mapping[str, Any], record: DeaggregatedRecord) -> dict
 
 
 def user_record_event(event: Any) -> dict[str, Any]:
-    """``event``, Lambda's or a pipe's list, with its records deaggregated, for anything that reads Lambda's
-    Kinesis events: Powertools' ``KinesisStreamEvent``, ``KinesisDataStreamModel``, envelopes.
+    """``event``, Lambda's or a pipe's list, with a record for each user record.
 
-    Raises DecodeError or CaptureError if any Kinesis record cannot be opened.
+    Raises DecodeError or CaptureError if any Kinesis record cannot be decoded.
     """
     rows: list[dict[str, Any]] = []
     for unit in records_of_event(event):
@@ -125,7 +124,7 @@ def user_record_event(event: Any) -> dict[str, Any]:
 
 
 class _Poison(dict[str, Any]):
-    """A Lambda record that cannot be opened, in a processor."""
+    """A Lambda record that cannot be decoded, in a processor."""
 
     error: DecodeError | CaptureError | UserRecordFailed
 
@@ -133,11 +132,9 @@ class _Poison(dict[str, Any]):
 class UserRecordBatchProcessor(BatchProcessor):
     """Powertools' BatchProcessor over user records.
 
-    Takes BatchProcessor's arguments (``model``, ``raise_on_entire_batch_failure``, ``logger``) and those
-    of `process_user_records` that fit: ``policy``, ``shard_map``, ``on_drop``, ``watch``,
-    ``max_decompressed_size``, ``unframe``.
-    As Powertools does, it handles every record of a batch even after a failure; use idempotency, or
-    `process_user_records`.
+    ``model``, ``raise_on_entire_batch_failure``, ``logger``: BatchProcessor's arguments. ``opening``: see
+    `handler_options.OpenOptions`. As Powertools does, it handles every record of a batch, also after a
+    failure; use idempotency, or `process_user_records`.
     """
 
     def __init__(
@@ -177,7 +174,7 @@ class UserRecordBatchProcessor(BatchProcessor):
             return self.failure_handler(record=KinesisUserRecord(record), exception=sys.exc_info())
 
     def response(self) -> Any:
-        """The answer: each failed Kinesis record once (LMB-2), in event order."""
+        """The response: each failed Kinesis record once (LMB-2), in event order."""
         failures = super().response()["batchItemFailures"]
         once = dict.fromkeys(failure["itemIdentifier"] for failure in failures)
         return {"batchItemFailures": [{"itemIdentifier": number} for number in once]}
@@ -189,11 +186,11 @@ def once(
     *,
     key_prefix: str = "kpl_codec",
 ) -> Once:
-    """The ``once`` of `process_user_records`, kept by a Powertools persistence layer (DynamoDB, Redis).
+    """The ``once`` of `process_user_records`, with a Powertools persistence layer (DynamoDB, Redis).
 
-    A user record that was handled is not handled again until ``config.expires_after_seconds``; set it
-    above the event source mapping's maximum record age. One that another invocation is handling now counts as
-    failed, so that it comes again. The handler's result is not kept. Powertools needs the time left:
+    A user record that was handled is not handled again for ``config.expires_after_seconds``; set it above the
+    event source mapping's maximum record age. One that another invocation is handling now counts as failed,
+    so that it comes again. The store does not get the handler's result. Powertools needs the time left: call
     ``config.register_lambda_context(context)`` in the handler.
     """
     # Imports boto3, which batch processing alone does not need.
@@ -209,17 +206,18 @@ def once(
 
 
 def async_once(blocking: Once) -> Callable[[str, Callable[[], Awaitable[object]]], Awaitable[object]]:
-    """A `once` for `aio.process_user_records`: asks the store in a thread, awaits the handler on the loop."""
+    """A `once` for `aio.process_user_records`: it calls the store in a thread, and awaits the handler in the
+    event loop."""
 
     async def run(key: str, call: Callable[[], Awaitable[object]]) -> None:
         loop = asyncio.get_running_loop()
 
-        async def awaited() -> None:
+        async def make_call() -> None:
             await call()
 
-        def on_loop() -> None:
-            asyncio.run_coroutine_threadsafe(awaited(), loop).result()
+        def call_on_loop() -> None:
+            asyncio.run_coroutine_threadsafe(make_call(), loop).result()
 
-        await asyncio.to_thread(blocking, key, on_loop)
+        await asyncio.to_thread(blocking, key, call_on_loop)
 
     return run

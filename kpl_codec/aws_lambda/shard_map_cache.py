@@ -6,10 +6,9 @@
     def lambda_handler(event, context):
         return process_user_records(event, handle, shard_map=maps)
 
-The function's role needs ``kinesis:ListShards`` on the stream, and ``kinesis:DescribeStreamSummary`` to
-recognise streams that distribute records AUTO (else they are judged as if keys counted). A function that
-cannot reach Kinesis gets no map: placements are None, and `ShardMapCache.error` says why. By default botocore
-would wait five times 60 s there: give it the settings above.
+The role needs ``kinesis:ListShards`` on the stream, and ``kinesis:DescribeStreamSummary`` to recognise
+streams that distribute records AUTO. Without a way to Kinesis there is no map: placements are None, and
+`ShardMapCache.error` says why. Give botocore the settings above: by default it would wait five times 60 s.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ _MIN_AGE = 5.0
 class ShardMapCache:
     """Shard maps by stream. Not thread-safe: a Lambda process handles one event at a time.
 
-    State per stream: the last map, when it was fetched (``clock``), the last error. A map is fetched again
-    when it is older than ``max_age`` seconds, or lacks a record's shard, but not before 5 seconds after a
-    success, ``max_age`` after a failure. A fetch takes at most ``timeout`` seconds.
+    A map is fetched again when it is older than ``max_age`` seconds, or lacks a record's shard, but not
+    before 5 seconds after a success, ``max_age`` after a failure. A fetch takes at most ``timeout`` seconds.
     """
 
     def __init__(
@@ -52,10 +50,8 @@ class ShardMapCache:
         self.error: dict[str, StreamUnavailable] = {}
 
     def shard_map(self, stream_arn: str, shard_id: str | None = None) -> ShardMap | None:
-        """The map of ``stream_arn``, with ``shard_id`` if the service has it; None if there is none.
-
-        Never raises for an error of the service: checking placement must not fail a batch.
-        """
+        """The map of ``stream_arn``, with ``shard_id`` if the service has it; None if it cannot be
+        fetched."""
         # LMB-13: "A shard map that cannot be fetched MUST NOT fail the batch: records are then handled
         # without a placement."
         cached = self._maps.get(stream_arn)

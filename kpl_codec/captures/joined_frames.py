@@ -24,10 +24,10 @@ _LINE_ENDS: Final = re.compile(rb"[\r\n]*")
 #: An aggregated record begins with the magic and the tag of its first field.
 _START: Final = re.compile(re.escape(MAGIC) + b"[" + b"".join(FIRST_TAGS) + b"]")
 #: What attempts that find no sound aggregated record may cost, in bytes that are hashed in vain: in any file,
-#: and more for each byte of it. A user record takes as long as _FIELD_COST bytes.
+#: and more for each byte of it. An attempt, and each user record in it, takes as long as so many bytes.
 _BUDGET: Final = 1 << 30
 _BUDGET_OF_A_BYTE: Final = 64
-_FIELD_COST: Final = 512
+_ATTEMPT_COST, _FIELD_COST = 4096, 512
 
 
 class _Window:
@@ -71,6 +71,7 @@ class _Window:
         if self.position == 0 and self.ended and is_aggregated(self.data):
             return len(self.data)
         budget = self._budget
+        self._spend(_ATTEMPT_COST)
         for whatever_follows in (False, True):
             if self.gave_up:
                 return None
@@ -105,7 +106,6 @@ def read_frames(stream: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
             line_ends = _LINE_ENDS.match(window.data, window.at)
             if window.position and line_ends is not None and line_ends.group():
                 window.take(line_ends.end())
-                broken_at = window.position
                 continue
             broken_at = window.position
         end = window.sound_end()
@@ -122,7 +122,7 @@ def read_frames(stream: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
             yield from rows.take()
     if window.error is not None:
         # SPK-12, as above
-        rows.unreadable("file", first_line(window.error), broken_at)
+        rows.unreadable("file", first_line(window.error), broken_at if broken_size else window.position)
     elif broken_size and window.gave_up:
         text = f"{broken_size} bytes: too many broken aggregated records to search for a sound one"
         rows.unreadable("file", text, broken_at)

@@ -72,7 +72,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: all records are valid; 1: some are not; 130: Ctrl-C."""
     if (args.dead_letters and not args.queue) or (args.restore and not args.dead_letters):
         raise UsageError(reason="--dead-letters goes with --queue, and --restore with --dead-letters")
     # QUE-1, as everywhere
@@ -83,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     decode = _decoder(args) if args.decode else None
     counts: Counter[str] = Counter()
     defects: Counter[str] = Counter()
-    opened_before = interrupted = False
+    nested_by_kcl = interrupted = False
 
     def rows() -> Iterator[tuple[dict[str, Any], bytes]]:
         for item in items:
@@ -104,11 +103,11 @@ def run(args: argparse.Namespace) -> int:
                 counts["user records"] += 1
                 counts["defective"] += bool(codes)
                 defects.update(set(codes))
-                opened_before |= NESTED in codes and not row["aggregated"] and "subSequenceNumber" in row
+                nested_by_kcl |= NESTED in codes and not row["aggregated"] and "subSequenceNumber" in row
                 _write(args, row, data)
         except KeyboardInterrupt:
             interrupted = True
-        except BrokenPipeError:  # the reader closed our output; what was found counts
+        except BrokenPipeError:  # the reader closed our output; what was read until then counts
             drop_output()
     if args.paths and not (interrupted or counts["records"] or counts["unreadable"]):
         counts["unreadable"] = 1
@@ -117,10 +116,10 @@ def run(args: argparse.Namespace) -> int:
         kinds = ", ".join(f"{code} ({count})" for code, count in sorted(defects.items()))
         which = f"{counts['defective']} of {counts['user records']} user records"
         note(f"{which} are defective: {kinds}; kpl-codec explain {min(defects)} says more")
-    if opened_before:
+    if nested_by_kcl:
         note(
-            f"{NESTED}: records with a sub-sequence number were opened before, by the KCL or its "
-            "MultiLangDaemon, and are not opened again"
+            f"{NESTED}: the KCL or its MultiLangDaemon has deaggregated the records with a sub-sequence "
+            "number; cat does not deaggregate them again"
         )
     if interrupted:
         return INTERRUPTED
@@ -134,9 +133,9 @@ def _user_records(
 ) -> Iterator[tuple[dict[str, Any], bytes]]:
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     unframe = args.unframe or args.decode
-    # Each by itself, so that none waits for the next; under the report policy, so that all are shown.
+    # One by one, so that none waits for the next; under the report policy, so that all are printed.
     for record in deaggregate([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
-        if _wanted(args, record):
+        if _matches(args, record):
             codes, data = _codes(record), record.data
             payload = decode(record, codes) if decode is not None else None
             row = facts(item, record, codes)
@@ -148,7 +147,7 @@ def _user_records(
 
 
 def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
-    """The records that the arguments name, read lazily; that a stream exists is checked at once."""
+    """The records that the arguments name, read lazily; a stream that does not exist is an error at once."""
     if args.queue:
         return (CapturedRecord(None, record) for record in _of_queue(args))
     if not args.stream:
@@ -160,7 +159,7 @@ def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
 
     client = client_of(args)
     if args.only:
-        return (_fetched(args.stream, item) for item in fetch_records(client, args.stream, args.only))
+        return (_item_of(args.stream, item) for item in fetch_records(client, args.stream, args.only))
     records = read_stream(
         client,
         args.stream,
@@ -172,7 +171,7 @@ def _items(args: argparse.Namespace) -> Iterator[CapturedRecord | Unreadable]:
     return (CapturedRecord(args.stream, record) for record in records)
 
 
-def _fetched(stream: str, item: KinesisRecord | GoneRecord | UnreadableEntry) -> CapturedRecord | Unreadable:
+def _item_of(stream: str, item: KinesisRecord | GoneRecord | UnreadableEntry) -> CapturedRecord | Unreadable:
     if isinstance(item, KinesisRecord):
         return CapturedRecord(stream, item)
     line = getattr(item, "line", None)
@@ -182,8 +181,7 @@ def _fetched(stream: str, item: KinesisRecord | GoneRecord | UnreadableEntry) ->
 
 
 def _of_queue(args: argparse.Namespace) -> Iterator[KinesisRecord]:
-    """The records in --queue now; with --restore each is returned to the queue's consumers after it was
-    printed. Raises QueueUnavailable, QueuesUnsupported, UsageError."""
+    """The records in --queue now; with --restore the queue gets each back after it was printed."""
     from ..queues.queue_calls import browse_queue, find_queue, restore_dead_letters
 
     region = next(iter(args.queue.split(":")[3:4]), None)  # of an ARN
@@ -234,13 +232,12 @@ def _plain(value: Any) -> str:
 # -- output ---------------------------------------------------------------------------------------
 
 
-def _wanted(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
+def _matches(args: argparse.Namespace, record: DeaggregatedRecord) -> bool:
     arrived = record.approximate_arrival_timestamp
     since = None if isinstance(args.since, str) else args.since
     return (
         (args.key is None or record.partition_key in args.key)
         and (args.shard_id is None or record.shard_id in args.shard_id)
-        # (What has no time may be of any.)
         and (since is None or arrived is None or utc(arrived) >= since)
         and (args.until is None or arrived is None or utc(arrived) < args.until)
     )
@@ -270,14 +267,14 @@ def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
 
 def facts(source: CapturedRecord, record: DeaggregatedRecord, defects: list[str]) -> dict[str, Any]:
     """One user record of a Kinesis record as JSON; what is not known is left out."""
-    opened = record.aggregated or source.record.sub_sequence_number is not None
+    deaggregated = record.aggregated or source.record.sub_sequence_number is not None
     arrived = record.approximate_arrival_timestamp
     values: dict[str, Any] = {
         "streamName": source.stream,
         "shardId": record.shard_id,
         "sequenceNumber": record.sequence_number,
         "recordId": record.record_id,
-        "subSequenceNumber": record.sub_sequence_number if opened else None,
+        "subSequenceNumber": record.sub_sequence_number if deaggregated else None,
         "partitionKey": record.partition_key,
         "explicitHashKey": record.explicit_hash_key,
         "approximateArrivalTimestamp": utc(arrived).isoformat() if arrived is not None else None,

@@ -1,11 +1,10 @@
-"""`kpl-codec demo`: a stream on a local Kinesis emulator, and what is lost on it; with nothing to configure.
+"""`kpl-codec demo`: fills a stream on a local Kinesis emulator, and shows what consumers lose of it.
 
-Four writers put the same kind of user records, each with its own encoder and its name in the data, half of
-them after a split:
+Four writers put user records of one kind, each with an encoder of its own, half of them after a split:
 
     kpl_codec.producer.Producer   this library's producer: an aggregate holds one shard's user records
-    aws_kinesis_agg          awslabs' RecordAggregator, used as its README shows: one aggregator, no shards
-    aws_kinesis_agg/shard    the same, one aggregator per shard, by a shard map read when it started
+    aws_kinesis_agg          awslabs' RecordAggregator, used as its README shows: one for all shards
+    aws_kinesis_agg/shard    one RecordAggregator for each shard, by a shard map from before the split
     plain                    PutRecords without aggregation
 """
 
@@ -38,7 +37,7 @@ _STREAM, _SHARDS = "demo-orders", 4
 _WRITERS = _PRODUCER, _NAIVE, _PER_SHARD, _PLAIN = (
     "kpl_codec.producer.Producer", "aws_kinesis_agg", "aws_kinesis_agg/shard", "plain"
 )  # fmt: skip
-#: User records in an aggregate of aws_kinesis_agg, and Kinesis records in a call of PutRecords or an answer.
+#: User records in an aggregate of aws_kinesis_agg, and Kinesis records in a call or a line of the capture.
 _BATCH, _ENTRIES = 50, 100
 
 
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _audit(folder: Location, results: Location) -> list[RenderableType]:
-    """What the ledgers of all four writers say, against what the KCL delivers, less one: a consumer's bug."""
+    """An audit of a KCL consumer with a defect: it skips the first user record."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -93,8 +92,8 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
     from ..ledger.ledger_rows import line_of
 
     names = ["shardId", "sequenceNumber", "subSequenceNumber"]
-    handled = pa.Table.from_batches((results / "user-records").rows(names, pc.field("kcl") == "delivered"))
-    (folder / "handled.parquet").write_table(handled.slice(1))
+    delivered = pa.Table.from_batches((results / "user-records").rows(names, pc.field("kcl") == "delivered"))
+    (folder / "handled.parquet").write_table(delivered.slice(1))
     sides = [(folder / "ledger").path], [(folder / "handled.parquet").path]
     audited = audit(*sides, until=datetime.now(timezone.utc))
     return [
@@ -137,7 +136,7 @@ def _folder(output: str | None) -> Location:
 
 
 def _by_writer(results: Location, put: int) -> list[RenderableType]:
-    """What each writer has put, what of it is on the stream, and what a KCL consumer gets, each once."""
+    """A table of user records by writer: put, on the stream, and delivered by the KCL; none counts twice."""
     stored, delivered = set(), set()
     rows: Counter[str] = Counter()
     for batch in (results / "user-records").rows(["data", "kcl"]):
@@ -155,7 +154,7 @@ def _by_writer(results: Location, put: int) -> list[RenderableType]:
         for name, (on_stream, gets) in counts.items()
     ]
     naive, per_shard = (put - counts[name][1] for name in (_NAIVE, _PER_SHARD))
-    again, lost = rows.total() - len(stored), len(_WRITERS) * put - len(delivered)
+    copies, losses = rows.total() - len(stored), len(_WRITERS) * put - len(delivered)
     return [
         line(""),
         line(("What a KCL consumer of this stream gets, by writer", "bold")),
@@ -163,8 +162,8 @@ def _by_writer(results: Location, put: int) -> list[RenderableType]:
         line(""),
         line(
             f"The report counts {rows.total():,} user records on the stream, {rows['dropped']:,} of them "
-            f"lost. {again:,} are there twice: the split would have lost them, so the Producer put them "
-            f"again, and their first copies count as lost. {lost:,} user records never arrive."
+            f"lost. {copies:,} are there twice: the split would have lost them, so the Producer put them "
+            f"again, and their first copies count as lost. {losses:,} user records never arrive."
         ),
         line(""),
         line(
@@ -213,10 +212,10 @@ def _put_plain(client: Any, records: Iterator[tuple[str, bytes]], notes: Writer)
     put = list(records)
     entries = [{"PartitionKey": key, "Data": data} for key, data in put]
     for start in range(0, len(entries), _ENTRIES):
-        answer = client.put_records(StreamName=_STREAM, Records=entries[start : start + _ENTRIES])
-        if answer["FailedRecordCount"]:
-            raise RuntimeError(f"{answer['FailedRecordCount']} plain records were refused")
-        for stored, (key, data) in zip(answer["Records"], put[start:], strict=False):
+        response = client.put_records(StreamName=_STREAM, Records=entries[start : start + _ENTRIES])
+        if response["FailedRecordCount"]:
+            raise RuntimeError(f"{response['FailedRecordCount']} plain records were refused")
+        for stored, (key, data) in zip(response["Records"], put[start:], strict=False):
             notes.put(stored["ShardId"], stored["SequenceNumber"], key, data)
 
 
@@ -266,7 +265,7 @@ def _capture(client: Any, folder: Location) -> int:
     for shard_id, records in by_shard.items():
         lines = []
         for start in range(0, len(records), _ENTRIES):
-            answer = to_get_records(records[start : start + _ENTRIES], dump=True)
-            lines.append(json.dumps({"StreamName": _STREAM, "ShardId": shard_id, **answer}) + "\n")
+            response = to_get_records(records[start : start + _ENTRIES], dump=True)
+            lines.append(json.dumps({"StreamName": _STREAM, "ShardId": shard_id, **response}) + "\n")
         (files / f"{shard_id}.jsonl").write("".join(lines).encode())
     return sum(map(len, by_shard.values()))

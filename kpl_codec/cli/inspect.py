@@ -26,9 +26,9 @@ from ..rendering.terminal import Part, line, show, show_json, width
 from .inputs import CapturedRecord, Unreadable, UsageError, client_of, read_bytes
 from .options import add, add_aws, add_shared
 
-#: Fields and user records that are listed where nobody says how many.
+#: Fields and user records that are listed without --limit.
 _SHOWN = 400
-#: Columns from which on long lines of the tree are folded: in fewer it could not be read.
+#: Fewest columns in which long lines of the tree are folded.
 _FOLDED = 80
 #: Codes that `read_captures` reports of data that is not a capture, but one record's own data.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
@@ -48,14 +48,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 for a valid or plain record that a KCL consumer gets whole, else 1."""
     if (args.data is None) == (args.stream is None):
-        raise UsageError(reason="give either DATA or --stream NAME --shard-id ID --sequence-number N")
-    record, keys = _from_stream(args) if args.stream else (_given(args), None)
+        raise UsageError(reason="give either DATA, or --stream NAME --shard-id ID --sequence-number NUMBER")
+    record, keys = _from_stream(args) if args.stream else (_from_data(args), None)
     data = record.data
     explanation = explain(
         data, max_nodes=args.limit or _SHOWN, hash_key_range=keys, outer_key=record.partition_key
     )
     defects = [defect for defect in explanation.defects if explanation.kind != "plain"]
-    nested = [] if explanation.kind == "encoded frame" else _nested(record)
+    nested = [] if explanation.kind == "encoded frame" else _inner_records(record)
     if args.json:
         show_json(_facts(explanation, defects) | {"nested": nested})
     else:
@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     return 1 if defects or dropped or nested else 0
 
 
-def _nested(record: KinesisRecord) -> list[str]:
-    """A sentence for each of its user records that has an aggregated record within."""
+def _inner_records(record: KinesisRecord) -> list[str]:
+    """A sentence for each user record of ``record`` whose data holds an aggregated record."""
     valid = [row for row in deaggregate([record], "report") if not row.defects]
     pairs = ((row, layers_around(row.data)) for row in valid)
     return [
@@ -78,8 +78,8 @@ def _nested(record: KinesisRecord) -> list[str]:
     ]
 
 
-def _given(args: argparse.Namespace) -> KinesisRecord:
-    """The record that the arguments name; without its keys where DATA is not a capture. Raises UsageError."""
+def _from_data(args: argparse.Namespace) -> KinesisRecord:
+    """The record in DATA; without keys where DATA is not a capture. Raises UsageError."""
     data, number = _data(args), args.sequence_number
     if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
         return KinesisRecord(None, data)

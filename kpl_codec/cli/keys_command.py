@@ -9,7 +9,7 @@ from typing import Any
 
 from ..format.hash_keys import ALL_HASH_KEYS, parse_hash_key, partition_key_hash
 from ..rendering.labels import percent, plural
-from ..rendering.terminal import line, show, show_json, table, width, write
+from ..rendering.terminal import line, show, show_json, table, write
 from ..shards.skew import balanced_keys
 from .inputs import each_line, hashed_keys, load_shard_map, results_of
 from .options import add, add_action, add_aws, add_shards, add_shared
@@ -17,8 +17,8 @@ from .progress import waiting
 
 #: Hot keys that are printed without --limit.
 _SHOWN = 10
-#: Parts of the hash key space, and in how many of them, the fullest, each key is counted: other keys take no
-#: memory.
+#: The hash key space is cut into parts; keys are counted one by one only in the parts with most user records,
+#: so that the others take no memory.
 _PARTS, _COUNTED_PARTS = 1 << 16, 1 << 12
 
 
@@ -48,10 +48,8 @@ def _hash(args: argparse.Namespace) -> int:
     if args.json:
         show_json([{"key": key, "hashKey": str(n), "hex": f"{n:032x}"} for key, n in pairs])
     else:
-        heads = ["key", "hash key", "of the space", "hex"]
-        rows = [[key, str(n), f"{100 * n / 2**128:.2f}%", f"{n:032x}"] for key, n in pairs]
-        columns = 4 if width() >= 100 else 3  # the hexadecimal form where there is room
-        show(table(heads[:columns], [row[:columns] for row in rows], (1, 2)))
+        heads = ["key", "hash key", "of the space"]
+        show(table(heads, [[key, str(n), f"{100 * n / 2**128:.2f}%"] for key, n in pairs], (1, 2)))
     return 0
 
 
@@ -106,8 +104,8 @@ def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
     counts: Counter[str] = Counter()
     for batch in folder.rows(["hashKey", "partitionKey"], with_key):
         hot = pa.array(fullest[part_of(batch["hashKey"])])
-        wanted = batch["partitionKey"].cast(pa.string()).filter(hot)
-        for pair in pc.value_counts(wanted).to_pylist():
+        keys = batch["partitionKey"].cast(pa.string()).filter(hot)
+        for pair in pc.value_counts(keys).to_pylist():
             counts[pair["values"]] += pair["counts"]
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:top]
     return [(key, partition_key_hash(key), count) for key, count in ranked], int(parts.sum())

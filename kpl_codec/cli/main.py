@@ -94,14 +94,14 @@ class Parser(argparse.ArgumentParser):
         """Paths may also stand behind options; an unknown option is the error of its command."""
         words = list(sys.argv[1:] if args is None else args)
         self._check_words(words)
-        known, unknown = super().parse_known_args(words, namespace)
+        parsed, unknown = super().parse_known_args(words, namespace)
         many = next((action.dest for action in self._get_positional_actions() if action.nargs == "*"), None)
         if many and not any(word.startswith("-") for word in unknown if word != "-"):
-            getattr(known, many).extend(unknown)
-            return known, []
+            getattr(parsed, many).extend(unknown)
+            return parsed, []
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return known, unknown
+        return parsed, unknown
 
     def _check_words(self, words: Sequence[str]) -> None:
         """Refuse options and commands that there are not, before argparse says that another is missing."""
@@ -171,10 +171,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     text = "versions, and whether the compiled extension is used: for a bug report"
     parser.add_argument("--version", action=_Version, nargs=0, help=text)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
+    command_name = next((argument for argument in arguments if not argument.startswith("-")), None)
     for name, what in COMMANDS.items():
         command = commands.add_parser(name, help=what, description=what)
-        if name == wanted:
+        if name == command_name:
             module = import_module(f"kpl_codec.{MODULES.get(name, f'cli.{name}')}")
             lines = [f"  kpl-codec {name} {example}".rstrip() for example in EXAMPLES[name]]
             examples = "\n".join(["Examples:", *lines])

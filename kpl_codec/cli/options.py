@@ -187,9 +187,9 @@ def add_action(
     commands: Any, name: str, what: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
     """Add the action ``name`` of a command, ``what`` it is for, and its function. It has --json."""
-    added: argparse.ArgumentParser = commands.add_parser(
+    action: argparse.ArgumentParser = commands.add_parser(
         name, help=what, description=f"{what[0].upper()}{what[1:]}."
     )
-    added.set_defaults(run=run)
-    add_shared(added, "--json")
-    return added
+    action.set_defaults(run=run)
+    add_shared(action, "--json")
+    return action

@@ -21,9 +21,9 @@ def waiting(
     quiet: bool = False,
     unit: str = "task",
 ) -> Iterator[Callable[[], None]]:
-    """Says ``what`` if the block takes long. The block gets a function to call when output begins: then it is
-    not said. With ``tasks`` it is said again every ten seconds: a function that returns how many of ``unit``
-    are done, and how many there are."""
+    """Print ``what`` to standard error if the block takes longer than 1.5 s. The block gets a function to
+    call when its output begins, which prevents that. ``tasks`` returns how many of ``unit`` are finished, and
+    how many there are; with it the line comes again every ten seconds."""
     end = threading.Event()
 
     def say() -> None:
@@ -33,8 +33,8 @@ def waiting(
             if tasks is None:
                 note(f"{what} ...")
                 return
-            done, total = tasks()
-            note(f"{what}: {unit} {done} of {total}, {time.monotonic() - started:.0f} s")
+            finished, total = tasks()
+            note(f"{what}: {unit} {finished} of {total}, {time.monotonic() - started:.0f} s")
 
     # SPK-97: "A command that has nothing to show for two seconds MUST say on standard error what it waits
     # for."

@@ -15,8 +15,8 @@ from ..shards.stream_name import stream_members
 from .inputs import client_of, hashed_keys, load_shard_map
 from .options import add, add_action, add_shards, add_shared
 
-#: Columns that a table with whole hash keys needs, and one with whole ids of shards.
-_WHOLE_KEYS, _WHOLE_IDS = 130, 80
+#: Columns that a table with whole ids of shards needs.
+_WHOLE_IDS = 80
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,13 +36,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _facts(shard: Shard) -> dict[str, Any]:
     """A shard as ListShards describes it, in camelCase; ``--shards`` reads that, too."""
-    return {**_uncapitalized(shard.to_aws()), "open": shard.open}
+    return {**_camel_case(shard.to_aws()), "open": shard.open}
 
 
-def _uncapitalized(value: Any) -> Any:
+def _camel_case(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    return {name[0].lower() + name[1:]: _uncapitalized(inner) for name, inner in value.items()}
+    return {name[0].lower() + name[1:]: _camel_case(inner) for name, inner in value.items()}
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -84,13 +84,13 @@ def _subscribers(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show_shards(shards: list[Shard]) -> None:
-    """With whole hash keys if they fit, else their first eight hexadecimal digits; on a narrow terminal with
-    numbers of shards, and where each range starts."""
+    """A table with the first eight hexadecimal digits of hash keys; on a narrow terminal with the numbers of
+    shards, and without the ends of ranges. (--json has them whole.)"""
     heads = ["shard", "state", "starting hash key", "ending hash key", "share", "parents"]
     rows = []
     for shard in shards:
         keys = shard.hash_key_range
-        texts = map(str, keys) if width() >= _WHOLE_KEYS else (f"{key:032x}"[:8] + "…" for key in keys)
+        texts = (f"{key:032x}"[:8] + "…" for key in keys)
         parents = " + ".join(map(short_id, shard.parent_shard_ids))
         rows.append([shard.shard_id, "open" if shard.open else "closed", *texts, share(keys), parents])
     if width() < _WHOLE_IDS:
@@ -103,15 +103,15 @@ def _show_shards(shards: list[Shard]) -> None:
 
 def _predict(args: argparse.Namespace) -> int:
     shard_map = load_shard_map(args)
-    predicted = []
+    predictions = []
     for key, hash_key in hashed_keys(args):
         auto = shard_map.distribution == "AUTO"
-        predicted.append((key, str(hash_key), None if auto else shard_map.shard_for(hash_key).shard_id))
+        predictions.append((key, str(hash_key), None if auto else shard_map.shard_for(hash_key).shard_id))
     if args.json:
         names = ("key", "hashKey", "shardId")
-        show_json([dict(zip(names, row, strict=True)) for row in predicted])
+        show_json([dict(zip(names, row, strict=True)) for row in predictions])
     else:
-        rows = [[key, shard_id or "any (AUTO)", hash_key] for key, hash_key, shard_id in predicted]
+        rows = [[key, shard_id or "any (AUTO)", hash_key] for key, hash_key, shard_id in predictions]
         show(table(["key", "shard", "hash key"], rows, (2,)))
     return 0
 

@@ -1,7 +1,8 @@
-"""The vectors as an archive that is of use without Python: `kpl-codec conformance --export DIR`.
+"""The vectors as an archive for programs without Python: `kpl-codec conformance --export DIR`.
 
-Beside the files of spec/vectors: `kcl.json`, what the KCL delivers of every decoding vector on given ranges;
-`decode.txt`, the decoding vectors as lines; `manifest.json`, the version and every file's digest.
+It has the files of spec/vectors, and beside them `kcl.json`, what the KCL delivers of every decoding vector
+on given hash key ranges; `decode.txt`, the decoding vectors as lines; `manifest.json`, the version and the
+SHA-256 of every file.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def archive() -> dict[str, bytes]:
     files = {path.name: path.read_bytes() for path in FOLDER.iterdir() if path.is_file()}
     files["kcl.json"] = _json({"version": version(), "vectors": [_kcl_of(vector) for vector in decoding]})
     files["decode.txt"] = "".join(f"{line}\n" for vector in decoding for line in _lines(vector)).encode()
-    listed = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
-    files["manifest.json"] = _json({"version": version(), "sha256": listed})
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+    files["manifest.json"] = _json({"version": version(), "sha256": digests})
     return files
 
 

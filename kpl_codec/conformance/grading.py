@@ -1,5 +1,6 @@
-"""Asks a program the vectors of spec/vectors, grades its answers (section 9.3 of spec/09-conformance.md), and
-shows the grades. The result of a vector with an error is any error: codes are specific to this library.
+"""Asks a program about the vectors of spec/vectors, grades its answers (section 9.3 of
+spec/09-conformance.md), and shows the grades. Where a vector has an error, any error passes, because the
+codes are those of this library.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ THIS_LIBRARY = (sys.executable, "-m", f"{__package__}.program_kpl_codec")
 FOLDER = Path(__file__).parent / "vectors"
 GRADES = ("pass", "refused", "unopened", "accepted", "lost", "other-bytes", "wrong", "failed")
 
-#: Grades of which a user record is lost, or delivered wrong.
+#: Grades that mean that user records are lost, or delivered with other keys or data.
 LOSSES = frozenset({"lost", "wrong", "failed"})
 
-#: The members of its result that a program has to give, by kind of vector.
+#: The members that an answer must have, by kind of vector.
 _RESULTS = {
     "encode": ("data",),
     "hash-key": ("hash_key",),
@@ -37,7 +38,7 @@ _RESULTS = {
 }
 _GREEN, _YELLOW, _RED = "#3c8527", "#a8730a", "#b3261e"
 _LABEL = "KPL vectors"
-#: Width of a character, and the room around a text, in pixels.
+#: Of a badge: the width of a character, and the room around a text, in pixels.
 _CHARACTER, _ROOM = 7, 12
 
 
@@ -48,7 +49,8 @@ def vectors() -> list[dict[str, Any]]:
 
 
 class Grade(NamedTuple):
-    """``grade`` is one of GRADES; ``detail`` says what was seen, without record data."""
+    """The grade of one vector. ``grade``: one of GRADES. ``detail``: what the program did, without record
+    data."""
 
     vector_id: str
     kind: str
@@ -58,8 +60,8 @@ class Grade(NamedTuple):
 
 @dataclass
 class Result:
-    """The grades of one program, a vector each. ``unsupported``: how many vectors were not asked. ``fields``:
-    the parts of a user record that it gives."""
+    """The grades of one program, one for each vector that it was asked about. ``unsupported``: the number of
+    the other vectors. ``fields``: the parts of a user record that the program gives."""
 
     name: str
     version: str
@@ -78,7 +80,7 @@ class Result:
 
 
 def question(vector: Mapping[str, Any]) -> dict[str, Any]:
-    """What a program is asked about a vector (section 9.1 of spec/09-conformance.md)."""
+    """The question about a vector (section 9.1 of spec/09-conformance.md)."""
     request = {"op": vector["kind"], "id": vector["id"], **vector["input"]}
     if vector["kind"] == "shard-map":
         request["probes"] = list(vector.get("lookups", {}))
@@ -90,7 +92,8 @@ def question(vector: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def grade(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequence[str] = FIELDS) -> Grade:
-    """The grade of ``answer`` to `question` of ``vector``. ``fields``: those of `FIELDS` that it gives."""
+    """The grade of a program's answer to the question about ``vector``. ``fields``: the parts of a user
+    record that the program gives."""
     return Grade(vector["id"], vector["kind"], *_grade_of(vector, answer, fields))
 
 
@@ -122,24 +125,24 @@ def _grade_of(vector: Mapping[str, Any], answer: Mapping[str, Any], fields: Sequ
 def _grade_of_decode(
     vector: Mapping[str, Any], answer: Mapping[str, Any], acceptable: bool, fields: Sequence[str]
 ) -> tuple[str, str]:
-    delivered, expected = answer.get("user_records"), vector.get("user_records")
+    delivered, in_vector = answer.get("user_records"), vector.get("user_records")
     if answer.get("plain"):
         return "pass" if vector.get("plain") else "unopened", ""
     if not isinstance(delivered, list):
         return "failed", "nonsense: neither user_records nor plain nor error"
     if vector.get("plain"):
         return "lost", f"a plain record became {len(delivered)} user records"
-    if expected is None and not delivered:
+    if in_vector is None and not delivered:
         return "lost", f"nothing delivered, expected {vector['error']['code']}"
-    if expected is None:
+    if in_vector is None:
         return ("pass", "accepted") if acceptable else ("accepted", _expected_error(vector))
     # CNF-5: "A program that names its fields in its hello MUST be graded by these fields alone."
-    got, wanted = _only(fields, delivered), _only(fields, expected)
-    if got == wanted:
-        return "pass", "" if delivered == expected else "not all parts are delivered"
-    if len(got) < len(wanted):
-        return "lost", f"{len(got)} of {len(wanted)} user records{_differences(got, wanted)}"
-    return "wrong", f"other user records{_differences(got, wanted)}"
+    ours, theirs = _only(fields, in_vector), _only(fields, delivered)
+    if theirs == ours:
+        return "pass", "" if delivered == in_vector else "not all parts are delivered"
+    if len(theirs) < len(ours):
+        return "lost", f"{len(theirs)} of {len(ours)} user records{_differences(theirs, ours)}"
+    return "wrong", f"other user records{_differences(theirs, ours)}"
 
 
 def _expected_error(vector: Mapping[str, Any]) -> str:
@@ -158,11 +161,11 @@ def _holds(data: Any, user_records: list[Any]) -> bool:
     return delivered == user_records
 
 
-def _differences(delivered: list[Any], expected: list[Any]) -> str:
-    """Which parts of user records differ, and of how many: "; partition_key of 2, data of 1"."""
+def _differences(theirs: list[Any], ours: list[Any]) -> str:
+    """The parts in which user records differ, and in how many of them: "; partition_key of 2, data of 1"."""
     wrong = Counter(
         name
-        for one, other in zip(delivered, expected, strict=False)
+        for one, other in zip(theirs, ours, strict=False)
         for name in FIELDS
         if not isinstance(one, Mapping) or one.get(name) != other.get(name)
     )
@@ -171,7 +174,7 @@ def _differences(delivered: list[Any], expected: list[Any]) -> str:
 
 
 def _only(fields: Sequence[str], records: list[Any]) -> list[Any]:
-    """The user records with these fields, as text or as bytes; no tags."""
+    """The user records with these fields alone."""
     return [
         {name: value for name, value in record.items() if name.removesuffix("_bytes") in fields}
         if isinstance(record, dict)
@@ -187,16 +190,17 @@ def run(
     lines: bool = False,
     timeout: float = 20.0,
 ) -> Result:
-    """Ask ``command`` about every vector whose operation it knows. ``lines``: it speaks lines, not JSON.
-    Raises ProgramError if it cannot be started or does not introduce itself."""
+    """Ask the program ``command`` about every vector whose operation it knows. ``lines``: the program speaks
+    lines instead of JSON. ``timeout``: seconds for an answer. Raises ProgramError if the program cannot be
+    started or its hello is none."""
     with Program(command, lines=lines, timeout=timeout) as program:
-        hello, known = program.hello, set(program.hello["ops"])
+        hello, operations = program.hello, set(program.hello["ops"])
         fields = tuple(hello.get("fields", FIELDS))
         result = Result(str(hello["name"]), str(hello.get("version", "?")), fields)
         for vector in vectors:
             # CNF-2: "Only operations that a program names in its hello MUST be asked of it; the rest, and
             # what it answers unsupported, is counted as not asked."
-            answer = program.ask(question(vector)) if vector["kind"] in known else {"unsupported": True}
+            answer = program.ask(question(vector)) if vector["kind"] in operations else {"unsupported": True}
             if answer.get("unsupported"):
                 result.unsupported += 1
             else:
@@ -205,7 +209,7 @@ def run(
 
 
 def table(results: Sequence[Result]) -> str:
-    """The results side by side: how many vectors got which grade, by operation. Needs rich."""
+    """How many vectors got which grade, a line for each program and operation. Needs rich."""
     from ..rendering import terminal
 
     heads = ["implementation", "operation", *GRADES, "not asked"]
@@ -224,18 +228,18 @@ def table(results: Sequence[Result]) -> str:
 
 
 def badge(result: Result) -> str:
-    """An SVG image: how many vectors pass, of those that were asked. Green: all. Yellow: no user record was
-    lost or delivered wrong. Red: some were."""
+    """An SVG image that says how many of the vectors pass. It is green where all pass, red where user records
+    are lost or wrong, else yellow."""
     colour = _GREEN if result.conforms else _RED if LOSSES & result.counts.keys() else _YELLOW
     count = f"{result.counts['pass']} of {len(result.grades)}"
-    left, right = (len(text) * _CHARACTER + _ROOM for text in (_LABEL, count))
+    width, rest = (len(text) * _CHARACTER + _ROOM for text in (_LABEL, count))
     title = escape(f"{result.name} {result.version}: {count} {_LABEL} pass")
     return f"""\
-<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img">
+<svg xmlns="http://www.w3.org/2000/svg" width="{width + rest}" height="20" role="img">
 <title>{title}</title>
-<rect width="{left}" height="20" fill="#444"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>
+<rect width="{width}" height="20" fill="#444"/><rect x="{width}" width="{rest}" height="20" fill="{colour}"/>
 <g fill="#fff" font-family="Verdana,sans-serif" font-size="11" text-anchor="middle">
-<text x="{left / 2}" y="14">{_LABEL}</text><text x="{left + right / 2}" y="14">{count}</text>
+<text x="{width / 2}" y="14">{_LABEL}</text><text x="{width + rest / 2}" y="14">{count}</text>
 </g>
 </svg>
 """

@@ -1,5 +1,6 @@
-"""Both ends of the protocol of spec/09-conformance.md: `Program` starts a program and asks it one question at
-a time, in JSON or in lines (to crash, hang or answer nonsense is an answer); `serve` is the loop of one.
+"""Both ends of the protocol of spec/09-conformance.md. `Program` starts a program and asks it one question at
+a time, in JSON or in lines; a crash, a hang and nonsense count as answers. `serve` is the loop of a program
+in Python.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class ProgramError(KplError, RuntimeError):
 
 
 class Program:
-    """A running program, as a context manager. ``timeout``: seconds that an answer may take. ``lines``: it
-    speaks lines instead of JSON. ``hello``: its name, version and the operations it knows."""
+    """A program that runs, as a context manager. ``timeout``: seconds that an answer may take. ``lines``: the
+    program speaks lines instead of JSON. ``hello``: its name, version and the operations that it knows."""
 
     def __init__(self, command: Sequence[str], *, lines: bool = False, timeout: float = 20.0):
         self.command, self.timeout = list(command), timeout
@@ -60,8 +61,8 @@ class Program:
         answer = self.ask({"op": "hello", "protocol": PROTOCOL})
         ops, fields = answer.get("ops"), answer.get("fields", list(FIELDS))
         texts = isinstance(ops, list) and all(isinstance(one, str) for one in ops)
-        known = isinstance(fields, list) and all(one in FIELDS for one in fields)
-        if "failure" in answer or not texts or not known or "name" not in answer:
+        of_ours = isinstance(fields, list) and all(one in FIELDS for one in fields)
+        if "failure" in answer or not texts or not of_ours or "name" not in answer:
             self.close()
             why = _FAILURES.get(str(answer.get("failure")), "its answer to hello is wrong")
             what = str(answer.get("detail", json.dumps(answer))).strip()[-120:]
@@ -177,7 +178,8 @@ def record_lines(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def answer_of(lines: Iterable[str], op: str) -> dict[str, Any]:
-    """The answer that these lines are, without the last. Raises ValueError for lines that are none."""
+    """The lines of an answer, without the last, as the same answer in JSON. Raises ValueError for other
+    lines."""
     answer: dict[str, Any] = {"user_records": []} if op == "decode" else {}
     keys: dict[str, bytes] = {}
     for line in lines:

@@ -15,11 +15,11 @@ from ..errors import MalformedCode, MalformedMessage
 _ONLY_THE_CHECK = "Nobody who reads the stream. It limits what this check can say."
 
 _RANGE_RULE = (
-    "KCL consumers: they alone compare hash keys with the range of the shard, and lose these user "
-    "records. Lambda functions, Firehose and Spark sources that deaggregate deliver them."
+    "KCL consumers lose these user records: they alone compare hash keys with the range of the shard. "
+    "Lambda functions, Firehose and Spark sources that deaggregate deliver them."
 )
 
-#: About placement, about what the KCL drops because of it, and about the shards.
+#: About placement, what the KCL drops, and shards.
 _PLACEMENT = f"""
 naive-aggregator: critical, PLC-5: The writer aggregates without regard to shards
 User records of several shards were put into one aggregate, as a plain RecordAggregator does on a stream with
@@ -27,23 +27,21 @@ more than one shard. No shard, now or earlier, held all their hash keys, so no r
 drops every such aggregate whole, and writes no log line about it.
 Whom: {_RANGE_RULE}
 Do: Change the writer: aggregate per shard (kpl_codec.producer.Producer or the KPL do), or give all user
-records of
-an aggregate one explicit hash key. Until then do not read this stream with the KCL: read it with the report
-policy. `kpl-codec repair` puts the user records again where they belong.
+records of an aggregate one explicit hash key. Until then do not read this stream with the KCL: read it with
+the report policy. `kpl-codec repair` puts the user records again where they belong.
 
 mixed-aggregate: critical, PLC-5: Aggregate with user records of other shards
-Some of its user records belong to the shard it lies on, others do not. The KCL drops all of them, also those
-that are in their right place.
+Some of its user records belong to the shard it lies on, others do not. The KCL drops all of them.
 Whom: {_RANGE_RULE}
-Do: If the cause is a split: KPL 0.15.11 and later reports such user records as put, and they are lost; put
-them again (`kpl-codec repair`). If no reshard explains it: see naive-aggregator.
+Do: If the cause is a split, put them again (`kpl-codec repair`): KPL 0.15.11 and later reports them as put,
+though they are lost. If no reshard explains it: see naive-aggregator.
 
 foreign-aggregate: critical, PLC-3: Aggregate on a shard that none of its user records belongs to
-The KCL drops it. Either it was put under a wrong key, or a producer sent the same user records again after a
-split; then they are also on the right shard.
+The KCL drops it. It was put under a wrong key, or a producer sent it again after a split: then its user
+records are also on the right shard.
 Whom: {_RANGE_RULE}
-Do: If the user records are not on the expected shard, put them again (`kpl-codec repair`) and fix the writer:
-it must put an aggregate under the hash key of its user records.
+Do: If they are not, put them again (`kpl-codec repair`), and let the writer put an aggregate under the hash
+key of its user records.
 
 repaired: info, SPK-34: Dropped by the KCL, and put again
 `kpl-codec repair` has put copies of these user records, with its tag and the same keys and data. The KCL
@@ -53,15 +51,13 @@ Whom: Consumers that do not drop (Lambda, Firehose, plain readers) get these use
 unlike-copy: warning, SPK-34: Tagged as a repaired copy, but its keys or data differ
 A user record has the tag of a copy that repair puts, but not the keys and data of the user record that the
 tag names. The KCL still drops the original. Every producer can write such a tag, and a relay may keep it.
-Whom: Programs that trust such tags. This check compares partition key, explicit hash key and data.
-Do: Look for the tag in user-records/ (column tags): who put these? `kpl-codec repair` still puts the
-original.
+Whom: Programs that trust such tags.
+Do: Find out who put them: column tags of user-records/. `kpl-codec repair` still puts the original.
 
 stray: error, PLC-3: Record outside its shard
 Its explicit hash key is known, and is outside its shard's hash key range.
 Whom: Every consumer that relies on the order of a key's records, or looks for a key on its shard.
-Do: Check which stream and which put this record came from: the service itself puts a record where its hash
-key says.
+Do: Check which stream the record came from: the service itself puts each record where its hash key says.
 
 on-child: warning, PLC-4: The shard map is older than the stream
 The stream was resharded after the map was taken: these user records lie on a descendant.
@@ -73,39 +69,38 @@ Their shard has since been split or merged. They are where they belonged when th
 Do: Nothing. Consumers read a closed shard to its end before its children.
 
 unknown-shard: warning, SHD-4: A shard that the map does not have
-Nobody knows whether the KCL drops these user records. The shard has expired, the map is of another stream, or
-the capture does not say the shard: records from a queue have none.
+Whether the KCL drops these user records cannot be said. The shard has expired, the map is of another stream,
+or the capture does not say the shard: records from a queue have none.
 Whom: {_ONLY_THE_CHECK}
 Do: Validate with a listing of this stream, taken while the shard was still listed.
 
 other-stream: warning, SPK-110: Records of a stream whose shard map was not given
 A shard map says where the records of one stream belong. Records that name another stream were opened and
-counted, and not judged: nobody knows whether the KCL drops them. Where the map does not say which stream it
-is of, as the answers of ListShards, and records name several, none of them was judged.
+counted, but whether the KCL drops them cannot be said. Where records name several streams and the map none,
+as the answers of ListShards do, this holds for all of them.
 Whom: {_ONLY_THE_CHECK}
-Do: Validate each stream by itself, with its own map. `kpl-codec shards list --stream NAME --closed --json`
-prints one that says which stream it is of: then only its records are judged.
+Do: Validate each stream by itself, with its own map: `kpl-codec shards list --stream NAME --closed --json`
+prints one that says which stream it is of.
 
 explicit-hash-key-implied: info, PLC-2: Plain records put with an explicit hash key
 Their partition keys do not hash into the shard they lie on, so they were put with an explicit hash key, which
 no read call returns. Every consumer gets them.
-Do: Nothing, if the writers use explicit hash keys. If none of them does, the shard map is of another stream.
+Do: Nothing, if the writers use explicit hash keys. If none does, the shard map is of another stream.
 
 distribution-auto: warning, PLC-1: The stream distributes records itself
 The record distribution strategy of this stream is AUTO: the service ignores keys, so no record is misplaced.
-A KCL consumer still applies its range rule to aggregates, and drops those that lie outside the shard of their
-hash keys.
+A KCL consumer still drops aggregates on a shard whose range does not hold their hash keys.
 Whom: KCL consumers. Others lose nothing.
 Do: Do not aggregate on such a stream, or do not read it with the KCL's deaggregation.
 
 skewed-shard: warning, HKA-8: A shard that gets far more than its share
 It has more than twice the mean of the user records read, over the open shards that have any.
 Whom: Writers, which are throttled on this shard, and all its consumers, which fall behind on it.
-Do: Look for hot keys: `kpl-codec keys hot DIR`, with the folder of these results. If one is hot, spread that
-key, or let the producer choose keys; a split does not help. Else split the shard.
+Do: `kpl-codec keys hot DIR`, with the folder of these results, names hot keys. If one is hot, spread it, or
+let the producer choose keys; a split does not help. Else split the shard.
 
 unknown-parent: info, SHD-5: A parent that is no longer listed
-The shard's parent has expired, so this listing does not say what lay on it.
+The shard's parent has expired, so the listing does not have it.
 Whom: {_ONLY_THE_CHECK}
 """
 
@@ -114,8 +109,8 @@ _REWRITE = (
     "cat`) delivers every user record that the bytes still hold."
 )
 _CORRUPT = (
-    "Read the record again from the stream. If it is broken there too, the writer is at fault. Else the "
-    "bytes were changed by a proxy, a re-encoding (base64, UTF-8) or a cut in the capture."
+    "Read the record again from the stream. If it is broken there too, the writer is at fault. Else a proxy, "
+    "a re-encoding (base64, UTF-8) or the capture changed or cut the bytes."
 )
 _ALL_WHO_OPEN = (
     "Everybody who deaggregates. Some hand the frame on as one record, some deliver a part of it; few say "
@@ -124,8 +119,8 @@ _ALL_WHO_OPEN = (
 #: About broken bytes of Kinesis records.
 DAMAGED_BYTES = f"""
 checksum-mismatch: error, FRM-3: The checksum (MD5) does not match the message
-Bytes of an aggregated record were changed or cut off, or it is a plain record that happens to begin with the
-same four bytes. The KCL hands it on unopened, as one plain record.
+An aggregated record was changed or cut off, or a plain record happens to begin with the same four bytes. The
+KCL hands it on unopened, as one plain record.
 Do: {_CORRUPT}
 
 wrong-wire-type: error, MSG-5: A known field has the wrong type
@@ -159,13 +154,12 @@ Do: {_CORRUPT}
 """ + "".join(
     f"""
 {code}: error, {MalformedMessage(code=code).requirement}: No protobuf: {code.replace("-", " ")}
-The checksum is right, so the writer produced it like this: nothing changed it on the way. A message
-nested too deeply was made to crash a consumer.
+The checksum is right, so the writer produced it like this: nothing changed it on the way. A message nested
+too deeply was made to crash a consumer.
 """
     for code in get_args(MalformedCode)
 )
 
-#: About bytes that every consumer, or most, reads.
 _WRITERS = """
 unused-hash-key: warning, KEY-8: An unused entry in the key table is not a hash key
 No user record refers to this entry of the table of explicit hash keys. KPLNET writes one into every
@@ -173,18 +167,17 @@ aggregate.
 Whom: Nobody: every consumer, the KCL too, delivers all user records of the aggregate.
 Do: Nothing has to be done. Its writer should leave the entry out.
 
-swapped-keys: warning, FPR-3: The writer is one that is known to swap keys
-The habits in its bytes are those of a writer that gives user records the keys, or the explicit hash keys, of
-others in the same aggregate: fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers,
-kinesis4cats, hawknewton's Ruby gem. The bytes alone cannot prove it.
+swapped-keys: warning, FPR-3: The writer is known to swap keys
+Its bytes look like those of a writer that gives user records the keys of others in the same aggregate:
+fluent-bit's Go plugin, npm's aws-kinesis-agg with keys that look like integers, kinesis4cats, hawknewton's
+Ruby gem. The bytes alone cannot prove it.
 Whom: Every consumer that uses keys: to group, to order, to deduplicate.
-Do: Find the writer (spec/12-implementations.md), and compare a user record's key with what its data says. The
-right keys are nowhere on the stream, unless the data has them.
+Do: Find the writer (spec/12-implementations.md), and compare keys with what the data says: the right keys are
+nowhere else on the stream.
 
 writer: info, FPR-2: The writer was recognised by its bytes
-The habits in the bytes of some aggregates are those of the writer that is named, once for each part of the
-input; the KPL and kpl_codec are not named.
-Do: Nothing. spec/12-implementations.md says what its user records come to with each consumer.
+The bytes of some aggregates look like those of the writer named. The KPL and kpl_codec are not named.
+Do: Nothing. spec/12-implementations.md says what each consumer makes of its records.
 
 schema-frame-damaged: warning, GSR-3: A frame of the Schema Registry that cannot be opened
 The data begins like a frame with a payload in zlib (03 05), and the zlib stream is damaged, cut short, or has
@@ -193,17 +186,15 @@ Whom: Readers of this user record. If the zlib stream was cut short, AWS's deser
 Do: Find its writer by the schema version. With unframe and the report policy it comes as it is.
 
 schema-frame-doubtful: info, GSR-11: May be a damaged frame of the Schema Registry
-The data begins like a frame with a payload in zlib that is damaged, cut short, or has bytes behind it, but no
-sound frame of its schema version is in the input. Other data begins so by chance: of random user records one
-in some thousand million.
+As schema-frame-damaged, but no sound frame of its schema version is in the input: other data may begin so by
+chance, of random user records one in some thousand million.
 Whom: If it is a frame, readers of this user record.
-Do: Ask Glue for the schema version. If there is one, find its writer; else give readers the set of known
-versions, `unframe={...}`, so that they leave such data as it is.
+Do: Ask Glue for the schema version. If there is none, name the known versions to readers, `unframe={...}`.
 
 schema-frame-too-large: error, GSR-3: A frame of the Schema Registry that unpacks to too many bytes
-Its payload in zlib becomes larger than the limit of 64 MiB, perhaps to fill a consumer's memory.
+Its payload in zlib unpacks to more than 64 MiB, perhaps to fill a consumer's memory.
 Whom: Readers of this user record. The KCL has no limit.
-Do: Find its writer by the schema version. max_decompressed_size raises the limit of readers.
+Do: Find its writer by the schema version. `max_decompressed_size` raises the limit of readers.
 
 schema-version: info, GSR-11: User records in frames of the Schema Registry
 The data of these user records begins like a frame of this schema version.
@@ -238,43 +229,41 @@ _CODES = {
 _CAPTURES = "".join(
     f"""
 {f"capture-{code}" if code else "capture"}: error, CAP-1: {title}
-What it holds was not checked.
+What is in it was not checked.
 Do: Look at the place named, and capture that part again.
 """
     for code, title in _CODES.items()
 )
 _INPUT = """
 duplicate: warning, LIN-2: The same user record captured twice
-Captures overlap, or a consumer wrote its output twice. It is one user record on the stream.
+Captures overlap, or were written twice. It is one user record on the stream.
 Whom: Nobody who reads the stream. A job over the same captures counts the user record twice.
 Do: Drop duplicates on shard, sequence number and sub-sequence number together.
 
 capture-timestamp: warning, CAP-13: An arrival time that cannot be read
-The record was checked, without its time: it is missing in charts of times, and nothing says how old it is.
-Whom: Nobody who reads the stream. Consumers that order or choose by time, if they read it as it is written.
+The record was checked, without its time: it is missing in charts of times.
+Whom: Nobody who reads the stream.
 Do: Have the capture written with seconds or milliseconds since 1970, or as ISO 8601 with an offset.
 
 capture-user-data: error, SPK-44: User data, not Kinesis records
-Firehose writes such JSON files to S3: it has taken the user records out of their aggregates, so there is
-nothing left to check.
-Do: Capture the stream before Firehose: GetRecords answers, Lambda events, or the stream itself (kpl-codec
-validate --stream).
+Firehose writes such JSON to S3: it has opened the aggregates, so there is nothing left to check.
+Do: Capture the stream before Firehose: GetRecords answers, Lambda events, or `kpl-codec validate --stream`.
 
 capture-encoded-frame: error, SPK-45: An aggregated record that no consumer recognises
 An aggregated record as base64, hexadecimal digits or text, or with other first four bytes (erlmld writes 00
-89 9A C2, and 01 89 9A C2 if it compresses). All its user records arrive as one piece.
+89 9A C2, and 01 89 9A C2 if it compresses). All its user records arrive as one.
 Whom: Every reader, if the stream holds it like this.
-Do: If the stream holds text, fix the writer: it encodes bytes that boto3 encodes again. If only the capture
-does, decode it once. With a foreign magic, only its own library reads it.
+Do: If the stream holds text, fix the writer: boto3 encodes by itself. If only the capture does, decode it
+once. With a foreign magic, only the library that wrote it reads it.
 
 nested-aggregate: error, NST-1: An aggregated record inside another record
-It is a user record's data, or within it, or within the data of a Kinesis record: in base64, hexadecimal
-digits, gzip, zlib or zstd, or behind some bytes of header. A deaggregator opens what begins with the magic,
-once: the KCL, Lambda functions, Firehose and all others hand it on as one user record.
+It is in the data of a user record, or of a Kinesis record: as it is, in base64, hexadecimal digits, gzip,
+zlib or zstd, or behind a header. Deaggregators open once what begins with the magic: the KCL, Lambda
+functions, Firehose and all others hand it on as one user record.
 Whom: Every reader of the stream: the user records within do not arrive as such.
-Do: Find the writer that puts what is aggregated already. A relay must open it first
-(`kpl_codec.deaggregate`), or put it as the whole data of a Kinesis record, by PutRecords and not by the KPL.
-Who has to read such a stream undoes what is around it, and calls `kpl_codec.deaggregate` once more.
+Do: Find the writer, usually a relay. It must open what it forwards (`kpl_codec.deaggregate`), or put it as
+the whole data of a Kinesis record, by PutRecords and not by the KPL. Until then readers undo what is around
+it, and call `kpl_codec.deaggregate` once more.
 
 no-records: warning, SPK-21: Nothing to check
 The input holds no Kinesis record. That does not mean that the stream is clean.
@@ -284,8 +273,8 @@ Do: Check that this is the right place, and that the capture wrote something.
 #: What only a live stream gives: those of a watch, and its channels.
 WATCH = """
 not-watched: error, WCH-22: The watch could not read a shard
-For three periods every attempt to read this shard failed. What happened on it in that time is not known.
-Whom: Nobody who reads the stream, as far as is known. The watch is blind here.
+For three periods every attempt to read this shard failed. What happened on it then is not known.
+Whom: Nobody who reads the stream, as far as is known.
 Do: Look at the error named: permissions, credentials, the network, or a budget that is too small.
 
 hot-key: warning, WCH-19: A partition key that gets far more than its share
@@ -297,8 +286,7 @@ lag: warning, WCH-32: Records are read late
 More time than allowed passes between a record's arrival on the stream and its reading, by the consumer that
 watches its own events, or by this watch.
 Whom: Whoever waits for this consumer's output. If the watch is late, so are its findings.
-Do: Give the consumer more concurrency; give the watch a larger budget, or let it read a smaller part of the
-stream.
+Do: Give the consumer more concurrency, and the watch a larger budget or a smaller part of the stream.
 
 throttled: info, -: The service refuses reads
 The readers of this shard together ask for more than 5 calls or 2 MiB a second.
@@ -311,37 +299,31 @@ Whom: Consumers with checkpoints: their sequence numbers are of a stream that is
 Do: Nothing, if it was meant. Else find who did it; let consumers begin at TRIM_HORIZON.
 """
 
-_TO_DO = (
-    "Switch aggregation off for this stream's producers, or deliver it with what opens aggregates: a "
-    "Lambda function, Firehose or Spark. What is missing is still on the stream until its retention is "
-    "over: `kpl-codec cat --stream NAME --only FILE` reads the records that a dead-letter object names."
-)
-_CHANNELS = f"""
+_CHANNELS = """
 channel-aggregates: error, CHN-1: A channel that cannot deliver aggregated records
 A channel does not open aggregated records. They are neither JSON nor UTF-8, so all of them go to its dead
-letters: the table, or the objects in S3, lack their user records, and producers are told success. This
-follows from AWS's documentation; it was not observed.
+letters: the table, or the objects in S3, lack their user records, though the puts succeeded. This follows
+from AWS's documentation; it was not observed.
 Whom: Whoever reads the channel's table or objects. All other readers of the stream get everything.
-Do: {_TO_DO}
+Do: Switch aggregation off for this stream's producers, or deliver it with what opens aggregates: a Lambda
+function, Firehose or Spark. What is missing is on the stream until its retention is over: `kpl-codec cat
+--stream NAME --only FILE` reads the records that a dead-letter object names.
 
 channel-bytes: info, CHN-1: A channel that may deliver aggregated records unopened
-A channel of format BYTE_ARRAY writes each aggregated record to S3 as it is; of a channel whose format may not
-be read nobody knows. This follows from AWS's documentation; it was not observed.
+A channel of format BYTE_ARRAY writes each aggregated record to S3 as it is. This follows from AWS's
+documentation; it was not observed. Of this channel the format is that, or could not be read.
 Whom: Whoever reads the channel's objects: the user records are within frames.
-Do: Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. For a format that is not known allow
-kinesis:ListChannels and kinesis:DescribeChannel.
+Do: Open them: `kpl-codec cat`, or `kpl_codec.deaggregate`. To read the format, allow kinesis:ListChannels and
+kinesis:DescribeChannel.
 """
 
 _ITS_READERS = "Whoever relies on the consumer's output: it lacks these user records."
-_PUT_AGAIN = (
-    "`kpl-codec repair` puts them again, from the folder that the audit wrote with --stream and --output."
-)
+_PUT_AGAIN = "`kpl-codec repair` puts them again, from what the audit wrote with --stream and --output."
 #: What the audit makes: of what was put, what was not handled.
 _MISSING = f"""
 audit-missing: critical, AUD-16: Put and never handled
-The service has stored these user records, the consumer has handled later ones of the shard, and these never.
-Where the audit read the stream, they are valid.
-Do: Look at the consumer: checkpoints, poison records, filters, its errors then. {_PUT_AGAIN}
+The service has stored these user records, and the consumer has handled later ones of the shard, not these.
+Do: Look at the consumer: its checkpoints, poison records, filters, errors at that time. {_PUT_AGAIN}
 
 audit-dropped: critical, AUD-16: Put, and dropped by the KCL's rule
 Their aggregate has user records outside the shard's range, so the KCL silently drops it whole.
@@ -353,8 +335,7 @@ Do: Fix the writer. `kpl-codec inspect` shows what is wrong with the record.
 
 audit-expired: critical, AUD-16: Put, not handled, and past retention
 The stream does not hold them any more, so nobody can say why they were not handled.
-Do: Raise the stream's retention, and audit more often. Only the application that put them may still have
-their data.
+Do: Raise the stream's retention, and audit more often. Only the application that put them has their data.
 
 audit-unread: critical, AUD-16: On a shard that the consumer never read
 No user record of this shard was ever handled.
@@ -362,7 +343,7 @@ Do: Look at the consumer's leases: does a worker hold one of this shard? {_PUT_A
 """
 _AUDIT = f"""
 audit-unknown: warning, AUD-12: Perhaps handled: part of the consumer's ledger is lost
-The consumer's ledger does not say that it handled these user records, but part of that ledger is lost.
+The consumer's ledger does not name these user records, but part of that ledger is lost.
 Whom: {_ONLY_THE_CHECK}
 Do: Find the missing files of the consumer's ledger, and audit again.
 
@@ -412,8 +393,7 @@ TEXTS = (
     (DAMAGED_BYTES, _ALL_WHO_OPEN, _REWRITE),
     (_WRITERS, _NOBODY, _NOTHING),
     (_CAPTURES + _INPUT, _ONLY_THE_CHECK, _NOTHING),
-    (WATCH, _NOBODY, _NOTHING),
-    (_CHANNELS, _NOBODY, _NOTHING),
+    (WATCH + _CHANNELS, _NOBODY, _NOTHING),
     (_MISSING, _ITS_READERS, _NOTHING),
     (_AUDIT, _NOBODY, _NOTHING),
 )

@@ -19,7 +19,7 @@ How a user record goes from `put` to its Delivery, and which module does it:
     delivery_future, or asyncio.Future: the Delivery or the DeliveryError, then the future's callbacks
 
 `ProducerCore` has no clock, no thread and no network. Read it in this order: kpl_properties, config,
-outcomes, partitioner, pending, record_builder, aggregator, send_queue, ordering, shard_router,
+outcomes, partitioner, pending, record_builder, send_queue, ordering, shard_router,
 stored_outcomes, delivery, metrics, core. Then the four that drive it: delivery_future, driver, threads,
 async_producer. Names that need boto3 are imported on first use. Specification: spec/05-producer.md.
 """
@@ -37,14 +37,14 @@ if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers
     from .async_producer import AsyncProducer as AsyncProducer
     from .delivery_future import DeliveryFuture as DeliveryFuture
     from .delivery_future import WouldDeadlock as WouldDeadlock
-    from .opentelemetry_metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
+    from .metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
     from .threads import Producer as Producer
     from .threads import ProducerThreads as ProducerThreads
 
 _HOMES = {
     "AsyncProducer": "async_producer",
     "DeliveryFuture": "delivery_future",
-    "OpenTelemetryMetrics": "opentelemetry_metrics",
+    "OpenTelemetryMetrics": "metrics",
     "Producer": "threads",
     "ProducerThreads": "threads",
     "WouldDeadlock": "delivery_future",

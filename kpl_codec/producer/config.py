@@ -68,14 +68,15 @@ class ProducerConfig:
       too rarely for that.
     * ``max_record_size``: of a Kinesis record, data plus partition key. None: what the stream is set to take.
     * ``max_outstanding_records``, ``max_outstanding_bytes``: what may be outstanding at most. ``when_full``:
-      "block", "fail" or "drop" further user records.
+      then "block" has put wait, "fail" has it raise ProducerFull, "drop" fails the user record.
     * ``ordering``: "partition-key" sends the user records of a key strictly one after the other.
     * ``reshard_proof``: one explicit hash key for all user records of an aggregate, so that no split can
       separate them.
     * ``outer_key``: the partition key of an aggregate: "fixed" ("a", as the KPL) or "buckets" (one of
       ``outer_key_buckets``, always the same for a partition key; Lambda can then process so many batches of a
       shard in parallel and keep each key in order).
-    * ``ignore_keys``, ``adaptive_partitioning``: KIP-794.
+    * ``ignore_keys``: choose a shard for each user record without an explicit hash key, whatever its key.
+      ``adaptive_partitioning``: shards with long queues are chosen less often (Kafka's KIP-794).
     * ``compression``: of each user record's data; only readers that are set to decompress undo it, KPL and
       KCL consumers get it compressed.
     """
@@ -172,25 +173,10 @@ class ProducerConfig:
         return min(3.0, self.ttl_seconds / 10)
 
     @property
-    def verdict_wait(self) -> float:
-        """How long a stored aggregate may wait for a verdict, in seconds."""
-        return min(5.0, self.ttl_seconds / 2)
-
-    @property
-    def retry_wait(self) -> float:
-        """How long a user record may wait for others when it is sent again, in seconds."""
-        return min(3.0, self.buffering_seconds / 2)
-
-    @property
     def expiry_step(self) -> float:
         """Seconds between two searches for expired user records. By then most Kinesis records have all of
         their user records expired, and few must be built anew without those."""
         return min(3.0, self.ttl_seconds / 100)
-
-    @property
-    def aggregation_buffering_seconds(self) -> float:
-        """How long an aggregate with few user records may wait, in seconds."""
-        return min(self.aggregation_max_buffered_time_ms, self.record_ttl_ms / 2) / 1000
 
     def _check(self, name: str, value: object) -> None:
         # PRD-1: "A setting out of its range or of another type MUST be refused with an error that names

@@ -28,6 +28,9 @@ from .record_builder import KinesisRecordBuilder, PutRecordsRequest
 
 # PRD-34: "Log lines MUST NOT hold data, partition keys or explicit hash keys."
 logger: Final = logging.getLogger("kpl_codec.producer")
+#: The one lock of all thread producers of the process: see delivery_future. Re-entrant: a signal handler must
+#: be able to find out who owns it, without waiting.
+LOCK: Final[Any] = threading.RLock()
 #: Log calls that wait, at most, while a log handler does not return.
 _MOST_LOG_CALLS: Final = 10_000
 #: Seconds after which a call of on_undelivered that has not returned is logged.
@@ -110,7 +113,7 @@ class _LogThread:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._busy = False
-        self._idle = threading.Condition()
+        self._idle = threading.Condition(LOCK)
 
     def add(self, call: Callable[[], object]) -> None:
         # PRD-76: "Whatever other locks a caller holds, each method of the thread producer MUST return, or
@@ -118,7 +121,7 @@ class _LogThread:
         if self._calls.qsize() < _MOST_LOG_CALLS:
             self._calls.put(call)
         try:
-            with self._idle:
+            with LOCK:
                 if self._busy:
                     return
                 self._busy = True
@@ -130,23 +133,26 @@ class _LogThread:
             raise
 
     def _end(self) -> None:
-        with self._idle:
+        with LOCK:
             self._busy = False
             self._idle.notify_all()
 
     def _run(self) -> None:
         while True:
-            with self._idle:
+            with LOCK:
                 if self._calls.empty():
                     return self._end()
             try:
                 call = self._calls.get_nowait()
             except queue.Empty:  # after a Ctrl-C there may be two of these threads
                 continue
-            log_at_once(call)
+            try:
+                call()
+            except BaseException:  # noqa: BLE001 - a filter or handler of the caller's
+                sys.excepthook(*sys.exc_info())
 
     def wait(self, timeout: float) -> None:
-        with self._idle:
+        with LOCK:
             self._idle.wait_for(lambda: not self._busy, timeout)
 
 
@@ -157,7 +163,7 @@ def log_at_once(call: Callable[[], object]) -> None:
     """Make a log call. What a filter or handler of the caller's raises costs nothing else."""
     try:
         call()
-    except BaseException:  # noqa: BLE001 - see above
+    except Exception:  # noqa: BLE001 - see above
         sys.excepthook(*sys.exc_info())
 
 

@@ -37,6 +37,7 @@ from ..compiled import prefer_compiled
 from ..errors import KplError
 from . import Delivery, DeliveryError, Pending
 from .delivery import (
+    LOCK,
     forget_log_calls,
     log_in_background,
     log_user_records,
@@ -45,8 +46,6 @@ from .delivery import (
     wait_for_log,
 )
 
-#: Re-entrant: a signal handler must be able to find out who owns it, without waiting.
-LOCK: Final[Any] = threading.RLock()
 _owned: Final[Callable[[], bool]] = LOCK._is_owned
 #: Seconds that `flush`, `close` and `wait_ready` wait at most inside a log call.
 LOG_WAIT: Final = 5.0
@@ -78,7 +77,7 @@ class _Driving(threading.local):
 driving: Final = _Driving()
 #: Drivers whose threads run. Used with the lock held.
 RUNNING: Final[set[Any]] = set()
-#: Their ``after_fork_in_child`` is called in a forked child.
+#: Their ``_after_fork_in_child`` is called in a forked child.
 FORKED: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _registered = False  # in this process, to close all producers at its end
 
@@ -335,7 +334,7 @@ def _after_fork_in_child() -> None:
             pending.token.orphan(undelivered(driver.core.config, pending, "closed", "forked").result)
     RUNNING.clear()
     for forked in list(FORKED):
-        forked.after_fork_in_child()
+        forked._after_fork_in_child()
 
 
 atexit.register(_close_all)

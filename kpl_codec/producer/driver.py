@@ -24,6 +24,7 @@ from ..shards.stream_name import Stream
 from . import Attempt, DeliveryError, Pending, ProducerConfig, ProducerCore
 from .config import ProducerOptions, check_options, makes_retries
 from .delivery import (
+    LOCK,
     SLOW,
     UndeliveredCallback,
     log_failed_call,
@@ -33,7 +34,7 @@ from .delivery import (
     logger,
     undelivered,
 )
-from .delivery_future import LOCK, WouldDeadlock, end_all
+from .delivery_future import WouldDeadlock, end_all
 from .outcomes import NO_HISTORY, failure_of_call
 from .pending import Flush, Mailbox
 from .record_builder import PutRecordsRequest
@@ -227,8 +228,9 @@ class Driver:
             core.close()
         if give_up_at is not None and now >= give_up_at and core.outstanding:
             core.abandon(now)
-        calls = core.requests(now) if core.outstanding or not closing else []
-        times = [core.timer(), give_up_at if core.outstanding else None]
+        running = core.outstanding or not closing
+        calls = core.requests(now) if running else []
+        times = [core.timer() if running else None, give_up_at if core.outstanding else None]
         self._due_at = min((at for at in times if at is not None), default=float("inf"))
         if (core.live.state, core.summaries) != before:
             with LOCK:

@@ -1,11 +1,13 @@
-"""The producer's metrics, under the KPL's names."""
+"""The producer's metrics under the KPL's names, and through the OpenTelemetry API (the ``otel`` extra)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ..lazy import needing_extras
+from ..shards.stream_name import stream_of
 from .config import Observe
 from .outcomes import NO_HISTORY
 
@@ -45,11 +47,13 @@ def _ignore(name: str, value: float, attributes: Mapping[str, str]) -> None:
 
 
 class Meter:
-    """Calls ``observe`` with the metrics above. ``error``: what it raised first."""
+    """Calls ``observe`` with the metrics above. ``error``: what it raised first. ``lets_through``: what it
+    may raise, as Ctrl-C in an event loop."""
 
     def __init__(self, observe: Observe | None) -> None:
         self.observe = self._guard if observe else _ignore
         self.error: BaseException | None = None
+        self.lets_through: tuple[type[BaseException], ...] = ()
         self._observe = observe or _ignore
         self._outstanding = 0  # as of the last `levels`
         self._put_in = Counter[int]()  # how many are outstanding, by the tenth of a second of their put
@@ -58,7 +62,7 @@ class Meter:
         # PRD-35: "An error in the caller's measuring MUST NOT cost a user record, nor its result."
         try:
             self._observe(name, value, attributes)
-        except KeyboardInterrupt:
+        except self.lets_through:
             raise
         except BaseException as error:  # noqa: BLE001 - see above
             self.error = self.error or error
@@ -110,3 +114,29 @@ class Meter:
         observe("UserRecordsDataPut", sum(len(pending.record.data) for pending in outgoing.records), {})
         observe("KinesisRecordsPut", 1, {"ShardId": shard_id})
         observe("KinesisRecordsDataPut", outgoing.data_size, {"ShardId": shard_id})
+
+
+#: The method of each kind of instrument that takes a value.
+_TELL: Final = {"counter": "add", "histogram": "record", "gauge": "set"}
+
+
+class OpenTelemetryMetrics:
+    """An ``observe`` for both producers. Every measurement has StreamName.
+
+    ``stream``: its name or ARN. ``meter``: an OpenTelemetry meter; by default that of the global
+    provider. Thread-safe.
+    """
+
+    def __init__(self, stream: str, *, meter: Any = None) -> None:
+        with needing_extras("OpenTelemetryMetrics"):
+            from opentelemetry import metrics
+
+        meter = meter or metrics.get_meter("kpl_codec.producer")
+        self._base = {"StreamName": stream_of(stream).name}
+        self._tell: dict[str, Any] = {}
+        for name, (kind, unit) in METRICS.items():
+            instrument = getattr(meter, f"create_{kind}")(name, unit=unit)
+            self._tell[name] = getattr(instrument, _TELL[kind])
+
+    def __call__(self, name: str, value: float, attributes: Mapping[str, str]) -> None:
+        self._tell[name](value, {**self._base, **attributes})

@@ -1,9 +1,9 @@
 """Strict order: the user records of a partition key go out one after the other.
 
 A key's *home* is the Kinesis record that its user records are in, or "waiting" while they wait for a
-prediction. Later user records of the key may join its home while that is open; others are held until the
-last user record in the home has ended or is to be sent again: one that expires leaves others behind. So a key
-is in one Kinesis record at a time. User records without a key have no order.
+prediction. Later user records of the key may join the home while that is open. Others are held until no user
+record of the key is in the home any more: each has ended, or is to be sent again. So a key is in one Kinesis
+record at a time. User records without a key have no order.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Home = KinesisRecordBuilder | Literal["waiting"]
 
 
 class StrictOrder:
-    """State: the homes, how many user records of the key are in each, the held user records by key (oldest
-    first), the keys that left their home. ``expiry_step``: seconds between two searches for expired ones."""
+    """The homes by key, how many user records of the key are in each, the held user records by key (oldest
+    first), the keys whose homes are empty. ``expiry_step``: seconds between two searches for expired ones."""
 
     def __init__(self, expiry_step: float) -> None:
         self._homes: dict[str, Home] = {}

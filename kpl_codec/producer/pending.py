@@ -50,20 +50,27 @@ class ProducerFull(KplError):
     todo = "Wait for futures, put less, or raise the limits of ProducerConfig."
 
 
+#: By the code of a ProducerClosed.
+_WHY_CLOSED = {
+    "closed": "it is closed",
+    "forked": "its client= belongs to the parent process, and cannot be used in a forked child",
+    "broken": "it is broken; the cause of this error says why",
+    "loop-ended": "its event loop has ended, or another one runs",
+}
+
+
 class ProducerClosed(KplError):
-    """The producer accepts no more records. ``code``: closed, forked, broken; "loop-ended": its event loop
-    has ended, or another one runs."""
+    """The producer accepts no more records. ``code``: closed; forked (it has a ``client`` of the parent
+    process); broken (by the error that is the cause of this one); loop-ended (its event loop has ended, or
+    another one runs)."""
 
     code: Literal["closed", "forked", "broken", "loop-ended"]
     requirement = "PRD-9"
-    text = "the producer takes no records: {code}"
     todo = "Make a new producer: after close(), in a forked child, and in each event loop."
 
     def describe(self) -> str:
         """The text without the place."""
-        if self.code == "loop-ended":
-            return "the producer takes no records: its event loop has ended, or another one runs"
-        return super().describe()
+        return f"the producer takes no records: {_WHY_CLOSED.get(self.code, self.code)}"
 
 
 class PlainPending:

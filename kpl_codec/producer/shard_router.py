@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..shards.live_shard_map import LiveShardMap
-from .aggregator import Aggregator
 from .config import ProducerConfig
 from .ordering import Home
 from .partitioner import Chance, UniformStickyPartitioner
 from .pending import Pending
-from .record_builder import KinesisRecordBuilder
+from .record_builder import Aggregator, KinesisRecordBuilder
 
 _NEVER = float("inf")
 
 
 class ShardRouter:
-    """See the module. ``closed``: Kinesis records that are ready to be taken away. User records with a number
-    below ``urgent_below`` do not wait for others."""
+    """See the module. ``closed``: Kinesis records for the send queue. User records with a number below
+    ``urgent_below`` do not wait for others."""
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap, chance: Chance) -> None:
         self.urgent_below = 0

@@ -60,7 +60,7 @@ class StoredOutcomes:
 
     def __init__(self, config: ProducerConfig, live: LiveShardMap) -> None:
         self._config, self._live = config, live
-        self._aggregating = config.retry_wait - config.collecting_seconds
+        self._aggregating = min(3.0, config.buffering_seconds / 2) - config.collecting_seconds
         self.parked: list[StoredRecord] = []
         self._probe_at: float | None = None
 
@@ -76,7 +76,7 @@ class StoredOutcomes:
         if result.outcome == "placement-unknown":
             # PRD-28: "While the range of the shard an aggregate landed on is not known, there MUST be no
             # verdict: it waits for a newer map, at most half its time to live and 5 s."
-            until = min(now + self._config.verdict_wait, outgoing.expires_at)
+            until = min(now + min(5.0, self._config.ttl_seconds / 2), outgoing.expires_at)
             self.parked.append(StoredRecord(outgoing, result, until))
             if self._live.shard(attempt.shard_id) is not None:
                 self._live.stream_gone(now)  # the known shard did not give out this number

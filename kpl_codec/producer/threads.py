@@ -26,10 +26,9 @@ from ..aws.calls import run_sync
 from ..format.records import Tag
 from . import ProducerClosed, ProducerConfig, RecordTooLarge
 from .config import import_boto3, new_client
-from .delivery import undelivered, wait_for_log
+from .delivery import LOCK, undelivered, wait_for_log
 from .delivery_future import (
     FORKED,
-    LOCK,
     RUNNING,
     DeliveryFuture,
     close_at_exit,
@@ -117,10 +116,10 @@ class ProducerThreads:
 
     def __init__(self) -> None:
         self._clients: list[tuple[Any, Any]] = []
-        self.after_fork_in_child()
+        self._after_fork_in_child()
         FORKED.add(self)
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Set everything that a forked child needs anew."""
         self.drivers: list[Driver] = []
         self.thread: threading.Thread | None = None
@@ -383,7 +382,7 @@ class Producer(ProducerBase):
         self._threads.drive(self._driver)
         self._started = True
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Empty the child's producer; earlier puts belong to the parent."""
         if self._finalizer is not None:
             self._finalizer.detach()

@@ -13,12 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import maybe_await
 from ..aws_lambda.aio import AsyncOnce
-from .queue_consumer import QueueConsumer, QueueCounts, QueueDelivery
-from .threaded_consumer import QueueOptions, stopped_by_sigterm
+from .queue_consumer import QueueConsumer, QueueDelivery
+from .queue_options import QueueCounts, QueueOptions
+from .threaded_consumer import stopped_by_sigterm
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -39,10 +41,10 @@ async def process_queue_records(
     """As `queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel, and the user
     records of each in order. SIGTERM stops it in the main thread. Raises the same errors."""
     if concurrency < 1:
-        raise ValueError("concurrency: 1 or more")
+        raise ValueError("concurrency must be 1 or more")
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
-    consumer = _AsyncConsumer(client, queue, handle, once, stop, loop.time, asyncio.sleep, **options)
+    consumer = _AsyncConsumer(client, queue, handle, once, stop, monotonic, asyncio.sleep, **options)
     consumer.client = _AwaitableClient(client)
     consumer.semaphore = asyncio.Semaphore(concurrency)
     with stopped_by_sigterm(lambda: loop.call_soon_threadsafe(stop.set)):

@@ -2,8 +2,8 @@
 
     received -> handled -> acknowledged     all its user records were handled
              -> failed  -> delivered again  after a time that grows with each delivery
-             -> expired                     its visibility ended before it was begun: another consumer has it
-             -> released                    it was not begun when the consumer was stopped
+             -> gone                        its visibility ended before it was begun: another consumer has it
+             -> given back                  it was not begun when the consumer was stopped
 
 An aggregated record is one record of a queue, so its user records are acknowledged together.
 `threaded_consumer` and `aio` implement the abstract methods at the end. With those of threads no coroutine
@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -40,6 +40,7 @@ from ..deaggregation.policies import deaggregate
 from ..deaggregation.policy_rules import Policy, require_on_drop
 from ..ledger.ledger_rows import Row, RowKind, digest_of, runs
 from .queue_calls import DEAD_LETTERS, MOST_RECORDS, RECORDS, call, check_client, failed_entries
+from .queue_options import QUEUE_METRICS, Observe, QueueCounts
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -52,36 +53,6 @@ _HEARTBEAT_INTERVAL: Final = 1.0
 #: How often an acknowledgement is tried that the service may still accept.
 _MOST_ATTEMPTS: Final = 5
 
-#: Called after each response with a name of QUEUE_METRICS, the amount to add, and the queue's ARN.
-Observe = Callable[[str, float, Mapping[str, str]], object]
-
-
-@dataclass
-class QueueCounts:
-    """What a consumer has done so far.
-
-    ``kinesis_records``: records received; each delivery counts. ``user_records``: user records handled.
-    ``skipped``: user records that ``once`` knew as handled. ``put_aside``: what ``on_poison`` took: user
-    records, and Kinesis records that cannot be opened. ``failed``: Kinesis records that are delivered again,
-    because something in them failed. ``acknowledged``. ``not_acknowledged``: records that were handled, but
-    whose acknowledgement the service refused; they are delivered again. ``gone``: records whose visibility
-    ended before they were begun. ``given_back``: records not begun when the consumer was stopped.
-    """
-
-    kinesis_records: int = 0
-    user_records: int = 0
-    skipped: int = 0
-    put_aside: int = 0
-    failed: int = 0
-    acknowledged: int = 0
-    not_acknowledged: int = 0
-    gone: int = 0
-    given_back: int = 0
-
-
-#: The names that ``observe`` is called with. All are counters.
-QUEUE_METRICS: Final = tuple(field.name for field in fields(QueueCounts))
-
 
 @dataclass(eq=False, slots=True)
 class QueueDelivery:
@@ -92,7 +63,7 @@ class QueueDelivery:
     raw: Mapping[str, Any]
     invocation: Invocation
     expires: float
-    state: Literal["received", "handled", "acknowledged", "failed", "expired"] = "received"
+    state: Literal["received", "handled", "acknowledged", "failed", "gone"] = "received"
     attempts: int = 0
     unrecorded: dict[RowKind, list[int]] = field(default_factory=dict)
 
@@ -140,7 +111,7 @@ class QueueConsumer(ABC):
         check_client(self.client)
         require_on_drop(self.policy, self.on_drop)  # LMB-12, as for Lambda
         if min(1 if self.batch is None else self.batch, self.visibility, self.wait, self.poison_after) < 1:
-            raise ValueError("batch, visibility, wait and poison_after: 1 or more")
+            raise ValueError("batch, visibility, wait and poison_after must be 1 or more")
         self._deaggregate = partial(
             deaggregate, policy=self.policy, on_drop=self.on_drop,
             max_decompressed_size=self.max_decompressed_size, unframe=self.unframe,
@@ -171,7 +142,7 @@ class QueueConsumer(ABC):
                         await self.handle_all(self._deliveries)
                     finally:
                         await self.acknowledge(until_settled=True)
-                        await self._release()
+                        await self._give_back()
                 self._report_counts()
                 if self.drain and not records:
                     break
@@ -221,7 +192,7 @@ class QueueConsumer(ABC):
         # QUE-5: "The visibility of a record that waits or is handled MUST be extended before it ends; a
         # record MUST NOT be begun after that."
         if self.clock() >= delivery.expires:
-            delivery.state = "expired"
+            delivery.state = "gone"
             self.counts.gone += 1
             return
         for group in self._groups(delivery):
@@ -301,11 +272,13 @@ class QueueConsumer(ABC):
         pending = [delivery for delivery in self._deliveries if delivery.state in ("received", "handled")]
         try:
             if any(delivery.expires <= now + self.visibility * 2 / 3 for delivery in pending):
-                update, more = (
+                results = await self._call_about(
+                    pending,
                     self._operations.update_visibility,
-                    {"VisibilityTimeoutSeconds": self.visibility},
+                    {"patience": 0},
+                    VisibilityTimeoutSeconds=self.visibility,
                 )
-                for delivery, code in await self._call_about(pending, update, {"patience": 0}, **more):
+                for delivery, code in results:
                     if code is None:
                         delivery.expires = now + self.visibility
             await self.acknowledge(patience=0)
@@ -341,7 +314,7 @@ class QueueConsumer(ABC):
         # cannot: the record comes again."
         if not is_permanent(code) and delivery.attempts < _MOST_ATTEMPTS:
             return False
-        delivery.state = "expired"
+        delivery.state = "gone"
         self.counts.not_acknowledged += 1
         LOG.error("record was handled, but not acknowledged (%s): %s", code, delivery.raw["RecordId"])
         return True
@@ -364,7 +337,7 @@ class QueueConsumer(ABC):
         for delivery in deliveries:
             delivery.unrecorded, delivery.invocation.aside = {}, []
 
-    async def _release(self) -> None:
+    async def _give_back(self) -> None:
         """Say when the records that failed, and those that were not begun, are delivered again."""
         self._write_ledger(self._deliveries)
         entries = []

@@ -12,57 +12,17 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import run_sync
-from ..aws_lambda.batch import AfterFailure, Once, Poison, check_has_run
-from ..deaggregation.deaggregated_record import Drop
-from ..deaggregation.policy_rules import Policy
-from .queue_consumer import QUEUE_METRICS, Observe, QueueConsumer, QueueCounts, QueueDelivery
+from ..aws_lambda.batch import Once, check_has_run
+from .queue_consumer import QueueConsumer, QueueDelivery
+from .queue_options import QueueCounts, QueueOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..ledger.ledger import Ledger
-    from ..schema_registry import Unframe
-
-__all__ = ["QUEUE_METRICS", "QueueCounts", "QueueOptions", "process_queue_records"]
-
-
-class QueueOptions(TypedDict, total=False):
-    """Options of the threaded and of the asyncio consumer.
-
-    * ``batch``: ``handle`` gets a list of at most so many user records of one aggregate (with ``once``: of
-      one). If it fails, all of them have failed;
-    * ``after_failure``, ``policy``, ``on_drop``, ``max_decompressed_size``, ``unframe``: as in
-      `kpl_codec.aws_lambda.process_user_records`, within each aggregate;
-    * ``on_poison``: gets Kinesis records that cannot be opened and, from delivery number ``poison_after`` on
-      (default 5; the queue makes a record a dead letter after 6), user records that fail, which are then
-      handled one by one. If it does not raise, they count as handled;
-    * ``visibility``: seconds (30) for which other consumers do not get a record that was received. It is
-      extended while the record is handled; if this process dies, they get the record after so long;
-    * ``wait``: seconds (9) that a call waits for records, and that a stopped consumer may take to end;
-    * ``dead_letters``: consume the queue's dead letters instead of its records;
-    * ``drain``: return when a response is empty;
-    * ``observe``: called after each response with what it added to the counts;
-    * ``ledger``: a `kpl_codec.audit.Ledger`, which records what was handled before it is acknowledged. An
-      error of the ledger ends the consumer.
-    """
-
-    batch: int | None
-    after_failure: AfterFailure
-    policy: Policy
-    on_drop: Callable[[Drop], None] | None
-    max_decompressed_size: int | None
-    unframe: Unframe
-    on_poison: Callable[[Poison], object] | None
-    poison_after: int
-    visibility: int
-    wait: int
-    dead_letters: bool
-    drain: bool
-    observe: Observe | None
-    ledger: Ledger | None
+__all__ = ["process_queue_records"]
 
 
 def process_queue_records(
@@ -85,7 +45,7 @@ def process_queue_records(
 
     Any exception of ``handle`` is a failure, and is logged. Raises QueuesUnsupported, QueueUnavailable,
     ValueError for options out of range, and what ends a process (KeyboardInterrupt), after it has
-    acknowledged or released all that it received.
+    acknowledged or given back all that it received.
     """
     stop = stop or threading.Event()
     consumer = _ThreadedConsumer(client, queue, handle, once, stop, clock, sleep, **options)

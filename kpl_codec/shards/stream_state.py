@@ -181,7 +181,7 @@ def _number(shard_id: str) -> int:
 
 
 def _is_strange(state: StreamState, shard: Shard, newest: int) -> bool:
-    """Whether a listed shard is none of this life. ``newest``: the highest number of a known shard."""
+    """Whether a listed shard is not of this life. ``newest``: the highest number of a known shard."""
     before = state.shards.all.get(shard.shard_id)
     if before is not None:
         return before.contradicts(shard)

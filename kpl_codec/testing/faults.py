@@ -1,4 +1,4 @@
-"""Faults on demand: an HTTP proxy in front of a local Kinesis server (none of them fails by itself).
+"""An HTTP proxy in front of a local Kinesis server that makes its calls fail: the server itself never does.
 
     with local_kinesis() as kinesis, FaultProxy(kinesis.endpoint_url) as proxy:
         client = kinesis.client(endpoint_url=proxy.endpoint_url)
@@ -55,7 +55,8 @@ _JSON_TYPE = "application/x-amz-json-1.1"
 
 
 class HttpResponse(Value):
-    """An HTTP response. ``body``: its JSON, as bytes. ``parts``: what follows it, sent as it comes."""
+    """An HTTP response. ``body``: bytes, mostly JSON. ``parts``: more bytes, each sent as it comes, as a
+    chunk."""
 
     status: int
     body: bytes
@@ -73,16 +74,17 @@ class HttpResponse(Value):
 
 
 class Cut(Exception):
-    """End the connection with a reset, after sending ``sent``: the beginning of a response or message."""
+    """Raised by a fault to reset the connection. ``beginning``: bytes of the response to send before."""
 
-    def __init__(self, sent: bytes = b"") -> None:
+    def __init__(self, beginning: bytes = b"") -> None:
         super().__init__()
-        self.sent = sent
+        self.beginning = beginning
 
 
 @dataclass
 class Exchange:
-    """One call: ``operation``, the ``request`` (JSON, may be changed), `forward` to send it."""
+    """One call. ``operation``: PutRecords, ... ``request``: its JSON, which a fault may change.
+    ``forwarded``: how often `forward` has sent it."""
 
     operation: str
     request: dict[str, Any]
@@ -99,8 +101,8 @@ FaultFunction = Callable[[Exchange], HttpResponse]
 
 
 class CallResult(Value):
-    """The result of one call: ``fault`` is the name of the fault that acted, ``status`` None if cut,
-    ``forwarded`` how often the server got it."""
+    """The result of one call. ``fault``: the name of the fault that acted, None for none. ``status``: of the
+    HTTP response, None if the connection was cut. ``forwarded``: how often the server got the call."""
 
     operation: str
     request: Mapping[str, Any]
@@ -111,7 +113,8 @@ class CallResult(Value):
 
 @dataclass
 class FaultRule:
-    """A fault with its conditions. ``acted`` counts how often it did."""
+    """A fault with its conditions. ``matched``: how many calls met them; ``acted``: on how many the fault
+    acted."""
 
     operation: str
     fault: FaultFunction
@@ -123,7 +126,8 @@ class FaultRule:
     acted: int = field(default=0, init=False)
 
     def applies(self, operation: str, request: Mapping[str, Any], chance: random.Random) -> bool:
-        """Whether it acts on this call, which it counts. ``chance`` decides where ``rate`` is below 1."""
+        """Count this call, and say whether the fault acts on it. ``chance`` decides where ``rate`` is below
+        1."""
         if self.operation not in ("*", operation) or (self.when and not self.when(request)):
             return False
         if self.times is not None and self.acted >= self.times:
@@ -161,8 +165,9 @@ class FaultProxy(ServerThread):
         rate: float = 1.0,
         when: Callable[[Mapping[str, Any]], bool] | None = None,
     ) -> FaultRule:
-        """Let ``fault`` act on ``operation`` ("*" for any): at most ``times``, skipping the first
-        ``after`` that match, on a share ``rate`` of them, and only ``when`` the request is so."""
+        """Let ``fault`` act on calls of ``operation`` ("*": any). ``times``: on so many at most. ``after``:
+        not on the first so many. ``rate``: on this part of them, 0 to 1. ``when``: only if this function of
+        the request is true."""
         rule = FaultRule(operation, fault, times, after, rate, when)
         with self._lock:
             self._rules.append(rule)
@@ -176,7 +181,7 @@ class FaultProxy(ServerThread):
 
     @property
     def calls(self) -> list[CallResult]:
-        """Every finished call, in the order they ended."""
+        """Every call that has ended, in that order."""
         with self._lock:
             return list(self._calls)
 
@@ -190,8 +195,8 @@ class FaultProxy(ServerThread):
         request = json.loads(body or b"{}")
 
         def send(changed: dict[str, Any]) -> HttpResponse:
-            sent = body if changed == request else json.dumps(changed).encode()
-            return self.forward(operation, sent, headers)
+            data = body if changed == request else json.dumps(changed).encode()
+            return self.forward(operation, data, headers)
 
         with self._lock:
             rule = next(
@@ -235,7 +240,7 @@ def _chunks(parts: Iterator[bytes]) -> Iterator[bytes]:
             yield b"%x\r\n%b\r\n" % (len(part), part)
     except Cut as cut:
         # A chunk that ends too early.
-        raise Cut(b"%x\r\n%b" % (len(cut.sent) + 1, cut.sent) if cut.sent else b"") from None
+        raise Cut(b"%x\r\n%b" % (len(cut.beginning) + 1, cut.beginning) if cut.beginning else b"") from None
     yield b"0\r\n\r\n"
 
 
@@ -255,8 +260,8 @@ class _Handler(BaseHTTPRequestHandler):
             for chunk in _chunks(response.parts) if response.parts else ():
                 self.wfile.write(chunk)
         except Cut as cut:
-            if cut.sent:
-                self.wfile.write(cut.sent)
+            if cut.beginning:
+                self.wfile.write(cut.beginning)
                 time.sleep(0.02)  # let the bytes leave: a reset may overtake them
             # Linger 0: close sends RST, the peer sees a connection that broke.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

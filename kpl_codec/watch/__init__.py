@@ -1,16 +1,16 @@
-"""Watches a stream: reports what is wrong with it now. The modules above the line have no clock and no
+"""Watches a stream, and reports what is wrong with it now. The modules above the line have no clock and no
 network.
 
     `watch`            which shards to read, which call is next, what the responses mean
     `shard_readers`    how one shard is read, sampled or whole, and how many calls and bytes that may take
     `record_checks`    Kinesis records -> faults, kinds of writers
     `hot_keys`         hot keys and skewed shards
-    `estimates`        what a sample says of the whole
+    `estimates`        how much was lost in all, from a sample
     `sliding_window`   the last hour: findings with estimates, from the records of each poll
     `watch_metrics`    the metrics
     ---
     `stream_watcher`   the calls, the clock and the threads
-    `exporters`        where a watch reports; also `terminal_exporter`, `status_page`
+    `exporters`        where a watch reports: terminal, webhook, metrics; also `status_page`
 
 Specification: spec/10-watch.md.
 """

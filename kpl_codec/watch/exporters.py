@@ -101,9 +101,9 @@ class OpenTelemetryExporter(Exporter):
         for name, metric in METRICS.items():
             create = getattr(meter, f"create_observable_{metric.kind}")
             # Without a unit: Prometheus's names would end in it, a second time or wrongly.
-            create(f"kpl_watch.{name}", [partial(self._read, name)], description=metric.meaning)
+            create(f"kpl_watch.{name}", [partial(self._observe, name)], description=metric.meaning)
 
-    def _read(self, name: str, options: object) -> Iterable[Any]:
+    def _observe(self, name: str, options: object) -> Iterable[Any]:
         from opentelemetry.metrics import Observation
 
         for metric in self._metrics:

@@ -60,9 +60,9 @@ _BY_SIGN = {
 }
 WRITERS: Final[dict[str, str]] = {
     "plain": "a writer that does not aggregate",
-    "kpl": 'an aggregator with the outer key "a", as the KPL and kpl_codec use',
-    "first-key": "an aggregator that puts under its first user record's key, as aws_kinesis_agg does",
-    "other-key": "an aggregator that puts under a key of its own",
+    "kpl": 'an aggregator with the outer partition key "a", such as the KPL and kpl_codec',
+    "first-key": "an aggregator with the first user record's key as outer key, such as aws_kinesis_agg",
+    "other-key": "an aggregator with an outer partition key of its own",
     "unknown": "an unknown writer",
     **_BY_SIGN,
 }
@@ -91,7 +91,7 @@ class RecordFault(NamedTuple):
 
 
 @dataclass(slots=True)
-class CheckedRecords:
+class CheckResult:
     """The faults and counts of some Kinesis records of one shard. ``keys``: user records within the slot, by
     partition key. ``read``: kinesis_records, user_records, bytes, reread (Kinesis records that the watch read
     twice). ``writers``: Kinesis records by kind of writer. ``newest``: the latest arrival, in seconds since
@@ -122,17 +122,17 @@ class RecordChecker:
 
     def check(
         self, records: Sequence[KinesisRecord], slot: SampleSlot, minute: Minute, tally: Tally
-    ) -> CheckedRecords:
+    ) -> CheckResult:
         """Check the records that were not checked before; count them in ``minute`` and ``tally``."""
-        checked = CheckedRecords()
-        for record in self._new_records(records, checked, slot):
+        result = CheckResult()
+        for record in self._new_records(records, result, slot):
             rows = list(deaggregate([record], "report", shard_map=self.shard_map))
-            self._check_record(record, rows, checked, slot, minute)
+            self._check_record(record, rows, result, slot, minute)
             _count_in_tally(record, rows, tally)
-        return checked
+        return result
 
     def _new_records(
-        self, records: Iterable[KinesisRecord], checked: CheckedRecords, slot: SampleSlot
+        self, records: Iterable[KinesisRecord], result: CheckResult, slot: SampleSlot
     ) -> Iterator[KinesisRecord]:
         for record in records:
             key = record.shard_id, record.sequence_number, record.sub_sequence_number or 0
@@ -143,9 +143,9 @@ class RecordChecker:
                 self._recent.move_to_end(key)
                 if poll == slot.number:
                     group = FindingGroup("duplicate")
-                    checked.faults.append(RecordFault(group, record.sequence_number, inside=True))
+                    result.faults.append(RecordFault(group, record.sequence_number, inside=True))
                 else:
-                    checked.read["reread"] += 1
+                    result.read["reread"] += 1
                 continue
             self._recent[key] = slot.number
             if len(self._recent) > REMEMBERED:
@@ -156,7 +156,7 @@ class RecordChecker:
         self,
         record: KinesisRecord,
         rows: Sequence[DeaggregatedRecord],
-        checked: CheckedRecords,
+        result: CheckResult,
         slot: SampleSlot,
         minute: Minute,
     ) -> None:
@@ -166,14 +166,14 @@ class RecordChecker:
         sign = fingerprint(record.data, record.partition_key)
         writer = writer_of(record, rows, sign)
         user_records = sum(row.sub_sequence_number >= 0 for row in rows)
-        checked.newest = max(checked.newest, seconds)
-        checked.read.update(kinesis_records=1, user_records=user_records, bytes=len(record.data))
-        checked.writers[writer] += 1
+        result.newest = max(result.newest, seconds)
+        result.read.update(kinesis_records=1, user_records=user_records, bytes=len(record.data))
+        result.writers[writer] += 1
         if inside:
             minute.slot_records += 1
             minute.slot_user_records += user_records
             minute.slot_bytes += len(record.data)
-            checked.keys.update(row.partition_key for row in rows if row.partition_key is not None)
+            result.keys.update(row.partition_key for row in rows if row.partition_key is not None)
         # WCH-12: "A user record is lost if the report policy says that the KCL drops it; the finding MUST
         # name the shard, the kind of writer, and the cause as far as the shards can tell."
         dropped = sum(row.kcl == "dropped" for row in rows)
@@ -182,22 +182,22 @@ class RecordChecker:
             # WCH-38: "A Kinesis record that is an aggregated record turned into text, or has one within, MUST
             # be a finding here, as in a validation."
             name = sign.name if sign is not None else writer
-            checked.faults.append(fault(FindingGroup("capture-encoded-frame", name)))
+            result.faults.append(fault(FindingGroup("capture-encoded-frame", name)))
         elif any(layers_around(row.data) is not None for row in rows if not row.defects):
-            checked.faults.append(fault(FindingGroup("nested-aggregate", writer)))
+            result.faults.append(fault(FindingGroup("nested-aggregate", writer)))
         # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding, `swapped-keys`."
         if sign is not None and sign.swaps is not None:
-            checked.faults.append(fault(FindingGroup("swapped-keys", writer)))
+            result.faults.append(fault(FindingGroup("swapped-keys", writer)))
         defects = [row.defects[0] for row in rows if row.defects]
         # A warning stands first, but a defect that loses user records is more important.
         defect = next((d for d in defects if d.code != UnusedHashKey.code or not dropped), None)
         if defect is not None:
-            checked.faults.append(fault(FindingGroup(defect.code, writer), lost=dropped))
+            result.faults.append(fault(FindingGroup(defect.code, writer), lost=dropped))
         elif dropped:
             kind, cause = self._placement_cause(record, rows)
             cause_name, expected = (cause.name, cause.shard_id) if cause is not None else (None, None)
             group = FindingGroup(kind, writer, cause_name)
-            checked.faults.append(fault(group, lost=dropped, expected_shard_id=expected))
+            result.faults.append(fault(group, lost=dropped, expected_shard_id=expected))
 
     def _placement_cause(
         self, record: KinesisRecord, rows: Sequence[DeaggregatedRecord]

@@ -148,20 +148,20 @@ class LastHour:
         """Check ``records``, all of one shard; returns the findings to report now."""
         minute = self._minute(slot.shard_id, now)
         tally = self.tallies.setdefault(int(now // MINUTE), Tally(MINUTE))
-        checked = self._checker.check(records, slot, minute, tally)
-        self.totals.update(checked.read)
-        self.writers.update(checked.writers)
-        self._keys.count(slot.shard_id, checked.keys, now, scale=slot.scale)
+        result = self._checker.check(records, slot, minute, tally)
+        self.totals.update(result.read)
+        self.writers.update(result.writers)
+        self._keys.count(slot.shard_id, result.keys, now, scale=slot.scale)
         self._scale = max(self._scale, slot.scale)
-        for fault in checked.faults:
+        for fault in result.faults:
             self.totals["lost"] += fault.lost
             # One poll may take several responses: its count is one draw.
             # WCH-18: "User records read past the end of a slot MUST be reported as seen, and not scaled up."
             poll = slot.number if slot.scale > 1.0 and fault.inside else None
             minute.losses[fault.group, poll] += fault.lost
-        findings = list(self._count_faults(checked.faults, slot.shard_id, now))
-        if self._late is not None and checked.newest:
-            lag = now - checked.newest
+        findings = list(self._count_faults(result.faults, slot.shard_id, now))
+        if self._late is not None and result.newest:
+            lag = now - result.newest
             detail = f"{lag:.0f} s from arrival to now"
             findings += self.lag(slot.shard_id, lag, now, allowed=self._late, detail=detail)
         return findings

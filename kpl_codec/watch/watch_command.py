@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from .stream_watcher import StreamWatcher
 
 EPILOG = """\
-SIGTERM ends the watch in order, with the status of what it found; Ctrl-C with 130.
+SIGTERM ends the watch in order, with the exit status of what it found; after Ctrl-C the
+exit status is 130.
 """
 
 
@@ -96,7 +97,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: nothing as bad as --fail-on was found; 1: something was; 2: no shard could be read; 130: Ctrl-C."""
+    """Gives the exit status. 0: nothing as bad as --fail-on was found; 1: something was; 2: no shard could be
+    read; 130: Ctrl-C."""
     if args.print:
         write(alarms(args.print, args.stream or "STREAM"))
         return CLEAN
@@ -105,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     if args.since not in (None, "LATEST") and not args.all:
         raise UsageError(reason="--since needs --all: a sample begins now")
     if not args.all and args.sampling_rate * args.period < SHORTEST_SLOT:
-        slot = f"--sampling-rate of --period is below {SHORTEST_SLOT} s"
+        slot = f"a slot (--sampling-rate of --period) is shorter than {SHORTEST_SLOT} s"
         raise UsageError(reason=f"{slot}: give a higher rate or a longer period")
     with ExitStack() as stack:
         watcher = _watcher(args)
@@ -113,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         with _signals(watcher.stop) as signals:
             try:
                 watcher.run(args.seconds, once=args.once)
-            except BrokenPipeError:  # the reader closed our output; what was found counts
+            except BrokenPipeError:  # the reader of the output has gone; what was found counts
                 drop_output()
     if signal.SIGINT in signals:
         return INTERRUPTED

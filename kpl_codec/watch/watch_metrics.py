@@ -1,7 +1,6 @@
-"""The metrics of a watch, with the same names in every monitoring system.
+"""The metrics of a watch, with the same names in every monitoring system: `METRICS` is the one table.
 
-`METRICS` is the one table: OpenTelemetry, CloudWatch's log lines and the alarm templates read it. Counters
-count from the start of the process; gauges show now, those of losses the last hour.
+Counters count from the start of the process. Gauges are values of now; those of losses, of the last hour.
 Specification: spec/10-watch.md, WCH-24.
 """
 
@@ -25,15 +24,15 @@ class Metric(NamedTuple):
 
 METRICS: Final[dict[str, Metric]] = {
     "lost_user_records": Metric("gauge", "Count", "User records lost at the KCL in the last hour: estimate."),
-    "lost_user_records_low": Metric("gauge", "Count", "The lower end of that estimate's 95% interval."),
-    "lost_user_records_high": Metric("gauge", "Count", "The upper end of that estimate's 95% interval."),
+    "lost_user_records_low": Metric("gauge", "Count", "The lower end of the estimate's 95% interval."),
+    "lost_user_records_high": Metric("gauge", "Count", "The upper end of the estimate's 95% interval."),
     "lost_user_records_seen": Metric("counter", "Count", "Lost user records that were seen."),
     "open_findings": Metric("gauge", "Count", "Findings that are open, by severity."),
-    "shard_lost_user_records": Metric("gauge", "Count", "Lost, by shard, kind and writer: estimate."),
+    "shard_lost_user_records": Metric("gauge", "Count", "The same by shard, kind and writer: estimate."),
     "open_shards": Metric("gauge", "Count", "Open shards that are watched."),
     "oldest_poll_seconds": Metric("gauge", "Seconds", "The longest time since a shard was last polled."),
     "kinesis_records_read": Metric("counter", "Count", "Kinesis records checked."),
-    "kinesis_records_by_writer": Metric("counter", "Count", "Those by kind of writer."),
+    "kinesis_records_by_writer": Metric("counter", "Count", "Kinesis records checked, by kind of writer."),
     "user_records_read": Metric("counter", "Count", "User records checked."),
     "bytes_read": Metric("counter", "Bytes", "Bytes of data checked."),
     "lag_seconds": Metric("gauge", "Seconds", "The longest lag where everything is read."),
@@ -107,7 +106,7 @@ def cloudwatch_name(name: str) -> str:
 
 
 class Every:
-    """Says when ``seconds`` have passed again; at once where the clock was set back."""
+    """A timer of ``seconds`` that fires at once if the clock was set back."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -122,9 +121,9 @@ class Every:
 
 
 class Emf:
-    """The metrics of a stream in CloudWatch's embedded metric format: JSON objects for the log of a Lambda
-    function or a container, one a line. CloudWatch adds up what it gets, so a counter's value is what was
-    added since the line before."""
+    """Writes the metrics of a stream in CloudWatch's embedded metric format: JSON objects for the log of a
+    Lambda function or a container, one a line. CloudWatch adds up the values that it gets, so the value of a
+    counter is how much it has grown since the last line."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream

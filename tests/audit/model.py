@@ -48,7 +48,7 @@ class Odds:
     stream: str = "orders"
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """A Kinesis record and the ids of its user records. ``role``: delivered, again, unanswered, foreign,
     repair."""
 
@@ -71,7 +71,7 @@ class Files(dict[str, list[bytes]]):
 @dataclass
 class Shard:
     created: int
-    records: list[Stored] = field(default_factory=list)
+    records: list[StoredRecord] = field(default_factory=list)
     parent: str | None = None
     open: bool = True
 
@@ -83,7 +83,7 @@ class Producer:
         self.files = Files()
         sink = self.files.sink(world.rng.choice((1, 400, 1 << 20)))
         self.writer = Writer(sink, name, world.odds.stream, "produced", wait=True)
-        self.kept: list[Row] = []
+        self.unwritten: list[Row] = []
         self.skew = world.rng.randint(-world.odds.clocks, world.odds.clocks)
 
 
@@ -118,7 +118,7 @@ class World:
         shard = self.shards[shard_id]
         before = int(shard.records[-1].number) if shard.records else (shard.created + 1) * 10**9
         number = str(before + self.rng.randint(1, 40))
-        shard.records.append(Stored(number, ids, digest, role))
+        shard.records.append(StoredRecord(number, ids, digest, role))
         return number
 
     def split(self) -> None:
@@ -138,30 +138,30 @@ class World:
         at = self.now + producer.skew
         digest = rng.randbytes(8)
         shard_id = rng.choice([name for name, shard in self.shards.items() if shard.open])
-        kept = producer.kept
+        unwritten = producer.unwritten
         while self.one_of(odds.unanswered):
             if rng.random() < 0.5:
                 self.store(shard_id, ids, digest, "unanswered")
-            kept.append(Row("unanswered", shard_id, "", len(ids), at, digest))
+            unwritten.append(Row("unanswered", shard_id, "", len(ids), at, digest))
             if rng.random() < 0.2:
-                kept.append(Row("left", "expired", "", len(ids), at))
+                unwritten.append(Row("left", "expired", "", len(ids), at))
                 self.refused["left"] += len(ids)
                 return
         if self.one_of(odds.refused):
-            kept.append(Row("refused", "AccessDeniedException", "", len(ids), at))
+            unwritten.append(Row("refused", "AccessDeniedException", "", len(ids), at))
             self.refused["refused"] += len(ids)
             return
         if self.one_of(odds.misplaced):
             number = self.store(shard_id, ids, digest, "again")
-            kept.append(Row("again", shard_id, number, len(ids), at, digest))
+            unwritten.append(Row("again", shard_id, number, len(ids), at, digest))
             digest = rng.randbytes(8)
         number = self.store(shard_id, ids, digest, "delivered")
-        kept.append(Row("delivered", shard_id, number, len(ids), at, digest))
+        unwritten.append(Row("delivered", shard_id, number, len(ids), at, digest))
         self.delivered.update({one: (shard_id, number, sub) for sub, one in enumerate(ids)})
 
     def write(self, producer: Producer) -> None:
-        producer.writer.note(producer.kept)
-        producer.kept = []
+        producer.writer.note(producer.unwritten)
+        producer.unwritten = []
 
     def crash(self, producer: Producer) -> None:
         self.crashed.append(producer)
@@ -274,7 +274,7 @@ def rows_of(reader: LedgerReader, file: str, members: Iterable[bytes]) -> list[R
     return [row for _, rows in reader.add_gzip(file, b"".join(members)) for row in rows]
 
 
-class Judged(NamedTuple):
+class Outcome(NamedTuple):
     audit: Audit
     names: UserRecordIndex
     rows: list[Row]
@@ -284,7 +284,7 @@ class Judged(NamedTuple):
     digests: dict[Place, bytes]
 
 
-def audited(world: World, *, until: int | None = None) -> Judged:
+def run_audit(world: World, *, until: int | None = None) -> Outcome:
     produced, rows, handled, notes = world.readers()
     copies = {(new[0], new[1]): 0 for _, new in world.copies}
     for _, new in world.copies:
@@ -310,7 +310,7 @@ def audited(world: World, *, until: int | None = None) -> Judged:
         repaired=world.copies,
         digests=world.digests(),
     )
-    return Judged(audit, names, rows, holes, handled_holes, seen, world.digests())
+    return Outcome(audit, names, rows, holes, handled_holes, seen, world.digests())
 
 
 def add(tally: HandledCounts, names: list[Name]) -> None:
@@ -323,7 +323,7 @@ def add(tally: HandledCounts, names: list[Name]) -> None:
     tally.add(HandledRows(*places, record, subs, subs))
 
 
-def spelled(runs: Iterable[Run]) -> set[Name]:
+def names_of_runs(runs: Iterable[Run]) -> set[Name]:
     return {
         (one.shard_id, one.sequence_number, sub) for one in runs for sub in range(one.first, one.last + 1)
     }
@@ -338,22 +338,22 @@ class Plain(NamedTuple):
     duplicates: dict[Name, int]
 
 
-def plain_audit(judged: Judged, until: int | None = None) -> Plain:
-    seen = judged.seen
+def plain_audit(outcome: Outcome, until: int | None = None) -> Plain:
+    seen = outcome.seen
     last: dict[str, tuple[int, int]] = {}
     for shard, number, sub in seen:
         last[shard] = max(last.get(shard, (-1, -1)), (int(number), sub))
     missing, unknown, early, duplicates = set(), set(), set(), {}
     # What was handled and no ledger names may be an attempt without an answer, of the same bytes.
-    origins = {origin for origin, _ in judged.audit.unclaimed}
-    attempts = {row.digest for row in judged.rows if row.kind == "unanswered"} - {NO_DIGEST}
+    origins = {origin for origin, _ in outcome.audit.unclaimed}
+    attempts = {row.digest for row in outcome.rows if row.kind == "unanswered"} - {NO_DIGEST}
     if "either" not in origins:
         attempts &= {
-            judged.digests.get((one.shard_id, one.sequence_number)) for _, one in judged.audit.unclaimed
+            outcome.digests.get((one.shard_id, one.sequence_number)) for _, one in outcome.audit.unclaimed
         }
     if not origins - {"foreign"}:
         attempts = set()
-    for row in set(judged.rows):
+    for row in set(outcome.rows):
         if row.kind != "delivered":
             continue
         for sub in range(row.user_records):
@@ -368,7 +368,7 @@ def plain_audit(judged: Judged, until: int | None = None) -> Plain:
                 due = row.at < until
             if not due:
                 early.add(name)
-            elif row.digest in attempts or judged.handled_holes:
+            elif row.digest in attempts or outcome.handled_holes:
                 unknown.add(name)
             else:
                 missing.add(name)

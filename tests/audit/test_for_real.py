@@ -38,10 +38,10 @@ def findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str,
     return [json.loads(text) for text in capsys.readouterr().out.splitlines()]
 
 
-def names_in(found: list[dict[str, Any]], kind: str) -> set[Name]:
+def names_in(rows: list[dict[str, Any]], kind: str) -> set[Name]:
     return {
         (one["shardId"], one["sequenceNumber"], one["subSequenceNumber"] + sub)
-        for one in found
+        for one in rows
         if one["kind"] == kind and one.get("sequenceNumber")
         for sub in range(one["userRecords"])
     }
@@ -62,9 +62,9 @@ def put_faulty(client: Any, stream: str, ledger: Ledger, records: Iterator[tuple
 
     def put() -> None:
         key, hash_key, data = aggregator.clear_and_get().get_contents()
-        given = {"ExplicitHashKey": hash_key} if hash_key else {}
-        answer = client.put_record(StreamName=stream, PartitionKey=key, Data=data, **given)
-        writer.put(answer["ShardId"], answer["SequenceNumber"], key, data)
+        arguments = {"ExplicitHashKey": hash_key} if hash_key else {}
+        response = client.put_record(StreamName=stream, PartitionKey=key, Data=data, **arguments)
+        writer.put(response["ShardId"], response["SequenceNumber"], key, data)
 
     for count, (key, data) in enumerate(records, 1):
         aggregator.add_user_record(key, data)
@@ -116,21 +116,21 @@ def test_the_audit_names_all_of_it_and_repair_heals_it(
     sides += ["--until", datetime.now(timezone.utc).isoformat()]
     status = main(["audit", *sides, *endpoint, "--output", str(tmp_path / "out")])
     assert status == 1
-    told = findings(tmp_path / "out", capsys)
-    assert names_in(told, "audit-missing") == skipped
+    rows = findings(tmp_path / "out", capsys)
+    assert names_in(rows, "audit-missing") == skipped
     every = {name_of(one) for one in deaggregate(list(read_stream(client, stream_name)), "report")}
     # What our producer has sent again because the split overtook it is no loss.
     sent_again = names_of(tmp_path / "produced", "again")
     lost = every - set(gets) - sent_again
-    assert names_in(told, "audit-dropped") == lost
+    assert names_in(rows, "audit-dropped") == lost
     assert len(lost) >= 200  # of the faulty writer
-    assert names_in(told, "audit-twice") == set(again)
-    assert {one["cause"] for one in told if one["kind"] == "audit-dropped"} <= {
+    assert names_in(rows, "audit-twice") == set(again)
+    assert {one["cause"] for one in rows if one["kind"] == "audit-dropped"} <= {
         "across-shards",
         "reshard",
         "wrong-shard",
     }
-    assert not [one for one in told if one["kind"] not in ("audit-missing", "audit-dropped", "audit-twice")]
+    assert not [one for one in rows if one["kind"] not in ("audit-missing", "audit-dropped", "audit-twice")]
     # Repair, and the same consumer without its bug goes on.
     main(["repair", str(tmp_path / "out")])
     main(["repair", str(tmp_path / "out"), "--apply", *endpoint])
@@ -155,13 +155,13 @@ def split_of(server: LocalKinesis, client: Any, stream: str) -> None:
 
 def names_of(folder: Path, kind: RowKind) -> set[Name]:
     _, by_origin = read_produced([str(folder)])
-    rows = [row for some in by_origin.values() for row in some if row.kind == kind]
+    rows = [row for part in by_origin.values() for row in part if row.kind == kind]
     return {(row.shard_id, row.sequence_number, sub) for row in rows for sub in range(row.user_records)}
 
 
 def rows_in(folder: Path) -> tuple[Counter[Name], Counter[RowKind], list[str]]:
     reader, by_origin = read_produced([str(folder)])
-    rows = [row for some in by_origin.values() for row in some]
+    rows = [row for part in by_origin.values() for row in part]
     names = Counter(
         (row.shard_id, row.sequence_number, sub)
         for row in rows

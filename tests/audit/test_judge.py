@@ -14,7 +14,7 @@ from kpl_codec.audit.judge import judge
 from kpl_codec.audit.user_record_index import HandledCounts, HandledRows, UserRecordIndex, runs_of
 from kpl_codec.ledger.ledger_rows import Row
 
-from .model import Judged, Odds, World, audited, plain_audit, spelled
+from .model import Odds, Outcome, World, names_of_runs, plain_audit, run_audit
 
 SOMETIMES = st.sampled_from([0, 0, 2, 5, 20])
 WORLDS = st.builds(
@@ -40,17 +40,17 @@ WORLDS = st.builds(
 )
 
 
-def check(world: World, judged: Judged) -> None:
+def check(world: World, outcome: Outcome) -> None:
     """What holds of every audit, by the plain one and by the truth."""
-    audit, names = judged.audit, judged.names
+    audit, names = outcome.audit, outcome.names
     missing, unknown, early = (
-        spelled(runs_of(names, part)) for part in (audit.missing, audit.unknown, audit.too_early)
+        names_of_runs(runs_of(names, part)) for part in (audit.missing, audit.unknown, audit.too_early)
     )
     duplicates = {
-        name: duplicate.times for duplicate in audit.duplicates for name in spelled([duplicate.run])
+        name: duplicate.times for duplicate in audit.duplicates for name in names_of_runs([duplicate.run])
     }
     if not world.copies:
-        plain = plain_audit(judged)
+        plain = plain_audit(outcome)
         assert (missing, unknown, early) == (plain.missing, plain.unknown, plain.too_early)
         assert {name: times for name, times in duplicates.items()} == {
             name: min(times, 255) for name, times in plain.duplicates.items()
@@ -61,24 +61,24 @@ def check(world: World, judged: Judged) -> None:
     lost = {name for name in world.delivered.values() if not world.handled[name]}
     if audit.complete:
         assert lost <= {old for old, _ in world.copies}
-    known = {(row.shard_id, row.sequence_number) for row in judged.rows if row.kind == "delivered"}
-    assert {name for name in lost if name[:2] in known} <= missing | unknown | early | {
+    in_ledgers = {(row.shard_id, row.sequence_number) for row in outcome.rows if row.kind == "delivered"}
+    assert {name for name in lost if name[:2] in in_ledgers} <= missing | unknown | early | {
         old for old, _ in world.copies
     }
     # Where no note of the consumer is lost, only what may have been handled in an attempt without an answer
     # is unknown, and every duplicate is named.
-    if not judged.handled_holes:
-        attempts = {row.digest for row in judged.rows if row.kind == "unanswered"}
+    if not outcome.handled_holes:
+        attempts = {row.digest for row in outcome.rows if row.kind == "unanswered"}
         places = {name[:2] for name in unknown}
         assert all(
-            row.digest in attempts for row in judged.rows if (row.shard_id, row.sequence_number) in places
+            row.digest in attempts for row in outcome.rows if (row.shard_id, row.sequence_number) in places
         )
         assert duplicates.keys() == {
-            name for name, times in world.handled.items() if times > 1 and name[:2] in known
+            name for name, times in world.handled.items() if times > 1 and name[:2] in in_ledgers
         } | {name for name in duplicates if name in {new for _, new in world.copies}}
     # What no ledger names.
     roles = {(shard, one.number): one.role for shard, at in world.shards.items() for one in at.records}
-    whole = not judged.holes
+    whole = not outcome.holes
     for origin, one in audit.unclaimed:
         role = roles[one.shard_id, one.sequence_number]
         if origin == "unanswered":
@@ -87,8 +87,8 @@ def check(world: World, judged: Judged) -> None:
             assert role == "foreign"
     if whole:
         for kind in ("refused", "left"):
-            told = sum(audit.undelivered[kind].values())
-            assert told == world.refused[kind]
+            user_records = sum(audit.undelivered[kind].values())
+            assert user_records == world.refused[kind]
     totals = sum(map(Counter, audit.shards.values()), Counter[str]())
     states = ("handled", "repaired", "missing", "unknown", "too_early")
     assert totals["delivered"] == sum(totals[state] for state in states)
@@ -98,7 +98,7 @@ def check(world: World, judged: Judged) -> None:
 @given(odds=WORLDS)
 def test_the_audit_says_what_is_true(odds: Odds) -> None:
     world = World(odds).run()
-    check(world, audited(world))
+    check(world, run_audit(world))
 
 
 @pytest.mark.requirement("AUD-11")
@@ -106,10 +106,10 @@ def test_the_audit_says_what_is_true(odds: Odds) -> None:
 def test_until_decides_alone_where_it_is_given(odds: Odds, back: int) -> None:
     world = World(odds).run()
     until = world.now - back
-    judged = audited(world, until=until)
-    plain = plain_audit(judged, until)
-    parts = (judged.audit.missing, judged.audit.unknown, judged.audit.too_early)
-    assert tuple(spelled(runs_of(judged.names, part)) for part in parts) == plain[:3]
+    outcome = run_audit(world, until=until)
+    plain = plain_audit(outcome, until)
+    parts = (outcome.audit.missing, outcome.audit.unknown, outcome.audit.too_early)
+    assert tuple(names_of_runs(runs_of(outcome.names, part)) for part in parts) == plain[:3]
 
 
 @pytest.mark.requirement("AUD-10")
@@ -117,7 +117,7 @@ def test_until_decides_alone_where_it_is_given(odds: Odds, back: int) -> None:
 def test_what_is_whole_is_called_complete(odds: Odds) -> None:
     calm = dict.fromkeys(("producer_crash", "skip", "lost_segment", "lost_block", "lost_handled"), 0)
     world = World(replace(odds, **calm, to_the_end=True)).run()
-    assert audited(world).audit.complete
+    assert run_audit(world).audit.complete
 
 
 @pytest.mark.requirement("AUD-15")
@@ -125,25 +125,25 @@ def test_what_is_whole_is_called_complete(odds: Odds) -> None:
 def test_after_a_repair_nothing_is_missing(odds: Odds) -> None:
     calm = dict.fromkeys(("producer_crash", "lost_segment", "lost_block", "lost_handled"), 0)
     world = World(replace(odds, **calm, to_the_end=True)).run()
-    before = audited(world)
-    missing = sorted(spelled(runs_of(before.names, before.audit.missing)))
+    before = run_audit(world)
+    missing = sorted(names_of_runs(runs_of(before.names, before.audit.missing)))
     shard_id = next(name for name, shard in world.shards.items() if shard.open)
     for start in range(0, len(missing), 7):
         olds = missing[start : start + 7]
         number = world.store(shard_id, tuple(range(len(olds))), b"r" * 8, "repair")
         world.copies += [(old, (shard_id, number, sub)) for sub, old in enumerate(olds)]
-    put = audited(world)  # nothing of it is handled yet
+    put = run_audit(world)  # nothing of it is handled yet
     check(world, put)
     assert len(put.audit.missing) == 0
     assert len(put.audit.too_early) == len(before.audit.too_early) + len(missing)
     world.odds = replace(world.odds, skip=0, consumer_crash=0)
     world.consume(shard_id, 10**6)
-    after = audited(world)
+    after = run_audit(world)
     check(world, after)
     assert after.audit.total("repaired") == len(missing)
     # What was skipped behind the last handled one was too early, and was not repaired; now it is missing.
-    was_early = spelled(runs_of(before.names, before.audit.too_early))
-    assert spelled(runs_of(after.names, after.audit.missing)) <= was_early
+    was_early = names_of_runs(runs_of(before.names, before.audit.too_early))
+    assert names_of_runs(runs_of(after.names, after.audit.missing)) <= was_early
 
 
 @pytest.mark.requirement("AUD-9")
@@ -168,8 +168,8 @@ def test_a_million_user_records() -> None:
     )  # fmt: skip
     world = World(odds).run()
     assert world.ids > 1_000_000
-    judged = audited(world)
-    assert len(judged.audit.missing) > 300
-    assert judged.audit.duplicates
-    assert len(judged.audit.unknown)
-    check(world, judged)
+    outcome = run_audit(world)
+    assert len(outcome.audit.missing) > 300
+    assert outcome.audit.duplicates
+    assert len(outcome.audit.unknown)
+    check(world, outcome)

@@ -163,28 +163,28 @@ def write_table(path: Path, rows: list[Any]) -> None:
         table.writerows(rows)
 
 
-def said(audited: AuditResult, wanted: Callable[[Any], bool]) -> set[Name]:
+def names_with(result: AuditResult, condition: Callable[[Any], bool]) -> set[Name]:
     return {
         (one.shard_id or "", one.sequence_number or "", (one.sub_sequence_number or 0) + sub)
-        for one in audited.findings
-        if wanted(one) and one.sequence_number
+        for one in result.findings
+        if condition(one) and one.sequence_number
         for sub in range(one.user_records or 1)
     }
 
 
 def check(world: World, result: AuditResult) -> None:
-    missing = said(result, lambda one: kind_of(one.kind).severity == "critical")
-    unknown = said(result, lambda one: one.kind == "audit-unknown")
+    missing = names_with(result, lambda one: kind_of(one.kind).severity == "critical")
+    unknown = names_with(result, lambda one: one.kind == "audit-unknown")
     wrong = {name for name in missing if world.handled[name] or name[:2] in world.aside}
     assert not wrong, f"called missing, and was handled: {wrong}"
-    twice = said(result, lambda one: one.kind == "audit-twice")
+    twice = names_with(result, lambda one: one.kind == "audit-twice")
     assert all(world.handled[name] > 1 for name in twice)
     lost = {
         name for name in world.delivered.values() if not world.handled[name] and name[:2] not in world.aside
     }
     assert not (result.facts["complete"] and lost)
-    known = {(row.shard_id, row.sequence_number) for row in result.names.rows}
-    silent = {name for name in lost if name[:2] in known} - missing - unknown
+    in_ledgers = {(row.shard_id, row.sequence_number) for row in result.names.rows}
+    silent = {name for name in lost if name[:2] in in_ledgers} - missing - unknown
     assert len(silent) <= result.facts["userRecords"]["tooEarly"]
     if not result.audit.handled_holes and not result.unreadable:
         last: dict[str, int] = {}
@@ -240,11 +240,11 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     (tmp_path / "handled/notes.txt").write_text("nothing\n")
     text = "".join(json.dumps(line) + "\n" for line in (header, row))
     (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(text.encode()))
-    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
-    audited.write(str(tmp_path / "out"))
+    result = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    result.write(str(tmp_path / "out"))
     assert (tmp_path / "out/report.html").exists()
-    told = any(one.file.startswith("w-") for one in audited.unreadable)
-    assert told == ("at_ms" not in facts)
+    is_reported = any(one.file.startswith("w-") for one in result.unreadable)
+    assert is_reported == ("at_ms" not in facts)
 
 
 @pytest.mark.requirement("AUD-21")
@@ -266,10 +266,10 @@ def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, 
         bytes_of = table[column].chunk(0).buffers()
         table = pa.table({**one, column: pa.Array.from_buffers(pa.string(), 1, bytes_of)})
     pq.write_table(table, tmp_path / "handled/strange.parquet")
-    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
-    audited.write(str(tmp_path / "out"))
-    assert any("strange" in one.file for one in audited.unreadable)
-    assert not any(name[1] == "8" for name in said(audited, lambda one: one.kind == "audit-missing"))
+    result = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    result.write(str(tmp_path / "out"))
+    assert any("strange" in one.file for one in result.unreadable)
+    assert not any(name[1] == "8" for name in names_with(result, lambda one: one.kind == "audit-missing"))
 
 
 @pytest.mark.parametrize("rows", [0, 1])
@@ -303,10 +303,10 @@ def test_a_row_of_another_shard_than_it_says(how: str, tmp_path: Path) -> None:
         consumer.note([Row("handled", *row, 1, 1) for row in rows[:2]])
         consumer.note([Row("aside" if how == "aside" else "handled", *rows[2], 1, 1)])
         consumer.close()
-    audited = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
-    sums = audited.facts["userRecords"]
+    result = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+    sums = result.facts["userRecords"]
     assert (sums["handled"], sums["missing"], sums["unknown"], sums["tooEarly"]) == (2, 0, 1, 2)
-    assert [one.times for one in audited.unreadable] == [1]
+    assert [one.times for one in result.unreadable] == [1]
 
 
 @pytest.mark.soak

@@ -1,6 +1,6 @@
 """What hangs on a stream, what channels do to aggregates, and reading just the records that somebody names.
 
-A real server has the stream. No local server has channels: a proxy adds them to its answers, in the form of
+A real server has the stream. No local server has channels: a proxy adds them to its responses, in the form of
 botocore's model, which boto3 reads them with.
 """
 
@@ -42,17 +42,17 @@ def with_channels(proxy: FaultProxy) -> With:
 
     def add(denied: bool = False, **formats: str) -> None:
         def summary(exchange: Exchange) -> HttpResponse:
-            answer = exchange.forward()
-            told = answer.json
-            told["StreamDescriptionSummary"] |= {"ChannelCount": len(formats), "QueueCount": 2}
-            return answer.with_json(told)
+            response = exchange.forward()
+            body = response.json
+            body["StreamDescriptionSummary"] |= {"ChannelCount": len(formats), "QueueCount": 2}
+            return response.with_json(body)
 
         def listing(exchange: Exchange) -> HttpResponse:
             """One a page."""
             names = list(formats)
             at = int(exchange.request.get("NextToken", "0"))
             kind = "S3" if formats[names[at]] in ("STRING", "BYTE_ARRAY") else "S3_TABLES"
-            told = {
+            body = {
                 "ChannelSummaries": [
                     {"ChannelName": names[at], "ChannelARN": ARN.format(names[at]), "ChannelId": names[at],
                      "ChannelStatus": "ACTIVE", "ChannelCreationTimestamp": 1.7e9,
@@ -62,31 +62,31 @@ def with_channels(proxy: FaultProxy) -> With:
                 ]
             }  # fmt: skip
             more = {"NextToken": str(at + 1)} if at + 1 < len(names) else {}
-            return HttpResponse(200, json.dumps({**told, **more}).encode())
+            return HttpResponse(200, json.dumps({**body, **more}).encode())
 
-        def described(exchange: Exchange) -> HttpResponse:
+        def describe(exchange: Exchange) -> HttpResponse:
             name = exchange.request["ChannelARN"].rpartition("/")[2]
             stream = {"StreamARN": "x", "StreamCreationTimestamp": 1.7e9}
             stream["RecordConfiguration"] = {"RecordFormatType": formats[name]}
-            told = {"ChannelDescription": {"ChannelName": name, "StreamConfigurationList": [stream]}}
-            return HttpResponse(200, json.dumps(told).encode())
+            body = {"ChannelDescription": {"ChannelName": name, "StreamConfigurationList": [stream]}}
+            return HttpResponse(200, json.dumps(body).encode())
 
         proxy.on("DescribeStreamSummary", summary)
         proxy.on("ListChannels", error("AccessDeniedException") if denied else listing)
-        proxy.on("DescribeChannel", described)
+        proxy.on("DescribeChannel", describe)
 
     return add
 
 
 def put(client: Any, stream: str, count: int = 3) -> list[dict[str, str]]:
     """Aggregates on a stream; where each is."""
-    places = []
+    locations = []
     for number in range(count):
         data = kpl.encode([kpl.UserRecord("k", b"%d.%d" % (number, user)) for user in range(4)])
-        places.append(client.put_record(StreamName=stream, PartitionKey="k", Data=data))
+        locations.append(client.put_record(StreamName=stream, PartitionKey="k", Data=data))
     return [
-        {"shardId": place["ShardId"], "sequenceNumber": place["SequenceNumber"], "errorCode": "Invalid"}
-        for place in places
+        {"shardId": location["ShardId"], "sequenceNumber": location["SequenceNumber"], "errorCode": "Invalid"}
+        for location in locations
     ]
 
 
@@ -97,15 +97,21 @@ def test_what_hangs_on_a_stream(
 ) -> None:  # fmt: skip
     assert find_subscribers(client, stream) == Subscribers([])
     with_channels(lake="GSR_JSON", raw="BYTE_ARRAY")
-    found = find_subscribers(faulty, stream)
-    assert found.channels == [Channel("lake", "S3_TABLES", "GSR_JSON"), Channel("raw", "S3", "BYTE_ARRAY")]
-    assert (found.queue_count, found.unreadable_count) == (0, 0)  # this botocore does not know the count
+    subscribers = find_subscribers(faulty, stream)
+    assert subscribers.channels == [
+        Channel("lake", "S3_TABLES", "GSR_JSON"),
+        Channel("raw", "S3", "BYTE_ARRAY"),
+    ]
+    assert (subscribers.queue_count, subscribers.unreadable_count) == (
+        0,
+        0,
+    )  # this botocore does not know the count
     assert find_subscribers(client_of(newest_boto3, proxy.endpoint_url), stream).queue_count == 2
     monkeypatch.setattr("botocore.session.create_loader", lambda *_: loader_of(newest_boto3))
     there = ["--stream", stream, "--endpoint-url", proxy.endpoint_url, "--region", "us-east-1"]
     assert main(["shards", "list", "--json", *there]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["channelCount"], told["queueCount"], told["channels"][0]["recordFormat"]) == (
+    result = json.loads(capsys.readouterr().out)
+    assert (result["channelCount"], result["queueCount"], result["channels"][0]["recordFormat"]) == (
         2,
         2,
         "GSR_JSON",
@@ -116,9 +122,9 @@ def test_what_hangs_on_a_stream(
     assert "queues that read this stream: 2" in text
     proxy.clear()
     with_channels(lake="GSR_JSON", denied=True)
-    found = find_subscribers(faulty, stream)
-    assert (found.channels, found.unreadable_count) == ([], 1)
-    assert found.why.startswith("AccessDeniedException")
+    subscribers = find_subscribers(faulty, stream)
+    assert (subscribers.channels, subscribers.unreadable_count) == ([], 1)
+    assert subscribers.why.startswith("AccessDeniedException")
 
 
 @pytest.mark.requirement("CHN-1")
@@ -128,9 +134,9 @@ def test_what_hangs_on_a_stream(
      ("BYTE_ARRAY", "channel-bytes"), (None, "channel-bytes")],
 )  # fmt: skip
 def test_what_each_format_does_to_aggregates(record_format: str | None, kind: str) -> None:
-    found = Subscribers([Channel("lake", "S3_TABLES", record_format)])
-    assert [finding.kind for finding in channel_findings(found, 7)] == [kind]
-    assert list(channel_findings(found, 0)) == []
+    subscribers = Subscribers([Channel("lake", "S3_TABLES", record_format)])
+    assert [finding.kind for finding in channel_findings(subscribers, 7)] == [kind]
+    assert list(channel_findings(subscribers, 0)) == []
     assert "follows from AWS's documentation" in KINDS[kind].meaning
 
 
@@ -146,11 +152,11 @@ def test_validate_and_watch_tell_it(
     put(client, stream)
     assert main(["validate", *there, "--output", str(tmp_path / "out"), "--quiet", "--json"]) == 1
     capsys.readouterr()
-    found = pq.read_table(tmp_path / "out" / "findings").to_pylist()
-    details = {finding["kind"]: finding["detail"] for finding in found}
-    told = "channel lake: S3_TABLES, format JSON; aggregated records seen: 3"
-    assert details["channel-aggregates"] == told
-    assert told in (tmp_path / "out" / "report.html").read_text()
+    findings = pq.read_table(tmp_path / "out" / "findings").to_pylist()
+    details = {finding["kind"]: finding["detail"] for finding in findings}
+    detail = "channel lake: S3_TABLES, format JSON; aggregated records seen: 3"
+    assert details["channel-aggregates"] == detail
+    assert detail in (tmp_path / "out" / "report.html").read_text()
     assert main(["watch", *there, "--all", "--since", "5m", "--once", "--json", "--fail-on", "error"]) == 1
     (finding,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (finding["kind"], finding["severity"]) == ("channel-aggregates", "error")
@@ -185,7 +191,7 @@ def test_just_the_records_that_a_dead_letter_object_names(
     assert main(["cat", *there, "--only", str(empty)]) == 2
     assert "no sequence number" in capsys.readouterr().err
     assert list(fetch_records(client, stream, [RecordLocation(None, "5")])) == [
-        GoneRecord(RecordLocation(None, "5"), "nothing says its shard")
+        GoneRecord(RecordLocation(None, "5"), "its shard is not known: put the shardId beside it")
     ]
 
 
@@ -208,8 +214,8 @@ def test_every_sequence_number_is_found_wherever_it_is(rows: list[Any], as_list:
     expected = dict.fromkeys(RecordLocation("shardId-000000000001", number) for number, *_ in rows)
     assert find_sequence_numbers(text.encode()) == list(expected)
     plain = "\n".join(number for number, *_ in rows).encode()
-    assert [place.sequence_number for place in find_sequence_numbers(plain)] == [
-        place.sequence_number for place in expected
+    assert [location.sequence_number for location in find_sequence_numbers(plain)] == [
+        location.sequence_number for location in expected
     ]
 
 
@@ -257,8 +263,8 @@ def test_every_form_of_a_list_gives_every_record_once(form: str, client: Any, st
         for _ in range(3)
     ]
     asked = [{"shardId": one["ShardId"], "sequenceNumber": one["SequenceNumber"]} for one in made]
-    places = find_sequence_numbers(LISTS[form](asked).encode())
-    items = list(fetch_records(client, stream, places))
+    locations = find_sequence_numbers(LISTS[form](asked).encode())
+    items = list(fetch_records(client, stream, locations))
     assert sorted(item.sequence_number for item in items if isinstance(item, kpl.KinesisRecord)) == [
         one["sequenceNumber"] for one in asked
     ]
@@ -266,23 +272,23 @@ def test_every_form_of_a_list_gives_every_record_once(form: str, client: Any, st
 
 
 @pytest.mark.requirement("CHN-3")
-def test_what_a_notice_names_and_the_stream_does_not_hold_is_told(client: Any, stream: str) -> None:
+def test_a_notice_names_records_that_the_stream_does_not_hold(client: Any, stream: str) -> None:
     made = [
         client.put_record(StreamName=stream, PartitionKey="k", Data=b"x", ExplicitHashKey="0")
         for _ in range(2)
     ]
     first, last = (one["SequenceNumber"] for one in made)
     shard_id = made[0]["ShardId"]
-    for place, held in (
+    for location, held in (
         (RecordLocation(shard_id, first, last, 5), 2),  # three have gone
         (RecordLocation(shard_id, str(int(first) + 1), last), 1),
         (RecordLocation(shard_id, first, str(int(last) + 1)), 2),
         (RecordLocation(shard_id, str(int(last) + 1), str(int(last) + 2)), 0),
     ):
-        *records, gone = fetch_records(client, stream, [place])
+        *records, gone = fetch_records(client, stream, [location])
         assert len(records) == held
         assert isinstance(gone, GoneRecord)
-        assert gone.location == place
+        assert gone.location == location
 
 
 @pytest.mark.requirement("CHN-3")

@@ -334,7 +334,7 @@ def test_boto3_reads_a_real_server_through_every_fault(kinesis_local: Any, strea
 @settings(max_examples=examples(20))
 def test_on_asyncio_it_waits_and_reads_as_it_does_in_a_thread(records: int, faults: float, seed: int) -> None:
     """The same calls at the same times: a wait that nobody awaits would make them earlier."""
-    told: list[Any] = []
+    outcomes: list[Any] = []
     for on_loop in (False, True):
         stream = FanOutKinesis(1, faults=faults, most=7, seed=seed)
         stream.put(records)
@@ -351,8 +351,8 @@ def test_on_asyncio_it_waits_and_reads_as_it_does_in_a_thread(records: int, faul
 
         if on_loop:
             cursor._sleep = sleep
-            told.append((asyncio.run(read()), stream.called))
+            outcomes.append((asyncio.run(read()), stream.called))
         else:
-            told.append((run_sync(read()), stream.called))
-    assert told[0] == told[1]
-    assert len(told[0][0]) == records
+            outcomes.append((run_sync(read()), stream.called))
+    assert outcomes[0] == outcomes[1]
+    assert len(outcomes[0][0]) == records

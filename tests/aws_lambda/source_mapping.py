@@ -1,7 +1,7 @@
-"""What Lambda's event source mapping does with a batch and an answer, as its guide describes it.
+"""What Lambda's event source mapping does with a batch and an response, as its guide describes it.
 
-A batch goes to the function; with batchItemFailures in the answer everything from the lowest sequence
-number reported is sent again; an empty list, or no answer at all, moves on; an exception sends the
+A batch goes to the function; with batchItemFailures in the response everything from the lowest sequence
+number reported is sent again; an empty list, or no response at all, moves on; an exception sends the
 whole batch again; an identifier that is not in the batch counts as a failure of the whole batch.
 https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-batchfailurereporting.html
 """
@@ -19,11 +19,11 @@ def deliver(event: dict[str, Any], function: Callable[[dict[str, Any]], Any], at
     for attempt in range(1, attempts + 1):
         sent = json.loads(json.dumps({**event, "Records": records}))
         try:
-            answer = function(sent)
+            response = function(sent)
         except Exception:  # noqa: BLE001 - what the service sees of any of them is a failed invocation
             continue
-        answer = json.loads(json.dumps(answer))
-        failed = [item["itemIdentifier"] for item in (answer or {}).get("batchItemFailures", [])]
+        response = json.loads(json.dumps(response))
+        failed = [item["itemIdentifier"] for item in (response or {}).get("batchItemFailures", [])]
         numbers = [record["kinesis"]["sequenceNumber"] for record in records]
         if not failed:
             return attempt

@@ -42,54 +42,55 @@ def event(kinds: list[str], first: int = 0) -> dict[str, Any]:
 
 
 def consumer(**settings: Any) -> tuple[ConsumerWatch, list[Mapping[str, Any]]]:
-    written: list[Mapping[str, Any]] = []
-    return ConsumerWatch(Maps(open_map(2)), write=written.append, clock=lambda: NOW, **settings), written
+    lines: list[Mapping[str, Any]] = []
+    return ConsumerWatch(Maps(open_map(2)), write=lines.append, clock=lambda: NOW, **settings), lines
 
 
-def test_a_consumer_tells_what_the_kcl_would_lose():
-    looking, written = consumer()
+def test_it_finds_what_the_kcl_would_lose():
+    watch, lines = consumer()
     handled: list[Any] = []
-    answer = process_user_records(event([SOUND, NAIVE, SOUND]), handled.append, watch=looking)
-    assert answer == {"batchItemFailures": []}
+    response = process_user_records(event([SOUND, NAIVE, SOUND]), handled.append, watch=watch)
+    assert response == {"batchItemFailures": []}
     assert len(handled) == 30
-    (finding,) = [line for line in written if "kind" in line]
+    (finding,) = [line for line in lines if "kind" in line]
     assert (finding["kind"], finding["stream"], finding["writer"]) == ("naive-aggregator", "orders", "kpl")
     assert finding["lost"]["seen"] == finding["lost"]["high"] == 10
-    metrics = {name: value for line in written if "_aws" in line for name, value in line.items()}
+    metrics = {name: value for line in lines if "_aws" in line for name, value in line.items()}
     assert metrics["LostUserRecordsSeen"] == 10
     assert metrics["UserRecordsRead"] == 30
 
 
-def test_a_batch_delivered_again_is_counted_once_and_no_duplicate():
+def test_a_batch_delivered_again_is_counted_once_and_no_duplicate(monkeypatch):
     """Lambda gives a batch again after a failure. The same record twice in one event is a duplicate."""
-    looking, written = consumer(every=0.0)
+    monkeypatch.setattr("kpl_codec.aws_lambda.consumer_watch._METRICS_INTERVAL", 0.0)
+    watch, lines = consumer()
     for _ in range(2):
-        asyncio.run(aio.process_user_records(event([NAIVE]), _nothing, watch=looking))
-    assert [line["kind"] for line in written if "kind" in line] == ["naive-aggregator"]
-    assert sum(line.get("UserRecordsRead", 0) for line in written) == 10
-    looking, written = consumer(every=0.0)
-    looking.check({"Records": event([NAIVE])["Records"] * 2})
-    assert [line["kind"] for line in written if "kind" in line] == ["naive-aggregator", "duplicate"]
+        asyncio.run(aio.process_user_records(event([NAIVE]), _nothing, watch=watch))
+    assert [line["kind"] for line in lines if "kind" in line] == ["naive-aggregator"]
+    assert sum(line.get("UserRecordsRead", 0) for line in lines) == 10
+    watch, lines = consumer()
+    watch.check({"Records": event([NAIVE])["Records"] * 2})
+    assert [line["kind"] for line in lines if "kind" in line] == ["naive-aggregator", "duplicate"]
 
 
 async def _nothing(record: kpl.DeaggregatedRecord) -> None:
     pass
 
 
-def test_late_records_are_told():
-    looking, written = consumer()
-    looking._clock = lambda: NOW + 600
-    process_user_records(event([SOUND]), lambda record: None, watch=looking)
-    assert [line["kind"] for line in written if "kind" in line] == ["lag"]
+def test_late_records_are_a_finding():
+    watch, lines = consumer()
+    watch._clock = lambda: NOW + 600
+    process_user_records(event([SOUND]), lambda record: None, watch=watch)
+    assert [line["kind"] for line in lines if "kind" in line] == ["lag"]
 
 
 @pytest.mark.requirement("WCH-28")
 @pytest.mark.parametrize(
     "broken", [{}, {"Records": None}, {"Records": [{"kinesis": {"data": "?"}}]}, {"Records": [1]}, 7]
 )
-def test_nothing_it_is_shown_makes_it_raise(broken):
-    looking, _ = consumer()
-    looking.check(broken)
+def test_it_never_raises(broken):
+    watch, _ = consumer()
+    watch.check(broken)
     ConsumerWatch(Maps(None), write=lambda line: 1 / 0).check(event([NAIVE]))
 
 
@@ -98,7 +99,7 @@ def test_the_answer_is_the_same_with_and_without():
     def fails(record: kpl.DeaggregatedRecord) -> None:
         raise ValueError
 
-    looking, _ = consumer()
+    watch, _ = consumer()
     for kinds in ([SOUND], [NAIVE, SOUND]):
         without = process_user_records(event(kinds), fails)
-        assert process_user_records(event(kinds), fails, watch=looking) == without
+        assert process_user_records(event(kinds), fails, watch=watch) == without

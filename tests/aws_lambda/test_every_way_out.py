@@ -69,9 +69,9 @@ def of_objects(records: Any) -> list[Row]:
 
 
 def by_process(event: Any, tmp_path: Path) -> list[Row]:
-    seen: list[Any] = []
-    assert process_user_records(event, seen.append) == {"batchItemFailures": []}
-    return of_objects(seen)
+    records: list[Any] = []
+    assert process_user_records(event, records.append) == {"batchItemFailures": []}
+    return of_objects(records)
 
 
 def by_pipe(event: Any, tmp_path: Path) -> list[Row]:
@@ -82,14 +82,14 @@ def by_pipe(event: Any, tmp_path: Path) -> list[Row]:
 
 
 def by_aio(event: Any, tmp_path: Path) -> list[Row]:
-    seen: list[Any] = []
+    records: list[Any] = []
 
     async def handler(record: Any) -> None:
-        seen.append(record)
+        records.append(record)
 
     run = aio.process_user_records(event, handler, concurrency=1)
     assert asyncio.run(run) == {"batchItemFailures": []}
-    return of_objects(seen)
+    return of_objects(records)
 
 
 def of_powertools(records: list[Any]) -> list[Row]:
@@ -99,27 +99,27 @@ def of_powertools(records: list[Any]) -> list[Row]:
 
 
 def by_data_class(event: Any, tmp_path: Path) -> list[Row]:
-    seen: list[Any] = []
+    records: list[Any] = []
 
     def handler(record: Any) -> None:
         assert isinstance(record.kinesis.approximate_arrival_timestamp, float | None)
-        seen.append(record)
+        records.append(record)
 
-    answer = process_partial_response(
+    response = process_partial_response(
         event=event, record_handler=handler, processor=UserRecordBatchProcessor(), context=None
     )
-    assert answer == {"batchItemFailures": []}
-    return of_powertools(seen)
+    assert response == {"batchItemFailures": []}
+    return of_powertools(records)
 
 
 def by_model(event: Any, tmp_path: Path) -> list[Row]:
-    seen: list[Any] = []
+    records: list[Any] = []
     processor = UserRecordBatchProcessor(model=KinesisUserRecordModel)
-    answer = process_partial_response(
-        event=event, record_handler=lambda record: seen.append(record), processor=processor, context=None
+    response = process_partial_response(
+        event=event, record_handler=lambda record: records.append(record), processor=processor, context=None
     )
-    assert answer == {"batchItemFailures": []}
-    return [(r.kinesis.partitionKey, r.kinesis.data, r.kinesis.subSequenceNumber) for r in seen]
+    assert response == {"batchItemFailures": []}
+    return [(r.kinesis.partitionKey, r.kinesis.data, r.kinesis.subSequenceNumber) for r in records]
 
 
 class Anything(RootModel[Any]):
@@ -135,10 +135,10 @@ def by_envelope(event: Any, tmp_path: Path) -> list[Row]:
 
 
 def by_powertools_own_class(event: Any, tmp_path: Path) -> list[Row]:
-    made = KinesisStreamEvent(user_record_event(event))
+    ours = KinesisStreamEvent(user_record_event(event))
     return [
         (r.kinesis.partition_key, r.kinesis.data_as_bytes(), r.kinesis["subSequenceNumber"])
-        for r in made.records
+        for r in ours.records
     ]
 
 
@@ -233,25 +233,25 @@ WAYS: dict[str, Callable[..., list[Row]]] = {
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.requirement("CAP-3", "CAP-13", "DAG-8", "DAG-3")
 def test_every_rule_holds_in_every_way_out(rule: str, way: str, tmp_path: Path, capsys: Any) -> None:
-    event, wanted = RULES[rule]
+    event, expected = RULES[rule]
     more = {"capsys": capsys} if way == "cat" else {}
-    assert WAYS[way](json.loads(json.dumps(event)), tmp_path, **more) == wanted
+    assert WAYS[way](json.loads(json.dumps(event)), tmp_path, **more) == expected
 
 
 @pytest.mark.requirement("LMB-16", "LMB-4")
 def test_a_pipe_hears_of_a_failure_by_the_event_id() -> None:
     event = event_of(b"1", FRAME[:-1] + b"x", b"2")
     pipe = [{**record["kinesis"], **without(record, "kinesis")} for record in event["Records"]]
-    taken: list[bytes] = []
+    handled: list[bytes] = []
 
     def handler(record: Any) -> None:
-        taken.append(record.data)
+        handled.append(record.data)
         if record.data == b"2":
             raise RuntimeError
 
     failed = [{"itemIdentifier": f"{SHARD}:101"}, {"itemIdentifier": f"{SHARD}:102"}]
     assert process_user_records(pipe, handler, after_failure="continue") == {"batchItemFailures": failed}
-    assert taken == [b"1", b"2"]
+    assert handled == [b"1", b"2"]
     del pipe[0]["eventID"]
     with pytest.raises(kpl.CaptureError, match="missing"):
         process_user_records(pipe, lambda record: None)

@@ -1,4 +1,4 @@
-"""Firehose transformations: one answer per record id, aggregates whole or not at all, 6 MB."""
+"""Firehose transformations: one response per record id, aggregates whole or not at all, 6 MB."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def same(record: kpl.DeaggregatedRecord) -> bytes:
 @pytest.mark.requirement("LMB-5")
 def test_every_record_id_is_answered_once_in_order(name: str) -> None:
     event = load(name)
-    seen: list[kpl.DeaggregatedRecord] = []
+    records: list[kpl.DeaggregatedRecord] = []
 
     def handler(record: kpl.DeaggregatedRecord) -> bytes:
-        seen.append(record)
+        records.append(record)
         return record.data
 
-    answer = transform_user_records(event, handler, delimiter=b"\n")
+    response = transform_user_records(event, handler, delimiter=b"\n")
     if name != "firehose_direct_put.json":
-        assert [as_row(record) for record in seen] == expected_user_records()
-    assert [r["recordId"] for r in answer["records"]] == [r["recordId"] for r in event["records"]]
-    assert [r["result"] for r in answer["records"]] == ["Ok"] * 3
+        assert [as_row(record) for record in records] == expected_user_records()
+    assert [r["recordId"] for r in response["records"]] == [r["recordId"] for r in event["records"]]
+    assert [r["result"] for r in response["records"]] == ["Ok"] * 3
     payloads = [row[2] for row in expected_user_records()]
-    assert [data_of(r) for r in answer["records"]] == [
+    assert [data_of(r) for r in response["records"]] == [
         payloads[0] + b"\n",
         b"".join(p + b"\n" for p in payloads[1:6]),
         b"".join(p + b"\n" for p in payloads[6:]),
@@ -65,33 +65,33 @@ def test_one_failed_user_record_keeps_the_whole_record_out() -> None:
             raise RuntimeError("no")
         return record.data
 
-    answer = transform_user_records(load("firehose_kinesis_source.json"), handler)
-    assert [r["result"] for r in answer["records"]] == ["Ok", "ProcessingFailed", "Ok"]
-    assert "data" not in answer["records"][1]
+    response = transform_user_records(load("firehose_kinesis_source.json"), handler)
+    assert [r["result"] for r in response["records"]] == ["Ok", "ProcessingFailed", "Ok"]
+    assert "data" not in response["records"][1]
 
 
 def test_none_drops_a_user_record_and_a_record_of_none_is_dropped() -> None:
     def handler(record: kpl.DeaggregatedRecord) -> bytes | None:
         return record.data if record.aggregated and record.sub_sequence_number else None
 
-    answer = transform_user_records(load("firehose_kinesis_source.json"), handler)
-    assert [r["result"] for r in answer["records"]] == ["Dropped", "Ok", "Ok"]
+    response = transform_user_records(load("firehose_kinesis_source.json"), handler)
+    assert [r["result"] for r in response["records"]] == ["Dropped", "Ok", "Ok"]
     payloads = [row[2] for row in expected_user_records()]
-    assert data_of(answer["records"][1]) == b"".join(payloads[2:6])
+    assert data_of(response["records"][1]) == b"".join(payloads[2:6])
 
 
 def test_partition_keys_for_dynamic_partitioning() -> None:
-    answer = transform_user_records(
+    response = transform_user_records(
         load("firehose_kinesis_source.json"), lambda r: Transformed(r.data, {"key": str(r.partition_key)})
     )
     # the third record's user records have different keys: no one result can say so
-    assert [r["result"] for r in answer["records"]] == ["Ok", "Ok", "ProcessingFailed"]
-    assert answer["records"][1]["metadata"] == {"partitionKeys": {"key": "3g0"}}
+    assert [r["result"] for r in response["records"]] == ["Ok", "Ok", "ProcessingFailed"]
+    assert response["records"][1]["metadata"] == {"partitionKeys": {"key": "3g0"}}
 
 
 def test_a_handler_that_returns_text_has_failed(caplog: Any) -> None:
-    answer = transform_user_records(load("firehose_direct_put.json"), lambda r: "text")  # type: ignore[arg-type,return-value]
-    assert {r["result"] for r in answer["records"]} == {"ProcessingFailed"}
+    response = transform_user_records(load("firehose_direct_put.json"), lambda r: "text")  # type: ignore[arg-type,return-value]
+    assert {r["result"] for r in response["records"]} == {"ProcessingFailed"}
     assert "returns bytes" in caplog.text
 
 
@@ -102,11 +102,11 @@ def test_poison_goes_to_the_error_output_and_the_hook() -> None:
     raw[9] ^= 1
     event["records"][1]["data"] = base64.b64encode(raw).decode()
     event["records"][2]["data"] = "?"
-    taken: list[Poison] = []
-    answer = transform_user_records(event, same, on_poison=taken.append)
-    assert [r["result"] for r in answer["records"]] == ["Ok", "ProcessingFailed", "ProcessingFailed"]
-    assert [type(p.error) for p in taken] == [kpl.ChecksumMismatch, kpl.CaptureError]
-    assert taken[0].stream_arn == STREAM
+    poisons: list[Poison] = []
+    response = transform_user_records(event, same, on_poison=poisons.append)
+    assert [r["result"] for r in response["records"]] == ["Ok", "ProcessingFailed", "ProcessingFailed"]
+    assert [type(p.error) for p in poisons] == [kpl.ChecksumMismatch, kpl.CaptureError]
+    assert poisons[0].stream_arn == STREAM
 
 
 def test_an_event_of_ours_has_the_members_of_a_real_one() -> None:
@@ -129,13 +129,13 @@ def test_the_compression_of_the_data_is_undone() -> None:
         for number, users in enumerate(aggregates)
     ]
     event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
-    taken: list[Poison] = []
-    answer = transform_user_records(event, same, max_decompressed_size=1000, on_poison=taken.append)
+    poisons: list[Poison] = []
+    response = transform_user_records(event, same, max_decompressed_size=1000, on_poison=poisons.append)
     results = ["Ok", "ProcessingFailed", "Ok", "ProcessingFailed"]
-    assert [r["result"] for r in answer["records"]] == results
-    assert data_of(answer["records"][0]) == b"b" * 900 + b"plain"
-    assert data_of(answer["records"][2]) == compress(b"a" * 900, "zlib") + b"b" * 900
-    found = [p.error.code for p in taken if isinstance(p.error, kpl.DecompressionError)]
+    assert [r["result"] for r in response["records"]] == results
+    assert data_of(response["records"][0]) == b"b" * 900 + b"plain"
+    assert data_of(response["records"][2]) == compress(b"a" * 900, "zlib") + b"b" * 900
+    found = [p.error.code for p in poisons if isinstance(p.error, kpl.DecompressionError)]
     assert found == ["decompressed-too-large", "compressed-damaged"]
     with pytest.raises(ValueError, match="at least 1 byte"):
         transform_user_records(event, same, max_decompressed_size=0)
@@ -147,9 +147,9 @@ def test_an_event_that_is_none() -> None:
             transform_user_records(event, same)
 
 
-def answer_size(answer: dict[str, Any]) -> int:
+def answer_size(response: dict[str, Any]) -> int:
     """As the Lambda runtime client writes it."""
-    return len(json.dumps(answer).encode())
+    return len(json.dumps(response).encode())
 
 
 class Notes:
@@ -187,11 +187,11 @@ def test_the_answer_fits_and_nothing_is_left_out(batch: list[list[kpl.UserRecord
     event = adapters.to_firehose(rows, delivery_stream_arn=STREAM, source_stream_arn=STREAM)
     notes: Any = Notes()
     with patch.object(firehose, "MAX_RESPONSE_SIZE", limit):
-        answer = transform_user_records(event, same, ledger=notes)
+        response = transform_user_records(event, same, ledger=notes)
     handled: list[tuple[str | None, int]] = []
-    assert answer_size(answer) <= limit
-    assert [r["recordId"] for r in answer["records"]] == [r["recordId"] for r in event["records"]]
-    for users, row, result in zip(batch, rows, answer["records"], strict=True):
+    assert answer_size(response) <= limit
+    assert [r["recordId"] for r in response["records"]] == [r["recordId"] for r in event["records"]]
+    for users, row, result in zip(batch, rows, response["records"], strict=True):
         if result["result"] == "Ok":
             assert data_of(result) == b"".join(user.data for user in users)
             handled += [(row.sequence_number, sub) for sub in range(len(users))]
@@ -207,8 +207,8 @@ def test_a_ledger_has_what_was_dropped_by_the_handler_and_nothing_that_failed() 
             raise RuntimeError("no")
 
     event, notes = load("firehose_kinesis_source.json"), Notes()
-    answer = transform_user_records(event, handler, ledger=notes)  # type: ignore[arg-type]
-    assert [r["result"] for r in answer["records"]] == ["Dropped", "ProcessingFailed", "Dropped"]
+    response = transform_user_records(event, handler, ledger=notes)  # type: ignore[arg-type]
+    assert [r["result"] for r in response["records"]] == ["Dropped", "ProcessingFailed", "Dropped"]
     numbers = [r["kinesisRecordMetadata"]["sequenceNumber"] for r in event["records"]]
     assert {number for number, _ in notes.names} == {numbers[0], numbers[2]}
 
@@ -236,6 +236,6 @@ def test_without_a_stream_a_ledger_has_record_ids(tmp_path: Path) -> None:
 def test_six_megabytes() -> None:
     rows = [kpl.KinesisRecord("k", b"x" * 900_000, str(i), "s") for i in range(4)]
     event = adapters.to_firehose(rows, delivery_stream_arn=STREAM)
-    answer = transform_user_records(event, lambda r: r.data * 2)
-    assert [r["result"] for r in answer["records"]] == ["Ok", "Ok", "ProcessingFailed", "ProcessingFailed"]
-    assert answer_size(answer) <= MAX_RESPONSE_SIZE <= 6 * 1024 * 1024
+    response = transform_user_records(event, lambda r: r.data * 2)
+    assert [r["result"] for r in response["records"]] == ["Ok", "Ok", "ProcessingFailed", "ProcessingFailed"]
+    assert answer_size(response) <= MAX_RESPONSE_SIZE <= 6 * 1024 * 1024

@@ -103,9 +103,9 @@ def test_every_user_record_is_handled(start: Start, tmp_path: Path, event: Any) 
 @pytest.mark.requirement("LMB-1", "LMB-2")
 def test_partial_failure_as_the_service_sees_it(start: Start, tmp_path: Path, event: Any) -> None:
     function = start("process", FAIL=ROWS[3][2])
-    answer = function.invoke(event)
-    assert answer.kind == "response"
-    assert answer.body == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]}
+    response = function.invoke(event)
+    assert response.kind == "response"
+    assert response.body == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}]}
     assert side_effects(tmp_path) == ROWS[:3]
     printed = function.stop()
     assert "asked to fail" in printed
@@ -123,15 +123,15 @@ def test_poison_as_the_service_sees_it(start: Start, tmp_path: Path, poisoned: A
 
 
 def test_a_plain_loop_over_poison_fails_the_invocation(start: Start, poisoned: Any) -> None:
-    answer = start("plain_loop").invoke(poisoned)
-    assert answer.kind == "error"
-    assert answer.body["errorType"] == "ChecksumMismatch"
-    assert str(FIRST + 1) in answer.body["errorMessage"]
+    response = start("plain_loop").invoke(poisoned)
+    assert response.kind == "error"
+    assert response.body["errorType"] == "ChecksumMismatch"
+    assert str(FIRST + 1) in response.body["errorMessage"]
 
 
 def test_a_tumbling_window(start: Start) -> None:
-    answer = start("window").invoke(load("lambda_tumbling_window.json"))
-    assert answer.body["state"] == {"hello": 1, "order-7": 1, "3g0": 5, "a": 1, "b": 1}
+    response = start("window").invoke(load("lambda_tumbling_window.json"))
+    assert response.body["state"] == {"hello": 1, "order-7": 1, "3g0": 5, "a": 1, "b": 1}
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_a_tumbling_window(start: Start) -> None:
 )
 def test_transformations(start: Start, name: str) -> None:
     event = load(name)
-    answer = start("firehose").invoke(event)
-    assert [r["recordId"] for r in answer.body["records"]] == [r["recordId"] for r in event["records"]]
-    assert {r["result"] for r in answer.body["records"]} == {"Ok"}
+    response = start("firehose").invoke(event)
+    assert [r["recordId"] for r in response.body["records"]] == [r["recordId"] for r in event["records"]]
+    assert {r["result"] for r in response.body["records"]} == {"Ok"}
 
 
 def test_a_transformation_keeps_below_the_service_limit(start: Start) -> None:
@@ -151,9 +151,9 @@ def test_a_transformation_keeps_below_the_service_limit(start: Start) -> None:
 
     data = b64encode(b"x" * 1_000_000).decode()
     event["records"] = [{**event["records"][0], "recordId": str(i), "data": data} for i in range(4)]
-    answer = start("firehose").invoke(event)
-    assert answer.size <= 6 * 1024 * 1024
-    assert [r["result"] for r in answer.body["records"]] == [
+    response = start("firehose").invoke(event)
+    assert response.size <= 6 * 1024 * 1024
+    assert [r["result"] for r in response.body["records"]] == [
         "Ok",
         "Ok",
         "ProcessingFailed",

@@ -28,7 +28,7 @@ class Clock:
         return self.now
 
 
-def counted(client: Any) -> Counter[str]:
+def call_counts(client: Any) -> Counter[str]:
     """How often ``client`` makes each call from now on."""
     calls: Counter[str] = Counter()
     client.meta.events.register(
@@ -37,15 +37,15 @@ def counted(client: Any) -> Counter[str]:
     return calls
 
 
-def event_of_everything(client: Any, name: str, arn: str) -> dict[str, Any]:
+def event_of_stream(client: Any, name: str, arn: str) -> dict[str, Any]:
     """Every record of the stream, as the event source mapping would send them."""
     records: list[kpl.KinesisRecord] = []
     for shard in client.list_shards(StreamName=name)["Shards"]:
         iterator = client.get_shard_iterator(
             StreamName=name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
-        answer = client.get_records(ShardIterator=iterator)
-        records += adapters.kinesis_records(answer, shard_id=shard["ShardId"])
+        response = client.get_records(ShardIterator=iterator)
+        records += adapters.kinesis_records(response, shard_id=shard["ShardId"])
     return adapters.to_lambda(records, stream_arn=arn)
 
 
@@ -68,8 +68,8 @@ def test_the_map_is_fetched_once_and_again_after_a_split(
     clock = Clock()
     maps = ShardMapCache(client, clock=clock)
     first, second = Handler(), Handler()
-    event = event_of_everything(client, stream_name, arn)
-    calls = counted(client)
+    event = event_of_stream(client, stream_name, arn)
+    calls = call_counts(client)
     for handler in (first, second):
         assert numbers(process_user_records(event, handler, shard_map=maps)) == []
         found = [
@@ -88,34 +88,34 @@ def test_the_map_is_fetched_once_and_again_after_a_split(
     client.split_shard(StreamName=stream_name, ShardToSplit=low["ShardId"], NewStartingHashKey=str(middle))
     kinesis_local.wait_active(stream_name)
     put(LOW)
-    event = event_of_everything(client, stream_name, arn)
-    known = calls["ListShards"]
+    event = event_of_stream(client, stream_name, arn)
+    calls_before = calls["ListShards"]
     third = Handler()
     # A shard the map does not know: asked again, but not sooner than min_age after the last time.
     process_user_records(event, third, shard_map=maps)
-    assert calls["ListShards"] == known
+    assert calls["ListShards"] == calls_before
     clock.now += 6
     process_user_records(event, third, shard_map=maps)
-    assert calls["ListShards"] == known + 1
+    assert calls["ListShards"] == calls_before + 1
     fourth = Handler()
     process_user_records(event, fourth, shard_map=maps)
     verdicts = Counter(str(r.placement.verdict) for r in fourth.done if r.placement is not None)
     assert verdicts == {"on-parent": 3, "stray": 1, "expected": 1}
     # A watch beside it judges what lies on the closed parent, for no call more.
-    known = calls["ListShards"]
-    written: list[Any] = []
-    looking = ConsumerWatch(maps, late=None, write=written.append)
+    calls_before = calls["ListShards"]
+    lines: list[Any] = []
+    watch = ConsumerWatch(maps, late=None, write=lines.append)
     on_parent = {"Records": [r for r in event["Records"] if r["eventID"].startswith(low["ShardId"])]}
-    process_user_records(on_parent, Handler(), shard_map=maps, watch=looking)
-    (finding,) = [line for line in written if "kind" in line]
+    process_user_records(on_parent, Handler(), shard_map=maps, watch=watch)
+    (finding,) = [line for line in lines if "kind" in line]
     assert (finding["kind"], finding["shardId"]) == ("naive-aggregator", low["ShardId"])
     assert finding["lost"]["seen"] == 2  # the KCL drops the whole aggregate
-    assert calls["ListShards"] == known
-    known -= 1  # the one after min_age
+    assert calls["ListShards"] == calls_before
+    calls_before -= 1  # the one after min_age
     # and again when it is old
     clock.now += 61
     maps.shard_map(arn)
-    assert calls["ListShards"] == known + 2
+    assert calls["ListShards"] == calls_before + 2
     assert maps.error == {}
 
 
@@ -139,7 +139,7 @@ def test_without_a_map_the_batch_goes_on(kinesis_local: LocalKinesis, stream_nam
         aws_secret_access_key="x",
         config=Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1}),
     )
-    calls = counted(nowhere)
+    calls = call_counts(nowhere)
     maps = ShardMapCache(nowhere, timeout=0.5, clock=clock)
     assert numbers(process_user_records(event, Handler(), shard_map=maps)) == []
     assert arn in maps.error

@@ -21,15 +21,18 @@ def count(state: dict[str, Any], record: kpl.DeaggregatedRecord) -> None:
 
 
 def test_a_batch_is_folded_into_the_state() -> None:
-    answer = process_window(load("lambda_tumbling_window.json"), count)
-    assert answer == {"batchItemFailures": [], "state": {"hello": 1, "order-7": 1, "3g0": 5, "a": 1, "b": 1}}
+    response = process_window(load("lambda_tumbling_window.json"), count)
+    assert response == {
+        "batchItemFailures": [],
+        "state": {"hello": 1, "order-7": 1, "3g0": 5, "a": 1, "b": 1},
+    }
 
 
 def test_a_handler_may_return_a_new_state() -> None:
-    answer = process_window(
+    response = process_window(
         load("lambda_tumbling_window.json"), lambda state, record: {"n": state.get("n", 0) + 1}
     )
-    assert answer["state"] == {"n": 8}
+    assert response["state"] == {"n": 8}
 
 
 @given(batches())
@@ -45,11 +48,11 @@ def test_over_retries_every_user_record_counts_once(batch: Any) -> None:
     state: dict[str, Any] = {}
     records = event["Records"]
     for _ in range(100):
-        answer = json.loads(json.dumps(process_window({"Records": records, "state": state}, fold)))
-        state = answer["state"]
-        if not answer["batchItemFailures"]:
+        response = json.loads(json.dumps(process_window({"Records": records, "state": state}, fold)))
+        state = response["state"]
+        if not response["batchItemFailures"]:
             break
-        first = answer["batchItemFailures"][0]["itemIdentifier"]
+        first = response["batchItemFailures"][0]["itemIdentifier"]
         records = records[[r["kinesis"]["sequenceNumber"] for r in records].index(first) :]
     expected: dict[str, Any] = {}
     for row in found:
@@ -79,11 +82,11 @@ def test_a_large_state_before_a_failure_is_found_again(fails_again: bool) -> Non
         if number == FIRST + 7 or (fails_again and number == FIRST + 5 and calls[number] > 1):
             raise ValueError
 
-    answer = process_window(long_event(10, 100_000), fold)
+    response = process_window(long_event(10, 100_000), fold)
     good = 0 if fails_again else 7
-    assert answer["batchItemFailures"][0] == {"itemIdentifier": str(FIRST + good)}
-    assert answer["state"].get("numbers", []) == [FIRST + n for n in range(good)]
-    assert len(answer["state"]["before"]) == 100_000
+    assert response["batchItemFailures"][0] == {"itemIdentifier": str(FIRST + good)}
+    assert response["state"].get("numbers", []) == [FIRST + n for n in range(good)]
+    assert len(response["state"]["before"]) == 100_000
 
 
 @pytest.mark.parametrize("state_size", [100, 100_000])
@@ -127,9 +130,9 @@ def test_the_window_closes_once_and_only_when_all_is_in() -> None:
 
 @pytest.mark.requirement("LMB-4")
 def test_poison_in_a_window(poisoned: Any) -> None:
-    answer = process_window(poisoned, count)
-    assert answer == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}], "state": {"order-7": 1}}
-    taken: list[Any] = []
-    answer = process_window(poisoned, count, on_poison=taken.append)
-    assert answer == {"batchItemFailures": [], "state": {"order-7": 1, "a": 1, "b": 1}}
-    assert len(taken) == 1
+    response = process_window(poisoned, count)
+    assert response == {"batchItemFailures": [{"itemIdentifier": str(FIRST + 1)}], "state": {"order-7": 1}}
+    poisons: list[Any] = []
+    response = process_window(poisoned, count, on_poison=poisons.append)
+    assert response == {"batchItemFailures": [], "state": {"order-7": 1, "a": 1, "b": 1}}
+    assert len(poisons) == 1

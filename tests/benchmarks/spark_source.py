@@ -3,14 +3,13 @@ model over HTTP that takes its time for each call.
 
     python -m tests.benchmarks.spark_source 100 1000        shards
         [--records-per-second 2] [--bytes 100] [--milliseconds 20] [--seconds 30]
-        [--limits] [--only plan,batches,latency,nothing]
+        [--limits] [--only plan,batches,latency]
 
 plan: seconds, CPU seconds and calls of planning, with records on every shard and with none; and the same
 calls by boto3 alone. batches: seconds of a query's first batch with rows and of later ones, as Spark
 reports them, into a sink that keeps nothing; and from the query's start to the end of that first batch.
 latency: seconds from put to the sink, of records put one every 0.2 s. Both with the calls on each shard.
-nothing, only if it is asked for: the first batch of a source that plans and reads nothing. That is Spark's
-own part. The model has its own process and shares the machine. With --limits it refuses what is beyond the
+The model has its own process and shares the machine. With --limits it refuses what is beyond the
 limits of a shard.
 """
 
@@ -256,47 +255,6 @@ def batches(spark: Any, server: Server, pause: float, seconds: float) -> None:
     )
 
 
-def nothing(spark: Any) -> None:
-    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-
-    class Reader(DataSourceStreamReader):
-        batch = 0
-
-        def initialOffset(self) -> dict[str, int]:
-            return {"batch": 0}
-
-        def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
-            self.batch += 1
-            return {"batch": self.batch}
-
-        def partitions(self, start: Any, end: Any) -> list[InputPartition]:
-            return [InputPartition(number) for number in range(2)]
-
-        def read(self, partition: InputPartition) -> Any:
-            yield ("a row",)
-
-    class Nothing(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "nothing"
-
-        def schema(self) -> str:
-            return "row string"
-
-        def streamReader(self, schema: Any) -> Reader:
-            return Reader()
-
-    spark.dataSource.register(Nothing)
-    with tempfile.TemporaryDirectory() as checkpoint:
-        writer = spark.readStream.format("nothing").load().writeStream.format("noop")
-        begun = time.perf_counter()
-        query = writer.option("checkpointLocation", checkpoint).start()
-        first = progress_of(query, 1, 60)[0]["durationMs"]["triggerExecution"]
-        took = time.perf_counter() - begun
-        query.stop()
-    print(f"a source that does nothing: first batch {first / 1000:.2f} s, {took:.2f} s after the start")
-
-
 def latency(spark: Any, server: Server, seconds: float) -> None:
     server.feed()
     options = {**server.options(), "startingPosition": "LATEST"}
@@ -331,7 +289,7 @@ SHARDS = [0]
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("shards", type=int, nargs="*")
+    parser.add_argument("shards", type=int, nargs="+")
     parser.add_argument("--records-per-second", type=float, default=2.0, help="of each shard")
     parser.add_argument("--bytes", type=int, default=100, help="of each record")
     parser.add_argument("--milliseconds", type=float, default=20.0, help="for each call")
@@ -343,8 +301,6 @@ def main() -> None:
     if args.serve:
         asyncio.run(serve(args.shards[0], args.bytes, args.milliseconds / 1000, args.limits))
         return
-    if not args.shards and args.only != "nothing":
-        parser.error("how many shards?")
     spark: Any = None
     if set(args.only.split(",")) - {"plan"}:
         from kpl_codec.spark.session import local_session
@@ -353,8 +309,6 @@ def main() -> None:
         spark = local_session("simulation", cores=2, memory="1g")
         spark.sparkContext.setLogLevel("OFF")  # stopping a query in a batch is not an error here
         spark.dataSource.register(KinesisDataSource)
-    if "nothing" in args.only:
-        nothing(spark)
     for shards in args.shards:
         print(f"{shards:,} shards", flush=True)
         SHARDS[0] = shards

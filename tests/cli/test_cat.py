@@ -131,7 +131,7 @@ def test_what_the_kcl_opened_before_is_not_opened_again_and_says_so(
         path.write_text(json.dumps({"action": "processRecords", "records": records}))
         assert len(lines(capsys, str(path), code=int(found == 1))) == found
     main(["cat", str(path)])
-    assert "opened before, by the KCL or its MultiLangDaemon" in capsys.readouterr().err
+    assert "the KCL or its MultiLangDaemon has deaggregated the records" in capsys.readouterr().err
 
 
 def test_what_standard_input_holds_is_not_told_by_a_temporary_name(

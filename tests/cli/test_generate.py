@@ -37,7 +37,3 @@ def test_generated_and_validated(tmp_path: Path, capsys: Any) -> None:
     assert found.count("checksum-mismatch") == 4  # of 200 Kinesis records
     assert found.count("mixed-aggregate") == 4  # one of five is broken as well
     assert pq.read_table(out / "user-records").num_rows == 196 * 100 + 4
-    assert (
-        main(["generate", "--mixed-every", "2", "--shard-count", "1", "--output", str(tmp_path / "none")])
-        == 2
-    )

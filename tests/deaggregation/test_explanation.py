@@ -33,17 +33,20 @@ def test_sound(records: list[kpl.UserRecord]) -> None:
     assert_accounts_for_all(data, explanation)
 
 
-@given(st.binary(max_size=100), st.booleans())
+@pytest.mark.requirement("MSG-1")
+@given(st.binary(max_size=200), st.booleans())
 def test_anything(message: bytes, framed: bool) -> None:
     data = frame(message) if framed else message
     explanation = kpl.explain(data)
     assert_accounts_for_all(data, explanation)
     assert str(explanation)
     try:
-        kpl.decode(data)
-        assert explanation.sound
+        assert len(kpl.decode(data)) == explanation.user_records
     except kpl.DecodeError as error:
         assert explanation.defects[0] == error
+        assert 0 <= (error.offset or 0) <= len(data)
+    else:
+        assert explanation.sound
 
 
 def test_every_defect_is_listed_in_order() -> None:

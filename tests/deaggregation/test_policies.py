@@ -91,27 +91,6 @@ def test_strict_raises_before_any_user_record_of_the_broken_one() -> None:
     assert caught.value.record_index == 1
 
 
-@pytest.mark.requirement("DAG-4", "KCL-3", "KCL-4")
-def test_kcl_drops_are_counted_and_told() -> None:
-    mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(HALF))])
-    bad_index = frame(b"\x0a\x01a\x1a\x05\x08\x00\x1a\x01x\x1a\x05\x08\x07\x1a\x01y\x1a\x05\x08\x00\x1a\x01z")
-    empty = frame(b"\x0a\x01a")
-    drops: list[kpl.Drop] = []
-    result = kpl.deaggregate(
-        [record(mixed, "1"), record(bad_index, "2"), record(empty, "3")],
-        "kcl",
-        shard_map=kpl.ShardMap(SPLIT),
-        on_drop=drops.append,
-    )
-    assert [r.data for r in result] == [b"x"]
-    assert result.counts.dropped == {"out-of-range": 2, "index-out-of-table": 2}
-    assert result.counts.empty_records == 1
-    assert [(d.sequence_number, d.user_records, d.reason, d.record_index) for d in drops] == [
-        ("1", 2, "out-of-range", 1),
-        ("2", 2, "index-out-of-table", 1),
-    ]
-
-
 @pytest.mark.requirement("PLC-5", "DAG-5")
 def test_report_names_mixed_aggregates_and_what_the_kcl_loses() -> None:
     mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(HALF))])
@@ -289,12 +268,6 @@ def test_a_mistake_is_told_which_function_to_use(wrong: Any, hint: str, lazily: 
     for function in ("aws_lambda.user_records", "adapters.kinesis_records"):
         module, _, name = f"kpl_codec.{function}".rpartition(".")
         assert callable(getattr(importlib.import_module(module), name))
-
-
-def test_decode_is_told_what_is_not_bytes() -> None:
-    for wrong, hint in (("eA==", "b64decode"), ({"Records": []}, "kinesis_records"), (7, "int")):
-        with pytest.raises(TypeError, match=hint):
-            kpl.decode(wrong)  # type: ignore[arg-type]
 
 
 def test_bytes_of_any_kind_are_opened() -> None:

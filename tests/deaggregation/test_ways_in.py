@@ -93,7 +93,7 @@ WAYS: dict[str, Callable[..., Told]] = {
 }
 
 
-@pytest.mark.requirement("DAG-4", "DAG-12", "SPK-3")
+@pytest.mark.requirement("DAG-4", "DAG-12", "KCL-3", "KCL-4", "SPK-3")
 @pytest.mark.parametrize("known", ["map", "range", "nothing"])
 @pytest.mark.parametrize("policy", ["kcl", "report"])
 @pytest.mark.parametrize("way", WAYS)

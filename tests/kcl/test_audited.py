@@ -76,12 +76,12 @@ class Kcl:
             factory = SimpleNamespace(shard_record_processor=factory)
         processor = audited(factory, stream="orders", ledger=Ledger(self.place))()
         processor.initialize(SimpleNamespace(shard_id=SHARD, sequence_number=None))
-        left = [name for name in self.records if position(name) > self.checkpointed]
+        rest = [name for name in self.records if position(name) > self.checkpointed]
         self.delivered, begun = self.checkpointed, len(self.place.lines)
         try:
-            while left and self.draw(st.integers(0, 9)):
+            while rest and self.draw(st.integers(0, 9)):
                 size = self.draw(st.integers(1, 6))
-                self.batch, left = left[:size], left[size:]
+                self.batch, rest = rest[:size], rest[size:]
                 self.delivered = position(self.batch[-1])
                 if self.call(processor.process_records, records=[record(name) for name in self.batch]):
                     self.count(self.batch)
@@ -135,14 +135,14 @@ class User:
     def __init__(self, kcl: Kcl) -> None:
         self.kcl, self.draw = kcl, kcl.draw
 
-    def initialize(self, given: Any) -> None:
-        assert given.shard_id == SHARD
+    def initialize(self, kcl_input: Any) -> None:
+        assert kcl_input.shard_id == SHARD
 
-    def process_records(self, given: Any) -> None:
-        names = [(one.sequence_number, one.sub_sequence_number) for one in given.records]
+    def process_records(self, kcl_input: Any) -> None:
+        names = [(one.sequence_number, one.sub_sequence_number) for one in kcl_input.records]
         for _ in range(self.draw(st.integers(0, 3))):
             self.kcl.place.broken = self.draw(st.integers(0, 4)) == 4
-            self.checkpoint(given.checkpointer, names)
+            self.checkpoint(kcl_input.checkpointer, names)
         self.fail()
 
     def checkpoint(self, checkpointer: Any, names: list[Name]) -> None:
@@ -172,9 +172,9 @@ class User:
         if how == 8:
             raise ValueError("of the user's processor")
 
-    def end(self, given: Any) -> None:
+    def end(self, kcl_input: Any) -> None:
         if self.draw(st.booleans()):
-            given.checkpointer.checkpoint()
+            kcl_input.checkpointer.checkpoint()
         if self.draw(st.booleans()):
             raise ValueError("of the user's processor")
 
@@ -219,9 +219,9 @@ def test_version_2_of_amazon_kclpy_ends_by_shutdown() -> None:
     place, ended = Place(), list[str]()
     names = [("100", 0), ("100", 1)]
 
-    def shutdown(given: Any) -> None:
-        ended.append(given.reason)
-        given.checkpointer.checkpoint()
+    def shutdown(kcl_input: Any) -> None:
+        ended.append(kcl_input.reason)
+        kcl_input.checkpointer.checkpoint()
 
     calls = dict.fromkeys(("initialize", "process_records"), lambda _: None)
     user = SimpleNamespace(version=2, shutdown=shutdown, **calls)
@@ -243,12 +243,12 @@ def check_audit(kcl: Kcl, folder: Path) -> None:
     writer.close()
     (folder / "handled.log").write_text("".join(line + "\n" for line in kcl.place.lines))
     until = datetime.now(timezone.utc) + timedelta(days=1)
-    found = audit([str(folder / "produced")], [str(folder / "handled.log")], until=until).findings
-    told = {
+    findings = audit([str(folder / "produced")], [str(folder / "handled.log")], until=until).findings
+    missing = {
         (one.sequence_number, (one.sub_sequence_number or 0) + sub)
-        for one in found
+        for one in findings
         if one.kind in ("audit-missing", "audit-unread")
         for sub in range(one.user_records or 1)
     }
-    assert told == set(kcl.records) - kcl.counted.keys()
-    assert not [one for one in found if one.kind in ("audit-unknown", "audit-unclaimed")]
+    assert missing == set(kcl.records) - kcl.counted.keys()
+    assert not [one for one in findings if one.kind in ("audit-unknown", "audit-unclaimed")]

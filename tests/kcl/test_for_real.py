@@ -96,16 +96,16 @@ def test_the_audit_names_what_the_kcl_dropped(
         client=client,
         stream=stream_name,
     )
-    told: dict[str, set[Name]] = {}
+    by_kind: dict[str, set[Name]] = {}
     for one in audited.findings:
         for sub in range(one.user_records or 0):
             name = one.shard_id or "", one.sequence_number or "", (one.sub_sequence_number or 0) + sub
-            told.setdefault(one.kind, set()).add(name)
+            by_kind.setdefault(one.kind, set()).add(name)
     # What our producer has sent again because the split overtook it is no loss.
     every = {name_of(one) for one in kpl.deaggregate(list(read_stream(client, stream_name)), "report")}
     lost = every - gets - names_of(tmp_path / "produced", "again")
-    assert told.pop("audit-dropped") == lost
+    assert by_kind.pop("audit-dropped") == lost
     assert len(lost) >= 100  # of the faulty writer
     again = {name for name, times in handled.items() if times > 1}
-    assert told.pop("audit-twice", set()) <= again
-    assert told == {}
+    assert by_kind.pop("audit-twice", set()) <= again
+    assert by_kind == {}

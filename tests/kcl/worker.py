@@ -19,35 +19,35 @@ from kpl_codec.kcl import audited
 
 STREAM, WORKER, LEDGER, TRUTH, DIE_AFTER = sys.argv[1:]
 truth = os.open(TRUTH, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-left = int(DIE_AFTER)
+user_records_left = int(DIE_AFTER)
 
 
 class Processor(kcl_rs.RecordProcessorBase):
-    def initialize(self, given: Any) -> None:
-        self.shard_id = given.shard_id
+    def initialize(self, kcl_input: Any) -> None:
+        self.shard_id = kcl_input.shard_id
 
-    def process_records(self, given: Any) -> None:
-        global left
-        for n, record in enumerate(kinesis_records(given.records, shard_id=self.shard_id), 1):
+    def process_records(self, kcl_input: Any) -> None:
+        global user_records_left
+        for n, record in enumerate(kinesis_records(kcl_input.records, shard_id=self.shard_id), 1):
             assert record.data
             os.write(
                 truth, f"{self.shard_id} {record.sequence_number} {record.sub_sequence_number}\n".encode()
             )
             if n % 30 == 0:
-                given.checkpointer.checkpoint(record.sequence_number, record.sub_sequence_number)
-            left -= 1
-            if left == 0:
+                kcl_input.checkpointer.checkpoint(record.sequence_number, record.sub_sequence_number)
+            user_records_left -= 1
+            if user_records_left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
-        given.checkpointer.checkpoint()
+        kcl_input.checkpointer.checkpoint()
 
-    def lease_lost(self, given: Any) -> None:
+    def lease_lost(self, kcl_input: Any) -> None:
         pass
 
-    def shard_ended(self, given: Any) -> None:
-        given.checkpointer.checkpoint()
+    def shard_ended(self, kcl_input: Any) -> None:
+        kcl_input.checkpointer.checkpoint()
 
-    def shutdown_requested(self, given: Any) -> None:
-        given.checkpointer.checkpoint()
+    def shutdown_requested(self, kcl_input: Any) -> None:
+        kcl_input.checkpointer.checkpoint()
 
 
 if __name__ == "__main__":

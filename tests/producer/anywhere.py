@@ -27,7 +27,7 @@ from botocore.exceptions import ClientError
 
 from kpl_codec.errors import KplError
 from kpl_codec.producer import Producer, ProducerConfig, ProducerThreads
-from kpl_codec.producer.delivery_future import LOCK
+from kpl_codec.producer.delivery import LOCK
 
 from .model_client import ModelClient
 

@@ -15,6 +15,14 @@ pytestmark = pytest.mark.timeout(120)
 #: What may come besides returning, by place and use.
 FULL, CLOSED = "ProducerFull", "ProducerClosed"
 IN_LOG, IN_CALLBACK, INTERRUPTED = (f"({code})" for code in ("in-log", "in-callback", "in-signal-handler"))
+#: These take seconds, and have a like among the others.
+SLOW = (
+    "multiprocessing_fork",
+    "fork_while_logging",
+    "log_handler_with_a_lock_of_its_own",
+    "logging_configuration",
+    "a_call_that_never_returns",
+)
 WAITS_IN_LOG = {"put": FULL, "result": IN_LOG, "wait": IN_LOG}
 REFUSED: dict[str, dict[str, str]] = {
     "log_handler": WAITS_IN_LOG,
@@ -30,7 +38,7 @@ REFUSED: dict[str, dict[str, str]] = {
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork is what is tested: this system has none")
 @pytest.mark.parametrize(
     "place",
-    [pytest.param(p, marks=pytest.mark.slow) if "never" in p.__name__ else p for p in PLACES],
+    [pytest.param(place, marks=pytest.mark.slow) if place.__name__ in SLOW else place for place in PLACES],
     ids=lambda place: place.__name__,
 )
 def test_every_use_ends(place: Callable[[], None]) -> None:

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.mark.requirement("PRD-9", "PRD-75")
 @pytest.mark.parametrize("ends", ["asyncio.run", "close", "close, and it is used again"])
+@pytest.mark.filterwarnings("ignore:coroutine 'AsyncProducer._call' was never awaited:RuntimeWarning")
 def test_one_that_was_never_closed_is_closed_by_its_event_loop_or_tells_what_it_had_left(
     ends: str, caplog: pytest.LogCaptureFixture
 ) -> None:

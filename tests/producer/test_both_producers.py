@@ -301,9 +301,11 @@ def test_the_region_of_an_arn_counts() -> None:
     assert asyncio.run(main()) == "ap-south-1"
 
 
-@SKINS
 @pytest.mark.requirement("PRD-35")
-@pytest.mark.parametrize("raised", [OSError, SystemExit, GeneratorExit])
+@pytest.mark.parametrize(
+    ("skin", "raised"),
+    [*product(["threads", "asyncio"], [OSError, SystemExit]), ("threads", KeyboardInterrupt)],
+)
 def test_measuring_that_raises_costs_no_record(
     skin: str, raised: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:

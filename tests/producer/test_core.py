@@ -63,27 +63,6 @@ def test_on_a_healthy_stream_nothing_waits_longer_than_was_asked(
     assert len(bench.results) == len(puts)
 
 
-def test_an_aggregate_leaves_so_early_that_the_collector_may_wait_a_little() -> None:
-    bench = Bench(record_max_buffered_time_ms=100)
-    bench.put(b"1", LOW)
-    bench.now += 0.03
-    bench.put(b"2", LOW)
-    assert bench.core.timer() == pytest.approx(100.08)
-    assert bench.puts(0.049) == []
-    assert bench.puts(0.001) == []  # closed, now in the collector: min(50 ms, 0.2 * 100 ms) more
-    assert bench.core.timer() == pytest.approx(100.1)
-    (call,) = bench.puts(0.02)
-    assert data_of(call) == [[b"1", b"2"]]
-
-
-def test_a_full_aggregate_does_not_wait() -> None:
-    bench = Bench(aggregation_max_count=3, collection_max_count=1)
-    for number in range(3):
-        bench.put(b"%d" % number, LOW)
-    (call,) = bench.puts()
-    assert data_of(call) == [[b"0", b"1", b"2"]]
-
-
 def test_flush_sends_at_once_and_retries_at_once() -> None:
     bench = Bench(record_max_buffered_time_ms=10_000)
     bench.put(b"1", LOW)
@@ -128,16 +107,6 @@ def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pyt
     assert aggregated == accepted
     bench.run(10.0)
     assert all(isinstance(result, Delivery) for result in bench.results.values())
-
-
-def test_what_was_invalid_is_not_repeated_in_the_history() -> None:
-    bench = Bench()
-    bench.put(b"secret", LOW)
-    bench.core.flush()
-    (call,) = bench.puts()
-    bench.core.fail(call, Failure("ValidationException", "Value 'secret' at ..."), bench.now, answered=True)
-    bench.collect()
-    assert "secret" not in repr(bench.results[b"secret"])
 
 
 @pytest.mark.requirement("PRD-8", "PRD-24")
@@ -326,15 +295,6 @@ def test_records_without_a_key_are_spread_and_an_own_hash_key_is_kept() -> None:
     assert {outcome for data in bench.results for outcome in bench.outcomes(data)} == {"delivered"}
     stored = [r for s in bench.stream.stored for r in kpl.deaggregate([s])]
     assert {r.partition_key for r in stored} >= {"k0", "k2", "a"}
-
-
-@pytest.mark.requirement("PRT-6")
-def test_without_aggregation_the_partitioner_still_moves_on() -> None:
-    bench = Bench(3, aggregation_enabled=False, aggregation_max_size=64)
-    for number in range(60):
-        bench.put(b"%030d" % number, key=None)
-    bench.run(5.0)
-    assert len({r.shard_id for r in bench.results.values()}) == 3  # type: ignore[union-attr]
 
 
 @pytest.mark.requirement("MAP-1", "PRD-17")

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from kpl_codec.compiled import speedups
 from kpl_codec.producer import Delivery, DeliveryError, Put
+from kpl_codec.producer.delivery import LOCK
 from kpl_codec.producer.delivery_future import (
-    LOCK,
     DeliveryFuture,
     WouldDeadlock,
     driving,

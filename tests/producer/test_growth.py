@@ -57,7 +57,7 @@ def steps_of_waiting_tasks(tasks: int) -> int:
 
 def test_waiting_tasks_cost_in_proportion_to_their_number() -> None:
     # Eight times the tasks; quadratic would be 64.
-    assert steps_of_waiting_tasks(800) < 24 * steps_of_waiting_tasks(100)
+    assert steps_of_waiting_tasks(400) < 24 * steps_of_waiting_tasks(50)
 
 
 @pytest.mark.requirement("PRD-66")

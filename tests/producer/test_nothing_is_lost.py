@@ -10,18 +10,14 @@ With the KPL's rule in place of ours the same machine loses records: see test_th
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from kpl_codec.producer import ProducerConfig
 from tests.examples import examples
 
 from .machine import ProducerMachine
 from .machines import MACHINES
-from .soak import Soak
 
 QUICK = settings(
     max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
@@ -40,18 +36,3 @@ def test_nothing_is_lost(machine: type[ProducerMachine]) -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_nothing_is_lost_at_length(machine: type[ProducerMachine]) -> None:
     run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=3000, stateful_step_count=80))
-
-
-@pytest.mark.requirement("PRD-26", "PRD-27", "PRD-41", "MAP-18")
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("settings", [{}, {"ordering": "partition-key"}, {"reshard_proof": True}], ids=str)
-def test_every_fault_at_once_loses_nothing_and_explains_each_double(
-    settings: dict[str, Any], seed: int
-) -> None:
-    totals = Soak(seed, ProducerConfig(aggregation_max_size=2000, **settings)).run(10_000)
-    assert totals.put == 10_000
-    assert totals.lost == 0
-    assert totals.doubled == totals.explained
-    assert totals.delivered > 5_000
-    if settings.get("ordering"):
-        assert totals.disordered == 0

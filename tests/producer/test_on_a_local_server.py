@@ -370,8 +370,7 @@ def test_opentelemetry_tells_the_kpls_metrics(
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-    from kpl_codec.producer.metrics import METRICS
-    from kpl_codec.producer.opentelemetry_metrics import OpenTelemetryMetrics
+    from kpl_codec.producer.metrics import METRICS, OpenTelemetryMetrics
 
     proxy.on("PutRecords", throttle(), times=1)
     reader = InMemoryMetricReader()

@@ -32,6 +32,7 @@ from kpl_codec.producer import (
     ProducerFull,
     RecordTooLarge,
     WouldDeadlock,
+    delivery,
     delivery_future,
     driver,
 )
@@ -332,3 +333,14 @@ def _ctrl_c_in_put(line: int) -> bool:
         assert producer.flush(10)
         assert producer.outstanding == producer._mailbox.bytes == 0
     return left < 0
+
+
+@pytest.mark.requirement("PRD-40")
+@pytest.mark.parametrize("name", ["put", "flush", "close", "wait_ready", "result"])
+def test_a_handler_that_has_interrupted_a_log_call_of_a_producer_is_refused(name: str) -> None:
+    """The driver of any producer may have to log before it goes on."""
+    with Producer("s", client=ModelClient(latency=0.1)) as producer:
+        future = producer.put("k", b"x")
+        with delivery._log_thread._idle, pytest.raises(WouldDeadlock) as refused:
+            CALLS[name](producer, future)
+        assert refused.value.code == "in-signal-handler"

@@ -113,7 +113,11 @@ class Bench:
                 client, queue, handle, once=once, stop=self.stop, **options
             )
 
-        with closing(VirtualLoop(self.clock)) as loop, mock.patch("asyncio.to_thread", in_this_thread):
+        with (
+            closing(VirtualLoop(self.clock)) as loop,
+            mock.patch("asyncio.to_thread", in_this_thread),
+            mock.patch("kpl_codec.queues.aio.monotonic", self.clock.now),
+        ):
             try:
                 return loop.run_until_complete(main())
             finally:

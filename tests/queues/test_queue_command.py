@@ -40,7 +40,7 @@ def put(service: QueueService, count: int) -> None:
 
 
 @pytest.mark.requirement("QUE-12")
-def test_a_queue_is_looked_into(service: QueueService, there: list[str], capsys: Any) -> None:
+def test_a_queue_is_browsed(service: QueueService, there: list[str], capsys: Any) -> None:
     queue = service.create()
     put(service, 12)
     rows = lines(capsys, "--queue", "orders-queue", *there)
@@ -54,9 +54,7 @@ def test_a_queue_is_looked_into(service: QueueService, there: list[str], capsys:
 
 
 @pytest.mark.requirement("QUE-12")
-def test_dead_letters_are_looked_into_and_restored(
-    service: QueueService, there: list[str], capsys: Any
-) -> None:
+def test_dead_letters_are_browsed_and_restored(service: QueueService, there: list[str], capsys: Any) -> None:
     queue = service.create(most_receives=1)
     put(service, 2)
     assert lines(capsys, "--queue", queue, "--dead-letters", *there) == []

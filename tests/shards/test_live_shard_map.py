@@ -26,8 +26,9 @@ THROTTLED = Failure("LimitExceededException")
 
 
 def answer(live: LiveShardMap, now: float, listing, summary=None, size=100):
-    """Give ``live`` one whole refresh; what came of it."""
+    """Refresh ``live``, and give it these responses; what came of it."""
     outcome = None
+    live.refresh(now)
     listed = iter(pages(listing, size))
     while (request := live.next_request(now)) is not None:
         if request.operation == "DescribeStreamSummary":
@@ -42,7 +43,6 @@ def answer(live: LiveShardMap, now: float, listing, summary=None, size=100):
 def ready(shards=2, now=0.0, **settings_) -> tuple[LiveShardMap, ModelStream]:
     stream = ModelStream(shards, now=0)
     live = LiveShardMap("s", **settings_)
-    assert live.refresh(now)
     answer(live, now, stream.open_shards(), stream.summary())
     assert live.state == "READY"
     return live, stream
@@ -60,36 +60,26 @@ def refused(live, now, listing, summary=None) -> str:
 @pytest.mark.requirement("MAP-1", "MAP-6")
 def test_from_invalid_over_updating_to_ready():
     live, stream = LiveShardMap("s"), ModelStream(5, now=0)
-    assert live.state == "INVALID"
-    assert live.next_request(0.0) is None
-    assert live.timer() is None
-    assert live.predict(0) is None
-    assert live.shard_map is None
+    assert (live.state, live.next_request(0.0), live.timer(), live.shard_map) == ("INVALID", None, None, None)
     assert live.refresh(1.0)
-    assert live.state == "UPDATING"
-    request = live.next_request(1.0)
-    assert (request.operation, dict(request.arguments)) == ("DescribeStreamSummary", {"StreamName": "s"})
-    assert live.next_request(1.0) is None  # one call at a time
-    live.receive(request, stream.summary(), 1.1)
-    seen = []
-    listed = iter(pages(stream.open_shards(), 2))
-    for _ in range(3):
-        request = live.next_request(1.2)
-        seen.append(dict(request.arguments))
-        assert live.predict(0) is None
-        event = live.receive(request, next(listed), 1.3)
-    assert seen == [
-        {"StreamName": "s", "ShardFilter": {"Type": "AT_LATEST"}, "MaxResults": 1000},
-        {"NextToken": "token-0", "MaxResults": 1000},
-        {"NextToken": "token-1", "MaxResults": 1000},
+    requests = []
+    responses = iter([stream.summary(), *pages(stream.open_shards(), 2)])
+    while (request := live.next_request(1.2)) is not None:
+        requests.append((request.operation, dict(request.arguments)))
+        assert live.next_request(1.2) is None  # one call at a time
+        assert (live.state, live.predict(0)) == ("UPDATING", None)
+        event = live.receive(request, next(responses), 1.3)
+    filter_ = {"ShardFilter": {"Type": "AT_LATEST"}}
+    assert requests == [
+        ("DescribeStreamSummary", {"StreamName": "s"}),
+        ("ListShards", {"StreamName": "s", **filter_, "MaxResults": 1000}),
+        ("ListShards", {"NextToken": "token-0", "MaxResults": 1000}),
+        ("ListShards", {"NextToken": "token-1", "MaxResults": 1000}),
     ]
-    assert isinstance(event, MapChanged)
-    assert live.stream_state.shards.open_ids == {s.shard_id for s in stream.shards}
-    assert not event.recreated
-    assert live.state == "READY"
+    assert event == MapChanged(recreated=False)
     assert live.stream_state.listed_at == 1.0  # what happened before the refresh began is in it
+    assert (live.state, live.timer()) == ("READY", None)
     assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
-    assert live.timer() is None
     with pytest.raises(HashKeyError):
         live.predict(-1)
 
@@ -240,7 +230,6 @@ def test_describing_is_optional_but_a_stream_that_is_not_there_is_not():
     # an answer cut short comes out of botocore as an empty one: the strategy stays as known
     auto = stream.summary()
     auto["StreamDescriptionSummary"]["RecordDistributionStrategy"] = "AUTO"
-    live.refresh(0)
     answer(live, 0, stream.open_shards(), auto)
     assert live.state == "READY"
     assert live.predict(0) is None
@@ -248,7 +237,6 @@ def test_describing_is_optional_but_a_stream_that_is_not_there_is_not():
     live.receive(live.next_request(1), {}, 1)
     answer(live, 1, stream.open_shards())
     assert live.shard_map.distribution == "AUTO"
-    live.refresh(2)
     answer(live, 2, stream.open_shards(), stream.summary())
     assert live.predict(0) == "shardId-000000000000"
 
@@ -284,7 +272,6 @@ def test_unsound_listings_are_refused_and_the_old_ranges_kept():
         ([*whole, replace(whole[0], shard_id="shardId-000000000007")], "overlap"),
         ([replace(whole[0], parent_shard_id="shardId-000000000000"), *whole[1:]], "contradiction"),
     ]:
-        live.refresh(now)
         assert refused(live, now, listing, stream.summary()) == code
         assert live.shard_map.open_shards == tuple(whole)
         now = live.timer()
@@ -298,7 +285,6 @@ def test_a_parent_listed_as_open_with_its_children():
     live, stream = ready(2)
     parent = stream.open_shards()[0]
     stream.split(0)
-    live.refresh(1.0)
     event = answer(live, 1.0, [parent, *stream.open_shards()], stream.summary())
     assert live.stream_state.shards.open_ids == {s.shard_id for s in stream.open_shards()}
     assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
@@ -306,7 +292,6 @@ def test_a_parent_listed_as_open_with_its_children():
     child = stream.shard_for(0)
     stream.split(0)
     for listing in ([parent, child, *stream.open_shards()], stream.open_shards(), stream.shards):
-        live.refresh(2.0)
         event = answer(live, 2.0, listing, stream.summary())
         assert isinstance(event, MapChanged)
         assert [live.predict(k) for k in KEYS] == [stream.shard_for(k).shard_id for k in KEYS]
@@ -322,10 +307,8 @@ def test_an_older_listing_than_the_last_is_no_new_life():
     live, stream = ready(2)
     old = stream.open_shards()
     stream.split(0)
-    live.refresh(1.0)
     answer(live, 1.0, stream.open_shards(), stream.summary())
     for summary in (stream.summary(), None):
-        live.refresh(live.timer() or 50.0)
         assert refused(live, 50.0, old, summary) == "contradiction"
         answer(live, live.timer(), stream.open_shards(), stream.summary())
     assert live.stream_state.generation == 0
@@ -339,10 +322,8 @@ def test_a_contradiction_that_stays_is_a_new_life():
         return [replace(shard, starting_sequence_number=None) for shard in stream.open_shards()]
 
     live, stream = LiveShardMap("s", describe=False), ModelStream(2, now=0)
-    live.refresh(0.0)
     answer(live, 0.0, bare(stream))
     stream.split(0)
-    live.refresh(1.0)
     answer(live, 1.0, bare(stream))
     now = 2.0
     live.refresh(now)
@@ -356,18 +337,16 @@ def test_a_contradiction_that_stays_is_a_new_life():
 
 
 @pytest.mark.requirement("MAP-11")
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("described", [True, False])
 @pytest.mark.parametrize(
     ("before", "after"), [(2, 2), (2, 3), (3, 1), (1, 5)], ids=lambda shards: f"{shards} shards"
 )
-def test_a_new_life_under_the_old_name(told, before, after):
+def test_a_new_life_under_the_old_name(described, before, after):
     live, stream = ready(before)
     stream.split(0)
-    live.refresh(1.0)
     answer(live, 1.0, stream.open_shards(), stream.summary())
     new = ModelStream(after, now=500)
-    live.refresh(2.0)
-    event = answer(live, 2.0, new.open_shards(), new.summary() if told else None)
+    event = answer(live, 2.0, new.open_shards(), new.summary() if described else None)
     assert isinstance(event, MapChanged)
     assert event.recreated
     assert live.stream_state.shards.open_ids == {s.shard_id for s in new.shards}
@@ -383,9 +362,7 @@ def test_children_that_become_visible_late_are_no_new_life():
     stream.split(0)  # 2, 3
     stream.split(2)  # 4, 5, of shard 1: and only these are listed yet
     visible = [first, *(s for s in stream.open_shards() if s.shard_id[-1] in "45")]
-    live.refresh(1.0)
     answer(live, 1.0, visible)
-    live.refresh(2.0)
     event = answer(live, 2.0, stream.open_shards())
     assert not event.recreated
     assert live.stream_state.shards.open_ids == {s.shard_id for s in stream.open_shards()}
@@ -393,9 +370,7 @@ def test_children_that_become_visible_late_are_no_new_life():
 
 def test_shards_with_names_of_another_kind():
     live = LiveShardMap("s", describe=False)
-    live.refresh(0)
     answer(live, 0, [Shard("b", ALL_HASH_KEYS)])
-    live.refresh(1)
     event = answer(live, 1, [Shard("a", HashKeyRange(0, 9)), Shard("c", HashKeyRange(10, MAX_HASH_KEY))])
     assert (live.stream_state.shards.open_ids, event.recreated) == ({"a", "c"}, False)
 
@@ -422,7 +397,6 @@ def test_the_shard_of_a_record_is_never_one_of_another_life():
     assert of(mine, 0, 20.0) == of("123", 0, 20.0) == "gone"
     # A server whose numbers only look like hints: listed again, it is still the same stream.
     assert of(mine, 1, 30.0) == "unknown"
-    live.refresh(30.5)
     answer(live, 30.5, new.open_shards(), new.summary())
     assert of(mine, 1, 30.0) == new.shards[0].hash_key_range
 

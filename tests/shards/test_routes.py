@@ -78,7 +78,6 @@ def test_an_overlap_spoils_its_own_shards_only_and_a_sound_listing_mends_it() ->
     starts = [shard.hash_key_range.starting_hash_key for shard in stream.shards]
     one, other = stream.shards[2].hash_key_range, stream.shards[3].hash_key_range
     odd = Shard("shardId-000000000099", HashKeyRange(one.ending_hash_key, other.starting_hash_key))
-    live.refresh(1.0)
     event = answer(live, 1.0, [*stream.open_shards(), odd])
     assert isinstance(event, RefreshFailed)
     assert (event.error.code, event.routes_changed) == ("overlap", True)
@@ -102,7 +101,6 @@ def test_of_a_split_listed_by_halves_the_other_half_waits_and_the_parent_has_clo
     stream.split(0)  # the producer has not noticed this one either
     low, high = (shard for shard in stream.shards if shard.parent_shard_id == parent.shard_id)
     late = [parent, *(shard for shard in stream.open_shards() if shard is not high)]
-    live.refresh(5.0)
     event = answer(live, 5.0, late)
     assert isinstance(event, RefreshFailed)
     assert event.routes_changed
@@ -118,21 +116,19 @@ def test_of_a_split_listed_by_halves_the_other_half_waits_and_the_parent_has_clo
 @pytest.mark.requirement("MAP-20")
 @pytest.mark.parametrize("hours", [24, 48, None])
 def test_closed_shards_are_forgotten_when_the_stream_has_forgotten_them(hours: int | None) -> None:
-    told, untold = ModelStream(2, now=0), ModelStream(2, now=0)
+    complete, open_only = ModelStream(2, now=0), ModelStream(2, now=0)
     lists_all = LiveShardMap("s", describe=False, shard_filter="FROM_TRIM_HORIZON")
     lists_open = LiveShardMap("s")
-    summary = untold.summary()
+    summary = open_only.summary()
     summary["StreamDescriptionSummary"]["RetentionPeriodHours"] = hours
     day, now = 86_400.0, 0.0
     expired: set[str] = set()
     for number in range(800):
-        lists_all.refresh(now)
-        answer(lists_all, now, [shard for shard in told.shards if shard.shard_id not in expired])
-        lists_open.refresh(now)
-        answer(lists_open, now, untold.open_shards(), summary)
+        answer(lists_all, now, [shard for shard in complete.shards if shard.shard_id not in expired])
+        answer(lists_open, now, open_only.open_shards(), summary)
         assert (lists_all.state, lists_open.state) == ("READY", "READY")
-        expired = {shard.shard_id for shard in told.shards if not shard.open}
-        for stream in (told, untold):
+        expired = {shard.shard_id for shard in complete.shards if not shard.open}
+        for stream in (complete, open_only):
             stream.split(0) if number % 2 else stream.merge(0)
         now += day
     kept = {24: 1, 48: 2, None: 365}[hours or None]

@@ -1,8 +1,8 @@
-"""What a sequence number is, and the hints in real ones."""
+"""Sequence numbers, the hints in real ones, and positions in a shard."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,14 @@ from kpl_codec.shards.sequence_numbers import (
     SequenceNumberError,
     parse_sequence_number,
     sequence_hint,
+)
+from kpl_codec.shards.starting_position import (
+    LATEST,
+    TRIM_HORIZON,
+    after_record,
+    at_record,
+    at_time,
+    iterator_arguments,
 )
 
 from .model import BEGIN, sequence_number
@@ -74,3 +82,19 @@ def test_a_hint_is_what_was_put_in(shard, created, time, index):
         created,
         time,
     )
+
+
+@given(st.integers(0, 4 * 10**12))
+def test_a_time_is_exact_to_the_millisecond(milliseconds: int) -> None:
+    time = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)
+    arguments = iterator_arguments(at_time(milliseconds))
+    assert arguments == {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": time}
+    assert arguments["Timestamp"].tzinfo is timezone.utc
+
+
+def test_arguments_of_the_other_positions() -> None:
+    assert iterator_arguments(LATEST) == {"ShardIteratorType": "LATEST"}
+    assert iterator_arguments(TRIM_HORIZON) == {"ShardIteratorType": "TRIM_HORIZON"}
+    for kind, position in (("AT", at_record("17")), ("AFTER", after_record("17"))):
+        arguments = {"ShardIteratorType": f"{kind}_SEQUENCE_NUMBER", "StartingSequenceNumber": "17"}
+        assert iterator_arguments(position) == arguments

@@ -1,12 +1,186 @@
-"""Shards far above the mean."""
+"""Skew, and the allocation of hash keys: what the article prints, and the laws beyond it."""
 
 from __future__ import annotations
+
+import random
+from itertools import islice
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kpl_codec.shards.skew import overloaded_shards
+from kpl_codec.errors import HashKeyError
+from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange, partition_key_hash
+from kpl_codec.shards.skew import allocate, balanced_keys, overloaded_shards, skew_of
+
+SMALL = HashKeyRange(0, 127)
+
+
+def article_next_key(keys: set[int], floor: int, top: int, lowest: int | None = None) -> int:
+    """The article's rule, on a plain set: free middle, else the thinner half, else the lower.
+
+    A half's lowest key is the middle it was cut at, which counts there; only ``lowest`` has no such.
+    """
+    lowest = floor if lowest is None else lowest
+    middle = floor + (top - floor) // 2
+    if middle not in keys:
+        return middle
+    below = sum(floor <= key < middle and (key != floor or key == lowest) for key in keys)
+    above = sum(middle < key < top for key in keys)
+    half = (floor, middle) if below <= above else (middle, top)
+    return article_next_key(keys, *half, lowest)
+
+
+# -- every printed output of the article ----------------------------------------------------------
+
+
+@pytest.mark.requirement("HKA-8")
+@pytest.mark.parametrize(("n", "counts"), [(14, (3, 11)), (24, (9, 15)), (49, (23, 26)), (99, (45, 54))])
+def test_skew_of_small_sets_of_partition_keys(n, counts):
+    skew = skew_of((partition_key_hash(str(i)) for i in range(1, n + 1)), ALL_HASH_KEYS.split(2))
+    assert skew.counts == counts
+    assert skew.total == n
+    assert skew.ratio == max(counts) * 2 / n
+
+
+@pytest.mark.requirement("HKA-1", "HKA-2")
+def test_the_tree_from_nothing():
+    keys: list[int] = []
+    assert [allocate(SMALL, keys) for _ in range(15)] == [
+        64, 32, 96, 16, 80, 48, 112, 8, 72, 40, 104, 24, 88, 56, 120,
+    ]  # fmt: skip
+
+
+@pytest.mark.requirement("HKA-2", "HKA-5")
+def test_the_tree_from_existing_keys():
+    keys = [0, 9, 32, 57]
+    assert [allocate(SMALL, keys) for _ in range(8)] == [64, 96, 80, 112, 72, 48, 104, 16]
+
+
+# -- laws -----------------------------------------------------------------------------------------
+
+spaces = st.builds(
+    lambda start, size: HashKeyRange(start, start + size - 1),
+    st.integers(0, 1000),
+    st.one_of(st.integers(1, 300), st.sampled_from([2**k for k in range(12)])),
+)
+
+
+def nth_key(n, space):
+    """The ``n``-th key of an empty space: bits of its place in its level say below or above."""
+    level = (n + 1).bit_length()
+    place = n + 1 - (1 << (level - 1))
+    low, high = space.starting_hash_key, space.ending_hash_key + 1
+    for bit in range(level - 1):
+        middle = low + (high - low) // 2
+        low, high = (middle, high) if place >> bit & 1 else (low, middle)
+    return low + (high - low) // 2
+
+
+@pytest.mark.requirement("HKA-1", "HKA-2")
+@given(spaces)
+def test_an_empty_allocator_fills_level_by_level(space):
+    keys: list[int] = []
+    count = (1 << (space.size.bit_length() - 1)) - 1
+    assert [allocate(space, keys) for _ in range(count)] == [nth_key(n, space) for n in range(count)]
+
+
+@pytest.mark.requirement("HKA-7")
+@given(spaces, st.data())
+def test_a_space_is_given_out_to_the_last_key_and_no_key_twice(space, data):
+    existing = data.draw(st.sets(st.integers(space.starting_hash_key, space.ending_hash_key), max_size=20))
+    keys = sorted(existing)
+    given_out = [allocate(space, keys) for _ in range(space.size - len(existing))]
+    assert sorted([*given_out, *existing]) == list(range(space.starting_hash_key, space.ending_hash_key + 1))
+    assert keys == sorted([*given_out, *existing])
+    with pytest.raises(HashKeyError) as caught:
+        allocate(space, keys)
+    assert caught.value.code == "exhausted"
+
+
+@pytest.mark.requirement("HKA-2")
+@given(st.sets(st.integers(0, MAX_HASH_KEY), max_size=80), st.integers(1, 40))
+def test_any_existing_keys_are_continued_as_the_article_says(existing, count):
+    keys = sorted(existing)
+    for _ in range(count):
+        expected = article_next_key({*keys}, 0, MAX_HASH_KEY + 1)
+        assert allocate(ALL_HASH_KEYS, keys) == expected
+        assert keys == sorted({*keys, expected})
+
+
+@pytest.mark.requirement("HKA-5")
+@given(st.lists(st.integers(0, 5000), max_size=200), st.randoms(use_true_random=False))
+def test_the_order_of_existing_keys_and_a_restart_change_nothing(existing, rng):
+    space = [HashKeyRange(0, 5000)]
+    shuffled = existing.copy()
+    rng.shuffle(shuffled)
+    one, other = balanced_keys(space, existing), balanced_keys(space, shuffled)
+    first = list(islice(one, 20))
+    assert first == list(islice(other, 20))
+    assert list(islice(one, 20)) == list(islice(balanced_keys(space, [*first, *existing]), 20))
+
+
+@pytest.mark.requirement("HKA-2")
+@given(st.integers(0, 600), st.integers(1, 6))
+def test_from_nothing_no_shards_of_a_doubled_stream_differ_by_more_than_one_key(count, level):
+    keys: list[int] = []
+    for _ in range(count):
+        allocate(ALL_HASH_KEYS, keys)
+    counts = skew_of(keys, ALL_HASH_KEYS.split(2**level)).counts
+    # the middles of the levels above are the first keys of the upper shards
+    assert max(counts) - min(counts) <= 2
+    inner = [c - (nth_key_of_level_is_used(keys, i, level)) for i, c in enumerate(counts)]
+    assert max(inner) - min(inner) <= 1
+
+
+def nth_key_of_level_is_used(keys, index, level):
+    return index > 0 and ALL_HASH_KEYS.split(2**level)[index].starting_hash_key in keys
+
+
+# -- the live shards of a stream ------------------------------------------------------------------
+
+
+def counts_of(keys, ranges):
+    return skew_of(keys, ranges).counts
+
+
+@pytest.mark.requirement("HKA-3", "HKA-4")
+@given(st.integers(1, 7), st.integers(0, 100), st.data())
+def test_keys_stay_balanced_through_splits_and_merges(shards, count, data):
+    ranges = ALL_HASH_KEYS.split(shards)
+    keys = list(islice(balanced_keys(ranges), count))
+    for _ in range(data.draw(st.integers(1, 6))):
+        index = data.draw(st.integers(0, len(ranges) - 1))
+        if data.draw(st.booleans()) or index + 1 == len(ranges):
+            ranges = ranges[:index] + ranges[index].split(2) + ranges[index + 1 :]
+        else:
+            merged = HashKeyRange(ranges[index].starting_hash_key, ranges[index + 1].ending_hash_key)
+            ranges = [*ranges[:index], merged, *ranges[index + 2 :]]
+        more = balanced_keys(ranges, keys)
+        again = balanced_keys(ranges, random.Random(1).sample(keys, len(keys)))  # a restart
+        before = counts_of(keys, ranges)
+        for _ in range(len(ranges) * max(before) - len(keys)):
+            fewest = min(counts_of(keys, ranges))
+            key = next(more)
+            assert key == next(again)
+            held = next(number for number, one in enumerate(sorted(ranges)) if key in one)
+            assert counts_of(keys, ranges)[held] == fewest
+            keys.append(key)
+        assert set(counts_of(keys, ranges)) == {max(before)}
+
+
+@pytest.mark.requirement("HKA-3")
+@given(st.integers(1, 5), st.sets(st.integers(0, 127), max_size=120))
+def test_every_key_goes_to_the_fewest_until_all_are_full(shards, keys):
+    ranges = SMALL.split(shards)
+    given_out = set(keys)
+    for key in islice(balanced_keys(ranges, keys), 128 - len(keys)):
+        counts = dict(zip(ranges, counts_of(given_out, ranges), strict=True))
+        assert key not in given_out
+        free = [count for held, count in counts.items() if count < held.size]
+        assert counts[next(held for held in ranges if key in held)] == min(free)
+        given_out.add(key)
+    assert given_out == set(range(128))
 
 
 @given(st.dictionaries(st.text(), st.integers(0, 1000), min_size=1), st.integers(0, 5000))

@@ -101,6 +101,7 @@ def test_every_page_fits_a_screen_and_a_phone(site: Path, address: str) -> None:
         page.send("Network.enable")
         page.send("Network.setBlockedURLs", urls=["*/search_index.json"])
         for name in names:
+            page.size(1280, 900)
             page.load(f"{address}/{name}")
             for width in (1280, 390):
                 page.size(width, 900)

@@ -28,10 +28,10 @@ def test_slots_tile_the_period_and_a_restart_draws_the_same(slots, period_ms, nu
 @pytest.mark.requirement("WCH-1")
 def test_every_slot_is_as_likely_as_any_other():
     sampling = Sampling(20_000, 20, "orders")
-    drawn = Counter(sampling.window("shardId-000000000001", n).start % 20_000 for n in range(20_000))
-    assert len(drawn) == 20
+    starts = Counter(sampling.window("shardId-000000000001", n).start % 20_000 for n in range(20_000))
+    assert len(starts) == 20
     # Chi square with 19 degrees of freedom is above 43.8 once in a thousand.
-    assert sum((count - 1000) ** 2 / 1000 for count in drawn.values()) < 43.8
+    assert sum((count - 1000) ** 2 / 1000 for count in starts.values()) < 43.8
     both = sum(sampling.window("a", n).start == sampling.window("b", n).start for n in range(20_000))
     assert abs(both - 1000) < 130
 
@@ -75,12 +75,12 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(slots):
         if not any(polls):
             continue
         seen_runs += 1
-        found = estimate([Sample(float(slots), polls)])
+        result = estimate([Sample(float(slots), polls)])
         truth = sum(losses)
-        assert found.low >= found.seen == sum(polls)
-        assert found.low <= found.estimate <= found.high
+        assert result.low >= result.seen == sum(polls)
+        assert result.low <= result.estimate <= result.high
         # The lower end may be above a truth that a lucky look overstates: that is a miss like any other.
-        covered += found.low <= truth <= found.high
+        covered += result.low <= truth <= result.high
     assert covered / seen_runs >= 0.95 - 0.01, (covered, seen_runs)
 
 
@@ -88,8 +88,8 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(slots):
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=20), st.integers(0, 100))
 def test_what_was_all_read_is_exact(counts, certain):
     sample = Sample(1.0, counts, certain)
-    found = estimate([sample])
-    assert found[:4] == (sum(counts) + certain,) * 4
+    result = estimate([sample])
+    assert result[:4] == (sum(counts) + certain,) * 4
 
 
 @pytest.mark.requirement("WCH-14")
@@ -103,10 +103,10 @@ def test_what_was_all_read_is_exact(counts, certain):
 )
 def test_an_interval_is_in_order_and_never_below_what_was_seen(shards):
     samples = [Sample(s, c, k) for s, c, k in shards]
-    found = estimate(samples)
-    assert found.seen <= found.low <= found.high
-    assert found.seen <= found.estimate
-    assert (found.estimate == 0) == (found.seen == 0)
+    result = estimate(samples)
+    assert result.seen <= result.low <= result.high
+    assert result.seen <= result.estimate
+    assert (result.estimate == 0) == (result.seen == 0)
 
 
 @pytest.mark.requirement("WCH-3")
@@ -135,11 +135,11 @@ def test_no_frequent_key_is_lost_and_no_count_is_far_off(items, capacity):
     for key, count in items:
         hitters.add(key, count)
         truth[key] += count
-    kept = hitters.top(capacity)
-    assert len(kept) <= capacity
+    top = hitters.top(capacity)
+    assert len(top) <= capacity
     for key, count in truth.items():
         if count > truth.total() / capacity:
-            assert key in {one for one, *_ in kept}
-    for key, at_most, at_least in kept:
+            assert key in {one for one, *_ in top}
+    for key, at_most, at_least in top:
         assert at_least <= truth[key] <= at_most
         assert at_most - at_least <= truth.total() / capacity

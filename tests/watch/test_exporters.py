@@ -214,24 +214,24 @@ def test_a_template_names_the_command_that_printed_it(what, capsys):
 def test_terraform_alarms_parse_and_name_real_metrics():
     parsed = hcl2.loads(alarms("terraform", "orders"))
     names = {cloudwatch_name(name) for name in METRICS}
-    found = [
+    alarm_bodies = [
         body for resource in parsed["resource"] for blocks in resource.values() for body in blocks.values()
     ]
-    assert len(found) == 3
-    for body in found:
+    assert len(alarm_bodies) == 3
+    for body in alarm_bodies:
         assert body["metric_name"].strip('"') in names
 
 
 def test_prometheus_rules_have_the_rules_shape_and_name_real_metrics():
     rules = yaml.safe_load(alarms("prometheus-rules", "orders"))
-    known = {prometheus_name(name) for name in METRICS}
+    names = {prometheus_name(name) for name in METRICS}
     for rule in rules["groups"][0]["rules"]:
         assert {"alert", "expr"} <= set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         assert re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", rule["alert"])
         assert re.fullmatch("[0-9]+[smh]", rule.get("for", "1m"))
-        used = set(re.findall(r"kpl_watch_\w+", rule["expr"]))
-        assert used
-        assert used <= known
+        names_used = set(re.findall(r"kpl_watch_\w+", rule["expr"]))
+        assert names_used
+        assert names_used <= names
         assert rule["expr"].count("(") == rule["expr"].count(")")
 
 

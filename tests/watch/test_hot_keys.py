@@ -67,5 +67,7 @@ def test_how_much_of_a_shard_was_read_makes_no_key_hot(
             slot = SampleSlot(shard.shard_id, next(numbers), scale if shard != shards[0] else 1.0)
             last_hour.observe(slot, records, START)
             last_hour.add_time(shard.shard_id, 1000, 0, START)
-    found = {f.shard_id for f in last_hour.tick(START) if f.kind == "hot-key"}
-    assert found == {shard.shard_id for shard, different in zip(shards, keys, strict=False) if different == 1}
+    hot_shards = {f.shard_id for f in last_hour.tick(START) if f.kind == "hot-key"}
+    assert hot_shards == {
+        shard.shard_id for shard, different in zip(shards, keys, strict=False) if different == 1
+    }

@@ -101,10 +101,10 @@ def test_who_comes_late_gets_a_page_of_now():
         Traffic(stream, rate=10).fill(START, START + 60)
         run(watch, stream, START, START + 60)
         server._rendered_at = float("-inf")  # long ago
-        answered = threading.Event()
+        page_came = threading.Event()
 
         def renew() -> None:
-            while not answered.wait(0.05):
+            while not page_came.wait(0.05):
                 server.on_metrics([], START + 60)
 
         renewing = threading.Thread(target=renew)
@@ -113,7 +113,7 @@ def test_who_comes_late_gets_a_page_of_now():
             with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=30) as answer:
                 assert "Nothing was read" not in answer.read().decode()
         finally:
-            answered.set()
+            page_came.set()
             renewing.join()
 
 
@@ -141,8 +141,8 @@ def test_the_page_renews_itself(browser, monkeypatch):
 
 def frames(shard_map: kpl.ShardMap, shard: kpl.Shard) -> dict[str, tuple[str, bytes]]:
     """A Kinesis record of each sort for ``shard``: its key and data."""
-    there = next(one for one in shard_map.open_shards if one != shard)
-    here, away = key_on(shard), key_on(there)
+    other_shard = next(one for one in shard_map.open_shards if one != shard)
+    here, away = key_on(shard), key_on(other_shard)
     sound = kpl.encode([kpl.UserRecord(here, b"%d" % n) for n in range(3)])
     # Field 1 of the third user record is the index of its key: 9 is past the table.
     message = sound[4:-16].replace(b"\x1a\x05\x08\x00\x1a\x012", b"\x1a\x05\x08\x09\x1a\x012")
@@ -180,9 +180,9 @@ def test_the_page_counts_what_was_read_as_validate_does(sorts: list[str]) -> Non
     scan.finish()
     checked = build_report(scan.tally, stream.shard_map, report.about)
     assert report.totals == checked.totals
-    found = {count.kind.name for count in report.kinds} - {"skewed-shard", "no-records", "hot-key"}
-    assert ("capture-encoded-frame" in found) == ("encoded" in sorts)
-    assert bool(found) == bool({"mixed", "foreign", "index", "digest", "encoded"} & set(sorts))
+    kinds = {count.kind.name for count in report.kinds} - {"skewed-shard", "no-records", "hot-key"}
+    assert ("capture-encoded-frame" in kinds) == ("encoded" in sorts)
+    assert bool(kinds) == bool({"mixed", "foreign", "index", "digest", "encoded"} & set(sorts))
 
 
 def test_a_sample_without_a_loss_is_not_called_clean() -> None:

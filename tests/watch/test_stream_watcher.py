@@ -43,13 +43,13 @@ class Running(Exporter):
     def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
         self.metric_times.append(now)
 
-    def wait(self, what: Callable[[], Any], seconds: float = 40.0) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 40.0) -> Any:
         end = time.monotonic() + seconds
-        while not (found := what()):
+        while not (value := condition()):
             assert time.monotonic() < end, [f.text for f in self.findings]
             assert self._thread.is_alive()
             time.sleep(0.05)
-        return found
+        return value
 
     def kinds(self) -> set[str]:
         return {finding.kind for finding in self.findings}
@@ -102,9 +102,9 @@ def test_faults_are_survived(proxy, faulty, client, stream):
         assert running.watcher.watch.last_hour.totals["user_records"] == put
     assert running.kinds() <= {"naive-aggregator", "throttled"}
     # The client adds no retries of its own: every call is in the budget.
-    made = running.watcher.watch.call_counts.calls
+    calls = running.watcher.watch.call_counts.calls
     for operation in ("GetShardIterator", "GetRecords"):
-        assert made[operation] == sum(call.operation == operation for call in proxy.calls)
+        assert calls[operation] == sum(call.operation == operation for call in proxy.calls)
 
 
 def test_credentials_that_end_and_come_back(proxy, faulty, client, stream):
@@ -151,8 +151,8 @@ def test_a_sampled_watch_reads_slots_by_time_and_children_whole(kinesis_local, c
     try:
         with Running(client, stream, **settings) as running:
             last_hour = running.watcher.watch.last_hour
-            found = running.wait(lambda: [f for f in running.findings if f.kind == "naive-aggregator"])
-            assert found[0].severity == "critical"
+            findings = running.wait(lambda: [f for f in running.findings if f.kind == "naive-aggregator"])
+            assert findings[0].severity == "critical"
             time.sleep(8)
             lost = last_hour.lost()
             assert lost.seen < count[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import random
 import tracemalloc
-from collections.abc import Iterator
 from datetime import datetime, timezone
 
 import pytest
@@ -96,13 +95,13 @@ def test_a_clock_that_is_set_back_does_not_stop_the_watch(sampling_rate):
     early = ModelStream(stream.shard_map, refuse=lambda call, now: "InvalidArgumentException")
     run(watch, early, START + ahead, START + ahead + 30)
     watch.restart(START + 30)
-    found = run(watch, stream, START + 30, START + 75)
-    assert {f.shard_id for f in found if f.kind == "naive-aggregator"} == set(watch.shards)
+    findings = run(watch, stream, START + 30, START + 75)
+    assert {f.shard_id for f in findings if f.kind == "naive-aggregator"} == set(watch.shards)
     assert all(state.polls for state in watch.shards.values())
-    assert not [f for f in found if f.kind == "not-watched"]
+    assert not [f for f in findings if f.kind == "not-watched"]
     # Read again from a little earlier, and nothing counted twice.
-    found = watch.restart(START + 75) + run(watch, stream, START + 75, START + 120)
-    assert not {f.kind for f in found} & {"not-watched", "duplicate"}
+    findings = watch.restart(START + 75) + run(watch, stream, START + 75, START + 120)
+    assert not {f.kind for f in findings} & {"not-watched", "duplicate"}
     assert watch.last_hour.totals["reread"] or sampling_rate < 1
     # Nothing is left of what was counted by the wrong clock.
     assert {f.state for f in watch.restart(START + 75 - ahead)} == {"resolved"}
@@ -110,40 +109,32 @@ def test_a_clock_that_is_set_back_does_not_stop_the_watch(sampling_rate):
     assert not watch.last_hour.by_shard
 
 
-def simulated_day(rate: float) -> Iterator[Watch]:
-    """The watch after each of 24 hours. ``rate``: aggregates a second on each of two shards, one in twenty
-    naive; one call in twenty fails."""
+@pytest.mark.slow
+@pytest.mark.requirement("WCH-20")
+def test_a_day_of_faults_and_losses_takes_no_more_memory_than_half_a_day(monkeypatch):
+    """One aggregate in twenty is naive, one call in twenty fails."""
+    monkeypatch.setattr("kpl_codec.watch.record_checks.REMEMBERED", 200)  # of 20,000: full within hours
     rng = random.Random(3)
     codes = ["InternalFailure", "ProvisionedThroughputExceededException"]
     stream = ModelStream(
         open_map(2), refuse=lambda call, now: rng.choice(codes) if rng.random() < 0.05 else None
     )
-    traffic = Traffic(stream, rate=rate, naive=0.05)
+    traffic = Traffic(stream, rate=0.3, naive=0.05)
     watch = watched(stream)
-    for minute in range(24 * 60):
-        now = START + 60 * minute
-        traffic.fill(now, now + 60)
-        stream.forget(now - 120)
-        stream.calls.clear()
-        stream.sizes.clear()
-        traffic.lost.clear()
-        run(watch, stream, now, now + 60)
-        if minute % 60 == 59:
-            gc.collect()  # else what is metrics depends on when it ran last
-            yield watch
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("WCH-20")
-def test_a_day_of_faults_and_losses_takes_no_more_memory_than_half_a_day(monkeypatch):
-    monkeypatch.setattr("kpl_codec.watch.record_checks.REMEMBERED", 200)  # of 20,000: full within hours
-    sizes, polls = [], 0
+    sizes = []
     tracemalloc.start()
     try:
-        for watch in simulated_day(rate=0.3):
-            sizes.append(tracemalloc.get_traced_memory()[0])
-            polls = watch.call_counts.polls
+        for minute in range(24 * 60):
+            now = START + 60 * minute
+            traffic.fill(now, now + 60)
+            stream.forget(now - 120)
+            for log in (stream.calls, stream.sizes, traffic.lost):
+                log.clear()
+            run(watch, stream, now, now + 60)
+            if minute % 60 == 59:
+                gc.collect()  # else the size depends on when it ran last
+                sizes.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
     assert max(sizes[18:]) < 1.05 * max(sizes[12:18])
-    assert polls > 24 * 3600 / 20 * 2 * 0.9
+    assert watch.call_counts.polls > 24 * 3600 / 20 * 2 * 0.9

@@ -13,7 +13,7 @@ from kpl_codec.deaggregation.fingerprints import fingerprint
 from kpl_codec.findings.counters import Tally
 from kpl_codec.watch.record_checks import (
     WRITERS,
-    CheckedRecords,
+    CheckResult,
     Minute,
     RecordChecker,
     SampleSlot,
@@ -66,7 +66,7 @@ def test_every_aggregate_of_a_real_writer_is_told_by_its_outer_key(writer):
             assert writer_named("a", data) == "kpl"
 
 
-def checked(encoder: str) -> CheckedRecords:
+def check_frames_of(encoder: str) -> CheckResult:
     """What a watch makes of all frames of an encoder in the wild."""
     outputs = [output for case in wild()[encoder] for output in case.outputs]
     records = [
@@ -90,15 +90,15 @@ def checked(encoder: str) -> CheckedRecords:
     ],
 )
 def test_an_encoder_in_the_wild_is_named(encoder, writers, swapped):
-    found = checked(encoder)
-    assert found.writers == writers
-    groups = Counter(fault.group for fault in found.faults)
+    result = check_frames_of(encoder)
+    assert result.writers == writers
+    groups = Counter(fault.group for fault in result.faults)
     assert sum(count for group, count in groups.items() if group.kind == "swapped-keys") == swapped
     assert {group.writer for group in groups} <= WRITERS.keys()
 
 
 @pytest.mark.requirement("WCH-38")
 def test_the_writer_of_what_no_consumer_opens_is_named():
-    groups = Counter((fault.group.kind, fault.group.writer) for fault in checked("erlmld").faults)
+    groups = Counter((fault.group.kind, fault.group.writer) for fault in check_frames_of("erlmld").faults)
     assert groups == {("capture-encoded-frame", "foreign-magic"): 8}
     assert WRITERS["foreign-magic"].startswith("erlmld (certain: ")

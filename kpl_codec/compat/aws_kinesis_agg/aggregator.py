@@ -97,7 +97,7 @@ class RecordAggregator:
         """Have ``callback`` called with every AggRecord that got full, on a thread of its own or on the
         calling one."""
         # CMP-13: "A callback MUST be called once for a full record, however often it was registered."
-        if all(known is not callback for known, _ in self.callbacks):
+        if all(other is not callback for other, _ in self.callbacks):
             self.callbacks.append((callback, execute_on_new_thread))
 
     def get_num_user_records(self) -> int:

@@ -43,14 +43,14 @@ def iter_deaggregate_records(
         if looks_aggregated(data):
             kinesis = shaped["kinesis"]
             try:
-                opened = decode(data)
+                user_records = decode(data)
             except DecodeError as error:
                 if errors == "raise":
                     raise error.at(
                         sequence_number=kinesis.get("sequenceNumber"), shard_id=kinesis.get("shardId")
                     ) from None
             else:
-                for index, user_record in enumerate(opened):
+                for index, user_record in enumerate(user_records):
                     yield _user_record(shaped, user_record, index)
                 continue
         yield shaped

@@ -150,8 +150,8 @@ def non_canonical_records(draw: st.DrawFn, *, max_records: int = 10, with_tags: 
     draft = _draft(records)
     longer = st.integers(1, 4)
 
-    def shuffled(fields: list[bytes], fixed: list[bytes]) -> list[bytes]:
-        """``fields`` in any order, ``fixed`` among them in theirs."""
+    def shuffle(fields: list[bytes], fixed: list[bytes]) -> list[bytes]:
+        """``fields`` in any order, and ``fixed`` among them in their own."""
         marks = draw(st.permutations(fields + [b""] * len(fixed)))
         rest = iter(fixed)
         return [field or next(rest) for field in marks]
@@ -173,7 +173,7 @@ def non_canonical_records(draw: st.DrawFn, *, max_records: int = 10, with_tags: 
         first = _field(3, b"overwritten") if draw(st.booleans()) else b""
         scalars.append(first + _field(3, record.data, draw(longer)))
         scalars += draw(st.lists(_UNKNOWN_FIELDS, max_size=2))
-        row = b"".join(shuffled(scalars, list(map(_tag, record.tags))))
+        row = b"".join(shuffle(scalars, list(map(_tag, record.tags))))
         rows.append(_field(3, row, draw(longer)))
     # Entries and user records each keep their own order; the three lists interleave freely.
     lists = [[_field(1, key, draw(longer)) for key in pks], [_field(2, key) for key in ehks], rows]

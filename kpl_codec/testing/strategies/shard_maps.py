@@ -73,11 +73,11 @@ def reshard_histories(draw: st.DrawFn, *, max_shards: int = 4, max_reshards: int
     maps = [ShardMap(shards.values())]
     for _ in range(draw(st.integers(0, max_reshards))):
         time += draw(st.integers(60, 100_000))
-        opened = maps[-1].open_shards
-        at = draw(st.integers(0, len(opened) - 1))
-        shard = opened[at]
-        if draw(st.booleans()) and at + 1 < len(opened):
-            other = opened[at + 1]
+        open_shards = maps[-1].open_shards
+        at = draw(st.integers(0, len(open_shards) - 1))
+        shard = open_shards[at]
+        if draw(st.booleans()) and at + 1 < len(open_shards):
+            other = open_shards[at + 1]
             close(shard)
             close(other)
             merged = HashKeyRange(
@@ -106,5 +106,5 @@ def shard_maps(
     history = draw(reshard_histories(max_shards=max_shards, max_reshards=3))
     closed = [shard_id for shard_id, shard in history.now.items() if not shard.open]
     expired = draw(st.sets(st.sampled_from(closed))) if closed else set()
-    listed = [shard for shard_id, shard in history.now.items() if shard_id not in expired]
-    return ShardMap(listed, distribution)
+    shards = [shard for shard_id, shard in history.now.items() if shard_id not in expired]
+    return ShardMap(shards, distribution)
