@@ -195,10 +195,10 @@ def captured(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRec
             f"{type(source).__name__} where the records or their JSON belong: give the file's text, as "
             "Path(...).read_text() has it"
         )
-    return _numbered(_walk(source, "", shard_id))
+    return _with_positions(_walk(source, "", shard_id))
 
 
-def _numbered(
+def _with_positions(
     items: Iterator[KinesisRecord | CaptureError],
 ) -> Iterator[KinesisRecord | CaptureError]:
     position = -1

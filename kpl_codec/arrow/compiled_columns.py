@@ -190,7 +190,7 @@ class CompiledColumns:
             columns |= self._verdicts.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):
             kinds = _of_rows(self._kinds, records)
-            tables = layout.value_tables({"aggregatePlacement": _KINDS, "kcl": _FATES})
+            tables = layout.value_tables({"aggregatePlacement": _KINDS, "kcl": _OUTCOMES})
             columns |= {name: _pick(table, kinds, count) for name, table in tables.items()}
         if self._versions is not None and wants("schemaVersionId"):
             ids, numbers = self._versions[0], self._versions[1][start:stop]
@@ -298,5 +298,5 @@ def _pick(table: pa.Array, numbers: Numbers, rows: int) -> pa.Array:
 _NO_YES = pa.array([False, True])
 #: By the number of the kind.
 _KINDS = pa.array(AGGREGATE_KINDS, pa.string())
-_FATES = pa.array([result_of_sound(kind) for kind in AGGREGATE_KINDS], pa.string())
+_OUTCOMES = pa.array([result_of_sound(kind) for kind in AGGREGATE_KINDS], pa.string())
 _DROPPED = np.array([result_of_sound(kind) == "dropped" for kind in AGGREGATE_KINDS])

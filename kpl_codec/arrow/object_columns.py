@@ -137,7 +137,7 @@ class ObjectColumns:
         names = ("partitionKey", "data", "sequenceNumber", "shardId", "explicitHashKey")
         more = ("subSequenceNumber", "aggregated", "error", "hashKey")
         values = zip(*(source.values(name, start, end) for name in (*names, *more)), strict=True)
-        fate = result_of_sound(None)
+        outcome = result_of_sound(None)
         self._counts.kinesis_records += end - start
         self._counts.user_records += end - start
         for row, (pk, data, number, shard_id, ehk, sub, aggregated, error, own) in enumerate(values, start):
@@ -158,7 +158,7 @@ class ObjectColumns:
             last, self._last = self._last, (shard_id, number, sub)
             same = last is not None and last[:2] == self._last[:2] and (sub > 0 or last[2] == -1)
             record = DeaggregatedRecord(
-                pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), fate
+                pk, data, ehk, (), number, sub, bool(aggregated), shard_id, None, place, (), outcome
             )
             yield _InputRow(row, not same, record)
 

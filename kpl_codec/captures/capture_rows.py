@@ -49,7 +49,7 @@ class CaptureRows:
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
         #: Whether there was a record, a value without records, or something unreadable.
-        self.seen = False
+        self.has_rows = False
 
     def record(
         self,
@@ -82,7 +82,7 @@ class CaptureRows:
     def _add(self, *row: Any) -> None:
         self._rows.append(row)
         self._bytes += 100
-        self.seen = True
+        self.has_rows = True
 
     def full(self) -> bool:
         return self._bytes >= _BATCH_BYTES or len(self._rows) >= _BATCH_ROWS

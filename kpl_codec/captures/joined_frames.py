@@ -106,7 +106,6 @@ def read_frames(stream: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
             line_ends = _LINE_ENDS.match(window.data, window.at)
             if window.position and line_ends is not None and line_ends.group():
                 window.take(line_ends.end())
-                broken_at = window.position
                 continue
             broken_at = window.position
         end = window.sound_end()
@@ -123,7 +122,7 @@ def read_frames(stream: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
             yield from rows.take()
     if window.error is not None:
         # SPK-12, as above
-        rows.unreadable("file", first_line(window.error), broken_at)
+        rows.unreadable("file", first_line(window.error), broken_at if broken_size else window.position)
     elif broken_size and window.gave_up:
         text = f"{broken_size} bytes: too many broken aggregated records to search for a sound one"
         rows.unreadable("file", text, broken_at)

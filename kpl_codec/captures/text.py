@@ -19,7 +19,7 @@ from .files import FileRange
 
 _NO_CAPTURE: Final = "it is no capture that is known; if it is base64, decode it first (base64 -d)"
 #: How many values of unknown shape are kept until it is clear whether the file has records.
-_HELD: Final = 1000
+_MOST_UNKNOWN: Final = 1000
 _BLOCK: Final = 1 << 20
 #: Bytes before a bracket that are looked at.
 _LOOK_BACK: Final = 16
@@ -60,7 +60,7 @@ def read_text(stream: Any, piece: FileRange, rows: CaptureRows, *, packed: bool)
     values.finish()
     # SPK-11: "A file without a byte in it, or of white space alone, also unpacked, MUST be reported as
     # empty."
-    if start == 0 and not rows.seen:
+    if start == 0 and not rows.has_rows:
         rows.unreadable("empty", "nothing but white space in it", 0)
 
 
@@ -122,7 +122,7 @@ class _Values:
     def add(self, value: Any, position: int, line: int | None) -> None:
         """One value: an answer, an event, a record, or a list of those. The items of a large list come one by
         one, with its position."""
-        self._rows.seen = True
+        self._rows.has_rows = True
         if _is_shard_listing(value):
             return
         if position != self._position:
@@ -143,7 +143,7 @@ class _Values:
                     self._rows.record(item, name, position, line, self._index)
                 elif item.code == "unknown-shape" and not self._captures:
                     self._unknown_count += 1
-                    if len(self._unknown) < _HELD:
+                    if len(self._unknown) < _MOST_UNKNOWN:
                         self._unknown.append((str(item), position, line, self._index))
                 else:
                     self._captures = True

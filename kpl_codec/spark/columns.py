@@ -51,11 +51,12 @@ def with_standard_names(df: DataFrame, schema_of: SchemaMaker) -> DataFrame:
     # The result of an earlier run has these two.
     from_earlier_run = {"aggregated", "subSequenceNumber"} <= set(standard.values())
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-    ours = {f.name: f.dataType.simpleString() for f in from_arrow_schema(pa.schema(added)).fields}
+    added_types = {f.name: f.dataType.simpleString() for f in from_arrow_schema(pa.schema(added)).fields}
     conflicts = [
         f"{name} ({types[name]})"
-        for name, ours_name in standard.items()
-        if ours_name in ours and not (from_earlier_run and types[name] == ours[ours_name])
+        for name, standard_name in standard.items()
+        if standard_name in added_types
+        and not (from_earlier_run and types[name] == added_types[standard_name])
     ]
     if conflicts:
         text = ", ".join(conflicts)

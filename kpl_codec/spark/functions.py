@@ -72,12 +72,8 @@ def deaggregate(
     ValueError for an unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column,
     ShardMapError for an invalid listing.
     """
-    options: dict[str, Any] = {
-        "max_decompressed_size": max_decompressed_size,
-        "unframe": unframe,
-        "tags": tags,
-    }
-    return _deaggregate(df, policy, shard_map, columns, **options)
+    size = max_decompressed_size
+    return _deaggregate(df, policy, shard_map, columns, size, unframe=unframe, tags=tags)
 
 
 def verify(
@@ -98,12 +94,8 @@ def verify(
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
-    options: dict[str, Any] = {
-        "max_decompressed_size": max_decompressed_size,
-        "unframe": unframe,
-        "tags": tags,
-    }
-    return _deaggregate(df, "report", shard_map, columns, find_shards=find_shards, **options)
+    size = max_decompressed_size
+    return _deaggregate(df, "report", shard_map, columns, size, find_shards, unframe=unframe, tags=tags)
 
 
 def _deaggregate(
@@ -111,17 +103,19 @@ def _deaggregate(
     policy: Policy,
     shard_map: ShardMap | str | None,
     columns: Sequence[str] | None,
-    *,
+    max_decompressed_size: int | None,
     find_shards: bool = False,
-    **options: Any,
+    *,
+    tags: bool,
+    unframe: Unframe,
 ) -> DataFrame:
     # SPK-5: "The DataFrame functions MUST give what the Arrow functions give, and MUST refuse columns,
     # policies and shard maps that cannot be used before a job is started."
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
     names = None if columns is None else list(columns)
-    placement, unframe = shard_map is not None, options["unframe"] is not False
-    schema_of = schema_maker(policy, placement=placement, tags=options["tags"], unframe=unframe)
+    placement = shard_map is not None
+    schema_of = schema_maker(policy, placement=placement, tags=tags, unframe=unframe is not False)
     df = with_standard_names(df, schema_of)
     schema = result_schema(df.schema, schema_of, names)
     if names is not None:
@@ -133,7 +127,8 @@ def _deaggregate(
     # Each worker process remembers which streams it has seen.
     streams = broadcast(df.sparkSession, StreamMatcher(None if shard_map is None else shard_map.stream))
     find_map = broadcast(df.sparkSession, shard_map)
-    task = _task(policy, find_map, streams, find_shards=find_shards, columns=names, **options)
+    options = {"columns": names, "tags": tags}
+    task = _task(policy, max_decompressed_size, unframe, find_map, streams, find_shards, **options)
     return df.mapInArrow(task, schema)
 
 
@@ -183,8 +178,7 @@ def register_table_function(
 
     data = StructType([StructField("data", BinaryType())])
     schema = result_schema(data, schema_maker(policy, unframe=unframe is not False))
-    options: dict[str, Any] = {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
-    task = _task(policy, columns=schema.names, **options)
+    task = _task(policy, max_decompressed_size, unframe, columns=schema.names)
     fold = name_folding(spark)
     standard = {fold(column): column for column in schema.names}
 
@@ -204,17 +198,19 @@ def register_table_function(
 
 def _task(
     policy: Policy,
+    max_decompressed_size: int | None = None,
+    unframe: Unframe = False,
     find_map: Callable[[], ShardMap | None] = lambda: None,
     streams: Callable[[], StreamMatcher | None] = lambda: None,
-    *,
     find_shards: bool = False,
     **options: Any,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What each task runs. ``find_shards``: fill in the empty columns of `with_shard_column`. ``options``: of
     `Deaggregator`. Raises ValueError."""
-    version_ids(options.get("unframe", False))
-    if (size := options.get("max_decompressed_size")) is not None:
-        check_max_size(size)
+    version_ids(unframe)
+    if max_decompressed_size is not None:
+        check_max_size(max_decompressed_size)
+    options |= {"max_decompressed_size": max_decompressed_size, "unframe": unframe}
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _freeze_gc()

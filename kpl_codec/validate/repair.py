@@ -1,18 +1,14 @@
-"""Puts the user records again that the KCL drops: first a plan, then the puts with a log. The plan's
-decisions:
+"""Puts the user records again that the KCL drops: a plan, then puts with a log. Decisions of a plan:
 
     put                   it is put again, aggregated per shard
-    already-delivered     an equal user record (keys and data) is delivered: its producer sent it again when
-                          a shard was split. Looked for only where a reshard explains the drop
+    already-delivered     an equal user record is delivered: its producer sent it again after a reshard
     cannot                its partition key is not known, or may not be written
-
-Each copy has a tag that names its original (`repair_marks`). By it the next `validate` reports the originals
-as repaired, and no plan has them again. If a process is killed, at most 2 * LOG_EVERY user records were put
-without a log entry; the next run puts them again.
 
     out/repair/plan/      Parquet, with the user records themselves, one file for some shards
     out/repair/log/       JSON Lines: one per user record put, or given up with its error
     out/repair/record.json   the stream: its name, ARN, and when it was created
+
+Specification: spec/07-spark.md, 7.4.
 """
 
 from __future__ import annotations
@@ -91,11 +87,11 @@ def check_results(output: Location, *, with_plan: bool) -> None:
     if with_plan and not has_plan:
         raise RepairError(code="no-plan", path=output.path)
     if has_plan and not with_plan:
-        sent = _what_was_sent(output)
-        raise RepairError(code="applied" if sent else "planned", path=output.path, reason=sent)
+        summary = _summary_of_log(output)
+        raise RepairError(code="applied" if summary else "planned", path=output.path, reason=summary)
 
 
-def _what_was_sent(output: Location) -> str:
+def _summary_of_log(output: Location) -> str:
     """What was put of the plan, where and when, and what to do then; empty where nothing was."""
     put_places = repair_marks.Repaired()
     log = output / "repair/log"
@@ -200,7 +196,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
     counts: Counter[str] = Counter()
     waiting: deque[tuple[tuple[Any, ...], DeliveryFuture]] = deque()
 
-    def failed(old: tuple[Any, ...], error: KplError, *, stored: bool) -> None:
+    def log_failure(old: tuple[Any, ...], error: KplError, *, stored: bool) -> None:
         # SPK-33: "A user record that cannot be put MUST be named with the reason."
         log.add({"old": old, "outcome": "failed", "error": str(error), "stored": stored})
         counts["failed"] += 1
@@ -211,7 +207,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
             try:
                 delivery = future.result()
             except DeliveryError as error:
-                failed(old, error, stored=error.may_be_stored)
+                log_failure(old, error, stored=error.may_be_stored)
             else:
                 new = delivery.shard_id, delivery.sequence_number, delivery.sub_sequence_number
                 log.add({"old": old, "outcome": "put", "new": new})
@@ -236,7 +232,7 @@ def put_rows(rows: Iterable[dict[str, Any]], log: repair_marks.RepairLog, produc
                     future = producer.put(row["partitionKey"], row["data"], key, tuple(tags))
                     waiting.append((old, future))
                 except (EncodeError, HashKeyError) as error:  # too large with its tag, perhaps
-                    failed(old, error, stored=False)
+                    log_failure(old, error, stored=False)
             if number % LOG_EVERY == 0:
                 settle(keep=LOG_EVERY)
     finally:  # also what was put before a row that cannot be read

@@ -42,7 +42,7 @@ def tag_value(place: Iterable[Any]) -> str:
 
 
 def nameable_place(place: Iterable[Any]) -> RecordPlace | None:
-    """Shard id, sequence number and sub-sequence number, if there are all and a tag can name them."""
+    """Shard id, sequence number and sub-sequence number, if a tag can name them; else None."""
     return None if None in place else _place(tag_value(place))
 
 

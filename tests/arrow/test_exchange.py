@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -30,32 +31,18 @@ def row_by_row() -> Any:
     return mock.patch.object(arrow, "parts", rows)
 
 
-class Stream:
-    """A table of a library that has the PyCapsule interface and nothing else."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._table.__arrow_c_stream__(requested_schema)
-
-
-class Array:
-    """A batch of such a library."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-
-    def __arrow_c_schema__(self) -> object:
-        return self._batch.schema.__arrow_c_schema__()
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        capsules: tuple[object, object] = self._batch.__arrow_c_array__(requested_schema)
-        return capsules
-
-
 def table_of(*batches: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches(batches)
+
+
+# What a library gives that has the PyCapsule interface and nothing else: a table, and one batch.
+def stream_of(table: pa.Table) -> Any:
+    return SimpleNamespace(__arrow_c_stream__=table.__arrow_c_stream__)
+
+
+def array_of(batch: pa.RecordBatch) -> Any:
+    capsules: Any = {"__arrow_c_array__": batch.__arrow_c_array__}
+    return SimpleNamespace(__arrow_c_schema__=batch.schema.__arrow_c_schema__, **capsules)
 
 
 def views(table: pa.Table) -> pa.Table:
@@ -80,16 +67,16 @@ BATCH = batch_of(RECORDS)
 FORMS: dict[str, Callable[[pa.RecordBatch], Any]] = {
     "table": table_of,
     "reader": lambda batch: table_of(batch).to_reader(),
-    "only a stream": lambda batch: Stream(table_of(batch)),
-    "only an array": Array,
+    "only a stream": lambda batch: stream_of(table_of(batch)),
+    "only an array": array_of,
     "a list of streams": lambda batch: [
-        Stream(table_of(batch.slice(0, 9))),
-        Stream(table_of(batch.slice(9))),
+        stream_of(table_of(batch.slice(0, 9))),
+        stream_of(table_of(batch.slice(9))),
     ],
-    "a list of arrays": lambda batch: [Array(batch.slice(0, 9)), Array(batch.slice(9))],
+    "a list of arrays": lambda batch: [array_of(batch.slice(0, 9)), array_of(batch.slice(9))],
     "nanoarrow's stream": lambda batch: nanoarrow.ArrayStream(table_of(batch)),
     "nanoarrow's array": lambda batch: nanoarrow.c_array(batch),
-    "views": lambda batch: Stream(views(table_of(batch))),
+    "views": lambda batch: stream_of(views(table_of(batch))),
 }
 
 
@@ -114,7 +101,7 @@ def test_a_data_frame_of_pandas_goes_in() -> None:
 
 
 def test_a_batch_of_any_library_goes_in_alone() -> None:
-    given = Array(BATCH)
+    given = array_of(BATCH)
     assert output_schema(given, "report") == output_schema(BATCH.schema, "report")
     made = list(Deaggregator(given, "report").process(given))
     assert table_of(*made) == table_of(*Deaggregator(BATCH.schema, "report").process(BATCH))
@@ -135,11 +122,17 @@ def test_what_is_no_arrow_data_is_a_type_error(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_data", "options"), [([], {}), ([BATCH], {"threads": 0}), ([BATCH], {"policy": "x"})]
+    ("data", "options"),
+    [([], {}), ([BATCH], {"threads": 0}), ([BATCH], {"policy": "x"}), ([BATCH], {"columns": ["none"]})],
 )
-def test_values_that_cannot_be(given_data: Any, options: Any) -> None:
-    with pytest.raises(ValueError):
-        deaggregate_table(given_data, **options)
+def test_a_stream_is_not_read_for_values_that_cannot_be(data: list[pa.RecordBatch], options: Any) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from data
+        if data:
+            raise AssertionError("read on")
+
+    with pytest.raises(ValueError, match=r"no batches|threads|policy|column"):
+        deaggregate_table(batches(), **options)
 
 
 def outcome(run: Callable[[], pa.Table]) -> Any:
@@ -210,16 +203,6 @@ def test_every_thread_gets_a_part_of_a_large_batch(threads: int) -> None:
     assert made["data"].to_pylist() == [bytes([n]) * 40_000 for n in range(160)]
     few, _ = deaggregate_table(batch.slice(0, 3), threads=threads, columns=["data"])
     assert few["data"].num_chunks == 1
-
-
-@pytest.mark.parametrize("wrong", [{"policy": "x"}, {"columns": ["none"]}])
-def test_a_stream_is_not_read_for_what_cannot_be(wrong: Any) -> None:
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield BATCH
-        raise AssertionError("read on")
-
-    with pytest.raises(ValueError, match=r"policy|column"):
-        deaggregate_table(batches(), **wrong)
 
 
 def test_the_first_record_that_is_refused_is_named() -> None:

@@ -485,6 +485,16 @@ def test_a_file_of_broken_frames_costs_no_more_than_its_size(
     assert len(FRAMES[0]) + sum(sizes) == len(content)
 
 
+@pytest.mark.requirement("CAP-14", "SPK-12")
+def test_a_file_of_frames_that_breaks_off_says_where(tmp_path: Path) -> None:
+    frames = [kpl.encode([kpl.UserRecord("k", random.Random(n).randbytes(5000))]) for n in range(40)]
+    (tmp_path / "frames").write_bytes(gzip.compress(b"".join(frames))[:-60_000])
+    *rows, last = read(tmp_path / "frames")
+    assert 10 < len(rows) < 40
+    assert [row["data"] for row in rows] == frames[: len(rows)]
+    assert (last["captureError"], last["position"]) == ("file", sum(map(len, frames[: len(rows)])))
+
+
 @pytest.mark.requirement("CAP-14", "FRM-3")
 def test_a_frame_that_holds_frames_is_one_record_and_a_longer_record_is_told_as_such(tmp_path: Path) -> None:
     outer = kpl.encode([kpl.UserRecord("k", frame) for frame in FRAMES])

@@ -63,10 +63,6 @@ _KINESIS_SCHEMA: Final = pa.schema(
 )
 
 
-def _gives_as_kcl(options: SourceOptions) -> bool:
-    return options.policy != "none" and rules_of(options.policy).as_kcl
-
-
 def arrow_schema(options: SourceOptions) -> pa.Schema:
     if options.policy == "none":
         return _KINESIS_SCHEMA
@@ -188,8 +184,9 @@ class _Reader:
     def partitions_of(self, pieces: list[ShardRange]) -> list[KinesisPartition]:
         """The partitions of a batch. A shard map and a consumer are only asked for if they are needed."""
         options = self.options
-        needs_map = bool(pieces) and (options.placement or _gives_as_kcl(options))
-        listing = _name_of(self.planner.lineage()) if needs_map else None
+        as_kcl = options.policy != "none" and rules_of(options.policy).as_kcl
+        judged = bool(pieces) and (options.placement or as_kcl)
+        listing = _name_of(self.planner.lineage()) if judged else None
         records_of, unread = self.planner.take_records(pieces)
         name = options.stream.name
         batches = [_kinesis_batch(name, piece.shard_id, records_of[piece]) for piece in records_of]
@@ -345,15 +342,15 @@ class KinesisDataSource(DataSource):
     def _check_schema(self, schema: StructType) -> StructType:
         """A user's schema has some of our columns, each once, in any order and case, and none NOT NULL: a
         null would end in an error of Java that names no column. Raises OptionError."""
-        ours = self.schema()
-        types = {field.name.lower(): field.dataType for field in ours.fields}
+        columns = self.schema()
+        types = {field.name.lower(): field.dataType for field in columns.fields}
         for field in schema.fields:
             if types.pop(field.name.lower(), None) != field.dataType or not field.nullable:
                 kind = field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
                 raise OptionError(
                     option="schema",
                     value=f"{field.name} {kind}",
-                    expected=f"columns of {ours}, each once in any case, none NOT NULL",
+                    expected=f"columns of {columns}, each once in any case, none NOT NULL",
                 )
         return schema
 

@@ -40,7 +40,7 @@ class OffsetError(KplError, ValueError):
     code = "offset"
     requirement = "SPK-50"
     reason: str
-    text = "offset refused: {reason}"
+    text = "the checkpoint does not fit the query: {reason}. Give the query a checkpoint folder of its own"
     concerns = "The Spark query, which did not start."
     todo = "Give it a checkpoint folder of its own."
 
@@ -102,11 +102,6 @@ class BatchEnd:
     initial: str | None = None
     records: int | None = None
     behind: int | None = None
-
-    @property
-    def must_exist(self) -> bool:
-        """Whether reading goes on from a record, which must be there then."""
-        return self.place.names_record and not self.drained
 
     def to_json(self) -> dict[str, Any]:
         kind, value = self.place
@@ -290,7 +285,8 @@ def contradiction(offset: StreamOffset, lineage: Lineage) -> str | None:
 
 def with_beginning(ends: BatchEnd, shard: Shard) -> BatchEnd:
     """``ends`` with the shard's starting sequence number, where it names no record, or is drained."""
-    if ends.must_exist or ends.began or not is_sequence_number(shard.starting_sequence_number):
+    reads_on_from_record = ends.place.names_record and not ends.drained
+    if reads_on_from_record or ends.began or not is_sequence_number(shard.starting_sequence_number):
         return ends
     return replace(ends, began=shard.starting_sequence_number)
 

@@ -171,8 +171,9 @@ class Planner:
         listed = with_listing(before, lineage, self._listing_ms)
         if self._tips is not None:
             # A later shard has nothing for this run, and must not prolong it.
-            mine = self._tips.keys() | start.shards.keys()
-            listed = replace(listed, shards={key: ends for key, ends in listed.shards.items() if key in mine})
+            this_run = self._tips.keys() | start.shards.keys()
+            shards = {key: ends for key, ends in listed.shards.items() if key in this_run}
+            listed = replace(listed, shards=shards)
         starts = {
             key: ends
             for key, ends in listed.shards.items()

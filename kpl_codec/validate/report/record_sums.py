@@ -29,8 +29,8 @@ _COLUMNS = {
 
 
 def first_rows(batch: pa.RecordBatch) -> Array:
-    """Where Kinesis records begin in ``batch``. A row about the capture (a file or line that
-    cannot be read) counts as a Kinesis record of its own."""
+    """Where Kinesis records begin in ``batch``. A row about the capture, a line that cannot be read for
+    example, counts as one."""
     about_capture = _numpy(pc.is_null(_column(batch, "subSequenceNumber", pa.int64())))
     starts = _flags(batch, "firstOfRecord", default=True) | about_capture
     starts[1:] |= about_capture[:-1]
@@ -51,7 +51,7 @@ def slots(batch: pa.RecordBatch) -> Array:
     return np.array([np.bincount(first_bytes[where], minlength=SLOTS) for where in (has_key, astray)])
 
 
-def shortened(batch: pa.RecordBatch) -> pa.RecordBatch:
+def merge_equal_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """``batch`` with one row, the first, for all neighbours that are of one Kinesis record and count alike,
     without data and key: ``rows`` says how many they are, ``size`` the bytes of their data.
 
@@ -83,8 +83,8 @@ def shortened(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class RecordSums:
-    """The rows of whole Kinesis records, `shortened`. All arrays have an item for each row; ``firsts`` and
-    ``sums`` one for each Kinesis record. ``sub``: -2 for a row about the capture."""
+    """The rows of whole Kinesis records, as `merge_equal_rows` gives them. Arrays have an item for each row,
+    ``firsts`` and ``sums`` one for each Kinesis record. ``sub``: -2 for a row about the capture."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -101,7 +101,7 @@ class RecordSums:
         self.sequence_numbers = _column(batch, "sequenceNumber", None)
         self.hash_keys: pa.Array = _column(batch, "hashKey", pa.binary())
         self.rows, self.size = _numpy(batch["rows"]), _numpy(batch["size"])
-        self.known = _numpy(pc.is_valid(self.hash_keys))
+        self.has_key = _numpy(pc.is_valid(self.hash_keys))
         times = _column(batch, "approximateArrivalTimestamp", None)
         if not pa.types.is_timestamp(times.type):
             times = pa.nulls(batch.num_rows, pa.timestamp("us", "UTC"))
@@ -117,7 +117,7 @@ class RecordSums:
         their hash key is known, and outside the shard's range; ``repaired``: dropped, and put again."""
         counted = {
             "user_records": self.sub >= 0,
-            "known": self.known,
+            "known": self.has_key,
             "outside": ~_flags(self._batch, "inRange", default=True),
             "dropped": self.dropped,
             "repaired": self.where("kcl", "repaired"),

@@ -1,17 +1,16 @@
 """Makes findings and a tally from batches of user records: one pass, in the worker.
 
     scan = Scan(shard_map)
-    for batch in checked:              # what `kpl_codec.arrow` gives under the report policy
-        found = scan.process(batch)    # a batch of FINDINGS_SCHEMA
-    found = scan.finish()
-    scan.tally                         # see findings/counters.py
+    for batch in checked:                 # what `check` gives
+        findings = scan.process(batch)    # a batch of FINDINGS_SCHEMA
+    findings = scan.finish()
+    scan.tally                            # see findings/counters.py
 
-There is one finding for every row with a defect, and one for every aggregate with user records outside its
-shard's range. Facts about a whole shard are counted here and become findings in `build_report`.
+A row with a defect is a finding, and so is an aggregate with user records outside its shard's range. What is
+about a whole shard becomes a finding in `build_report`.
 
-The rows of one Kinesis record must be neighbours; where one is cut between two scans it still counts once,
-but its finding has the counts of its first part (a row about a frame as a whole, sub-sequence number -1, must
-be in one scan with what follows it). Memory: `AT_ONCE` rows without their data, and one Kinesis record.
+The rows of one Kinesis record must be neighbours. One that is cut between two scans counts once, and its
+finding has the counts of its first part. Memory: `AT_ONCE` rows without their data, and one Kinesis record.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from ...findings.counters import MAX_STREAMS, SLOTS, Tally
 from ...format.hash_keys import hash_key_from_bytes
 from ...shards.placement import CAUSES, Cause, Causes, aggregate_kind, time_of_hint
 from ...shards.shard_map import ShardMap
-from .record_sums import EVIDENCE, PLACE, RecordSums, first_rows, shortened, slots
+from .record_sums import EVIDENCE, PLACE, RecordSums, first_rows, merge_equal_rows, slots
 
 _TYPES = {
     "str | None": pa.string(),
@@ -77,7 +76,7 @@ class Scan:
             return findings_batch([])
         self._slots += slots(batch)
         self._rows += batch.num_rows
-        self._batches.append(shortened(batch))
+        self._batches.append(merge_equal_rows(batch))
         if self._rows < AT_ONCE:
             return findings_batch([])
         rows = _join(self._batches)

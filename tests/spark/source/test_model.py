@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kpl_codec.aws.cursor import ShardCursor
 from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.starting_position import after_record
-from kpl_codec.spark.source.offsets import DataLoss, StreamOffset, batch_pieces
+from kpl_codec.spark.source.offsets import StreamOffset, batch_pieces
 from kpl_codec.spark.source.shard_planner import ReadLimits
 from tests.examples import examples
 
@@ -212,17 +212,3 @@ def test_an_iterator_that_always_expires_is_given_up() -> None:
     assert caught.value.code == "ExpiredIteratorException"
     assert stream.now - begun <= 60
     assert 5 <= stream.calls["get_records"] <= 30
-
-
-@pytest.mark.requirement("SPK-71")
-def test_records_of_a_child_that_waits_for_its_parent_are_not_forgotten() -> None:
-    stream = ModelKinesis(1)
-    stream.put(3)
-    stream.split(0)
-    stream.put(20)
-    stream.now += 18 * HOUR
-    query = ModelQuery(stream, ReadLimits())
-    assert query.batch()  # the parent; its children are not read yet
-    stream.now += 11 * HOUR
-    with pytest.raises(DataLoss):
-        query.until_idle()

@@ -11,184 +11,106 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 
 from kpl_codec.errors import KplError
 from kpl_codec.shards.starting_position import TRIM_HORIZON, StartingPosition
-from kpl_codec.spark.source import kinesis_reader, offsets, planner
+from kpl_codec.spark.source import offsets, planner
+from kpl_codec.spark.source.kinesis_reader import KinesisReader
+from kpl_codec.spark.source.planner import Planner
 from kpl_codec.spark.source.shard_planner import ShardPlanner
 
 from . import model_query
 from .model_query import LIVES, TELLING, no_record_is_skipped_without_an_error
 
-Patch = pytest.MonkeyPatch
-DEFECTS: dict[str, Callable[[Patch], None]] = {}
+#: What is replaced, and what by: a function that gets the original as its first argument.
+Plant = tuple[Any, str, Callable[..., Any]]
 
 
-def defect(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
-    DEFECTS[plant.__name__.replace("_", " ")] = plant
-    return plant
+def every_end(change: Callable[[Any], Any]) -> Plant:
+    """Every plan of a shard is changed."""
+    return ShardPlanner, "plan", lambda original, *args: change(original(*args))
 
 
-def changed(patch: Patch, where: Any, name: str, change: Callable[..., Any]) -> None:
-    """``change`` gets the original as its first argument."""
-    original = getattr(where, name)
-
-    def call(*args: Any, **named: Any) -> Any:
-        return change(original, *args, **named)
-
-    patch.setattr(where, name, call)
-
-
-def planned(patch: Patch, **notes: Any) -> None:
-    """Every plan of a shard has these notes."""
-    changed(patch, ShardPlanner, "plan", lambda original, *args: replace(original(*args), **notes))
-
-
-@defect
-def a_new_shard_is_dated_by_the_new_listing(patch: Patch) -> None:
-    def dated(original: Any, offset: Any, lineage: Any, listed: Any = None) -> Any:
-        found = original(offset, lineage, listed)
-        shards = {
-            key: end if key in offset.shards else replace(end, since=listed)
-            for key, end in found.shards.items()
-        }
-        return replace(found, shards=shards)
-
-    changed(patch, planner, "with_listing", dated)
-
-
-@defect
-def a_drained_shard_is_forgotten_while_it_is_listed(patch: Patch) -> None:
-    def forgetful(original: Any, offset: Any, lineage: Any, listed: Any = None) -> Any:
-        left = {key: end for key, end in offset.shards.items() if not end.drained}
-        return original(replace(offset, shards=left), lineage, listed)
-
-    changed(patch, planner, "with_listing", forgetful)
-
-
-@defect
-def a_child_is_read_before_its_parent_is_drained(patch: Patch) -> None:
-    patch.setattr(planner, "ready", lambda *_: True)
-
-
-@defect
-def an_offset_is_never_renewed(patch: Patch) -> None:
-    patch.setattr(planner, "_RENEW_AFTER", 10**15)
-
-
-@defect
-def a_shard_that_ended_without_records_is_not_written_down(patch: Patch) -> None:
-    patch.setattr(
-        model_query,
-        "must_be_written",
-        lambda old, new: any(
-            key not in old.shards or old.shards[key].place != end.place for key, end in new.shards.items()
-        ),
+def date_new_shards_by_new_listing(original: Any, offset: Any, lineage: Any, listed: Any = None) -> Any:
+    after = original(offset, lineage, listed)
+    new = after.shards.keys() - offset.shards.keys()
+    return replace(
+        after, shards=after.shards | {key: replace(after.shards[key], since=listed) for key in new}
     )
 
 
-@defect
-def the_first_record_is_not_named(patch: Patch) -> None:
-    planned(patch, first=None)
+def forget_drained_shards(original: Any, offset: Any, lineage: Any, listed: Any = None) -> Any:
+    shards = {key: end for key, end in offset.shards.items() if not end.drained}
+    return original(replace(offset, shards=shards), lineage, listed)
 
 
-@defect
-def a_limit_is_passed_by_one(patch: Patch) -> None:
-    def walk(original: Any, self: Any, look: Any, most: int) -> Any:
-        return original(self, look, most + 1)
-
-    changed(patch, ShardPlanner, "_walk_to_limit", walk)
+def write_only_new_places(_: Any, old: Any, new: Any) -> bool:
+    return any(key not in old.shards or old.shards[key].place != end.place for key, end in new.shards.items())
 
 
-@defect
-def a_limit_does_not_hold_where_the_last_record_is_gone(patch: Patch) -> None:
-    def left(original: Any, self: Any, place: Any, limit: int, **named: Any) -> Any:
-        return original(self, place, 10_000, **named)
-
-    changed(patch, ShardPlanner, "_peek_after_gap", left)
+def date_requests_late(original: Any, self: Any, cursor: Any, limit: int) -> Any:
+    head = original(self, cursor, limit)
+    head.request_time += 24 * 3600 * 1000
+    return head
 
 
-@defect
-def a_record_that_is_gone_is_not_missed(patch: Patch) -> None:
-    patch.setattr(kinesis_reader.KinesisReader, "report_loss", lambda *_: None)
+def attach_some_records(original: Any, self: Any, pieces: Any) -> Any:
+    records_of, unread = original(self, pieces)
+    return {piece: records[1:] for piece, records in records_of.items()}, unread
 
 
-@defect
-def a_place_that_was_unread_too_long_is_read_on(patch: Patch) -> None:
-    patch.setattr(ShardPlanner, "check_unread", lambda *_: None)
+def begin_anew_at_old_place(original: Any, self: Any, start: Any, lineage: Any) -> Any:
+    return {key: replace(start.shards[key], drained=False) for key in original(self, start, lineage)}
 
 
-@defect
-def a_record_that_is_gone_without_loss_is_not_noted(patch: Patch) -> None:
-    planned(patch, start_gone=False)
-
-
-@defect
-def since_is_the_time_of_the_answer_not_of_the_question(patch: Patch) -> None:
-    def late(original: Any, self: Any, cursor: Any, limit: int) -> Any:
-        look = original(self, cursor, limit)
-        look.request_time += 24 * 3600 * 1000
-        return look
-
-    changed(patch, ShardPlanner, "_read", late)
-
-
-@defect
-def some_records_that_planning_read_are_not_carried(patch: Patch) -> None:
-    def some(original: Any, self: Any, pieces: Any) -> Any:
-        read, left = original(self, pieces)
-        return {piece: records[1:] for piece, records in read.items()}, left
-
-    changed(patch, planner.Planner, "take_records", some)
-
-
-@defect
-def a_task_gives_what_lies_before_its_piece(patch: Patch) -> None:
-    patch.setattr(StartingPosition, "lowest", property(lambda self: int(self.sequence_number)))
-
-
-@defect
-def a_place_at_the_horizon_has_no_date(patch: Patch) -> None:
-    changed(
-        patch,
-        ShardPlanner,
-        "plan",
-        lambda original, *args: (
-            replace(end, since=None) if (end := original(*args)).place == TRIM_HORIZON else end
-        ),
-    )
-
-
-@defect
-def a_shard_of_an_earlier_life_counts_as_read(patch: Patch) -> None:
-    patch.setattr(planner, "of_another_life", lambda *_: False)
-
-
-@defect
-def a_new_life_is_looked_for_in_an_old_listing(patch: Patch) -> None:
-    changed(patch, planner.Planner, "lineage", lambda original, self, **_: original(self))
-
-
-@defect
-def a_shard_that_was_not_begun_has_no_beginning(patch: Patch) -> None:
-    patch.setattr(planner, "with_beginning", lambda ends, shard: ends)
-    patch.setattr(offsets, "with_beginning", lambda ends, shard: ends)
-
-
-@defect
-def a_new_life_is_read_from_the_old_place(patch: Patch) -> None:
-    def old(original: Any, self: Any, start: Any, lineage: Any) -> Any:
-        return {key: replace(start.shards[key], drained=False) for key in original(self, start, lineage)}
-
-    changed(patch, planner.Planner, "_begun_anew", old)
-
-
-@defect
-def a_batch_is_behind_from_its_end(patch: Patch) -> None:
-    planned(patch, behind=0)
+DEFECTS: dict[str, list[Plant]] = {
+    "a new shard is dated by the new listing": [(planner, "with_listing", date_new_shards_by_new_listing)],
+    "a drained shard is forgotten while it is listed": [(planner, "with_listing", forget_drained_shards)],
+    "a child is read before its parent is drained": [(planner, "ready", lambda *_: True)],
+    "an offset is never renewed": [(planner, "_RENEW_AFTER", 10**15)],  # type: ignore[list-item]
+    "a shard that ended without records is not written down": [
+        (model_query, "must_be_written", write_only_new_places)
+    ],
+    "the first record is not named": [every_end(lambda end: replace(end, first=None))],
+    "a limit is passed by one": [
+        (ShardPlanner, "_walk_to_limit", lambda original, self, head, most: original(self, head, most + 1))
+    ],
+    "a limit does not hold where the last record is gone": [
+        (ShardPlanner, "_peek_after_gap", lambda original, self, place, _: original(self, place, 10_000))
+    ],
+    "a record that is gone is not missed": [(KinesisReader, "report_loss", lambda *_: None)],
+    "a place that was unread too long is read on": [(ShardPlanner, "check_unread", lambda *_: None)],
+    "a record that is gone without loss is not noted": [
+        every_end(lambda end: replace(end, start_gone=False))
+    ],
+    "since is the time of the answer, not of the question": [(ShardPlanner, "_read", date_requests_late)],
+    "some records that planning read are not carried": [(Planner, "take_records", attach_some_records)],
+    "a task gives what lies before its piece": [
+        (StartingPosition, "lowest", property(lambda self: int(self.sequence_number)))  # type: ignore[list-item]
+    ],
+    "a place at the horizon has no date": [
+        every_end(lambda end: replace(end, since=None) if end.place == TRIM_HORIZON else end)
+    ],
+    "a shard of an earlier life counts as read": [(planner, "of_another_life", lambda *_: False)],
+    "a new life is looked for in an old listing": [
+        (Planner, "lineage", lambda original, self, **_: original(self))
+    ],
+    "a shard that was not begun has no beginning": [
+        (module, "with_beginning", lambda _, ends, shard: ends) for module in (planner, offsets)
+    ],
+    "a new life is read from the old place": [(Planner, "_begun_anew", begin_anew_at_old_place)],
+    "a batch is behind from its end": [every_end(lambda end: replace(end, behind=0))],
+}
 
 
 @pytest.mark.requirement("SPK-50", "SPK-71", "SPK-90")
 @pytest.mark.parametrize("name", DEFECTS)
 def test_the_law_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    DEFECTS[name](monkeypatch)
+    for where, attribute, change in DEFECTS[name]:
+        original = getattr(where, attribute)
+
+        def planted(*args: Any, change: Any = change, original: Any = original, **named: Any) -> Any:
+            return change(original, *args, **named)
+
+        value = planted if callable(change) else change
+        monkeypatch.setattr(where, attribute, value)
 
     @settings(
         max_examples=2000,

@@ -8,38 +8,27 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import kpl_codec as kpl
 from kpl_codec.aws import read_stream
 from kpl_codec.errors import EncodeError
-from kpl_codec.producer.config import ProducerConfig
 from kpl_codec.spark.source.positions import OptionError
-from kpl_codec.spark.source.write import KinesisWriter, _check_all, check_write
+from kpl_codec.spark.source.write import KinesisWriter, check_write
+
+from .support import Stream
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+SOUND = [{"partitionKey": f"k{n}", "data": b"%d" % n} for n in range(7)]
+TAGS = "array<struct<key:string,value:string>>"
 
 
-def batches(*rows: dict[str, Any], size: int = 2) -> Any:
-    schema = pa.schema(
-        [("partitionKey", pa.string()), ("data", pa.binary()), ("explicitHashKey", pa.string())]
-    )
-    for at in range(0, len(rows), size):
-        yield pa.RecordBatch.from_pylist(list(rows[at : at + size]), schema=schema)
+def rows_in(stream: Stream) -> list[tuple[str | None, bytes]]:
+    users = kpl.deaggregate(read_stream(stream.client, stream.name, poll_interval=0.01))
+    return sorted((user.partition_key, user.data) for user in users)
 
 
-GOOD = [{"partitionKey": f"k{n}", "data": b"%d" % n} for n in range(7)]
-
-
-@pytest.mark.requirement("SPK-73")
+@pytest.mark.requirement("SPK-68", "SPK-73")
 @pytest.mark.parametrize(
     "bad",
     [
@@ -48,74 +37,71 @@ GOOD = [{"partitionKey": f"k{n}", "data": b"%d" % n} for n in range(7)]
         {"partitionKey": "k" * 257, "data": b"x"},
         {"partitionKey": "k", "data": b"x", "explicitHashKey": "007"},
         {"partitionKey": "k", "data": bytes(2**20 + 1)},
+        {"partitionKey": "k", "data": b"x", "tags": [None]},
+        {"partitionKey": "k", "data": b"x", "tags": [{"key": None, "value": "x"}]},
     ],
-    ids=["null", "empty key", "long key", "hash key", "too large"],
+    ids=["null", "empty key", "long key", "hash key", "too large", "null tag", "tag without key"],
 )
 def test_a_row_that_cannot_be_written_comes_before_all_others(make_stream: Any, bad: dict[str, Any]) -> None:
+    tag = pa.struct([("key", pa.string()), ("value", pa.string())])
+    texts = [(name, pa.string()) for name in ("partitionKey", "explicitHashKey")]
+    schema = pa.schema([*texts, ("data", pa.binary()), ("tags", pa.list_(tag))])
+
+    def batches(rows: list[dict[str, Any]]) -> Any:
+        return (pa.RecordBatch.from_pylist(rows[at : at + 2], schema) for at in range(0, len(rows), 2))
+
     stream = make_stream(1)
     writer = pickle.loads(pickle.dumps(KinesisWriter(stream.parsed())))
     for _attempt in range(4):
         with pytest.raises(EncodeError):
-            writer.write(batches(*GOOD, bad))
-    assert list(read_stream(stream.client, stream.name, poll_interval=0.01)) == []
-    writer.write(batches(*GOOD))
-    written = kpl.deaggregate(read_stream(stream.client, stream.name, poll_interval=0.01))
-    assert len(list(written)) == 7
+            writer.write(batches([*SOUND, bad]))
+    assert rows_in(stream) == []
+    writer.write(
+        batches([*SOUND, {"partitionKey": "k", "data": b"x", "tags": [{"key": "a", "value": None}]}])
+    )
+    assert len(rows_in(stream)) == 8
 
 
 @pytest.mark.requirement("SPK-68")
 def test_columns_are_known_in_any_case(make_stream: Any) -> None:
-    def schema(*names: str) -> StructType:
-        kinds = {"data": BinaryType()}
-        return StructType([StructField(name, kinds.get(name.lower(), StringType())) for name in names])
-
     stream = make_stream(1)
-    check_write(schema("DATA", "partitionkey"), overwrite=False)
-    for names in (("data", "Data"), ("data", "other"), ("partitionKey",)):
-        with pytest.raises(OptionError):
-            check_write(schema(*names), overwrite=False)
     rows = [{"PARTITIONKEY": f"k{n}", "Data": b"%d" % n} for n in range(5)]
     writer = KinesisWriter(stream.parsed())
     writer.write([pa.RecordBatch.from_pylist(rows)])
     writer.write([Row(**row) for row in rows])
-    records = [
-        user for record in read_stream(stream.client, stream.name) for user in kpl.deaggregate([record])
-    ]
-    assert sorted((user.partition_key, user.data) for user in records) == sorted(
-        [(f"k{n}", b"%d" % n) for n in range(5)] * 2
-    )
+    assert rows_in(stream) == sorted([(row["PARTITIONKEY"], row["Data"]) for row in rows] * 2)
 
 
-@pytest.mark.requirement("SPK-68", "SPK-73")
-def test_tags_are_an_array_of_two_texts() -> None:
-    """Another type is refused when the write is planned, a tag that is null before its task puts anything."""
-
-    def pair(**kinds: DataType) -> ArrayType:
-        return ArrayType(StructType([StructField(name, kind) for name, kind in kinds.items()]))
-
-    def check(tags: DataType) -> None:
-        check_write(
-            StructType([StructField("data", BinaryType()), StructField("tags", tags)]), overwrite=False
-        )
-
-    text, binary = StringType(), BinaryType()
-    check(pair(key=text, value=text))
-    wrong = (
-        pair(name=text, value=text),
-        pair(key=text, value=binary),
-        ArrayType(text),
-        MapType(text, text),
-        text,
-    )
-    for kind in wrong:
-        with pytest.raises(OptionError, match="array<struct<key:string,value:string>>"):
-            check(kind)
-    for tags in ([None], [{"key": None, "value": "x"}]):
-        with pytest.raises(EncodeError):
-            _checked_all([{"partitionKey": "k", "data": b"x", "tags": tags}])
-    assert _checked_all([{"partitionKey": "k", "data": b"x", "tags": [{"key": "a", "value": None}]}]) == 1
+TEXT, BINARY = pa.string(), pa.binary()
 
 
-def _checked_all(rows: list[dict[str, Any]]) -> int:
-    with _check_all([Row(**row) for row in rows], ProducerConfig()) as checked:
-        return len(list(checked))
+def tags(**kinds: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.struct(kinds.items()))
+
+
+@pytest.mark.requirement("SPK-68", "SPK-69")
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        ({"DATA": BINARY, "partitionkey": TEXT}, None),
+        ({"data": TEXT, "tags": tags(key=TEXT, value=TEXT)}, None),
+        ({"data": BINARY, "Data": BINARY}, "each once"),
+        ({"data": BINARY, "other": TEXT}, "only partitionKey"),
+        ({"partitionKey": TEXT}, "a column data"),
+        ({"data": pa.int32()}, "binary or string"),
+        ({"data": BINARY, "tags": tags(name=TEXT, value=TEXT)}, TAGS),
+        ({"data": BINARY, "tags": tags(key=TEXT, value=BINARY)}, TAGS),
+        ({"data": BINARY, "tags": pa.list_(TEXT)}, TAGS),
+        ({"data": BINARY, "tags": pa.map_(TEXT, TEXT)}, TAGS),
+        ({"data": BINARY, "tags": TEXT}, TAGS),
+    ],
+)
+def test_the_columns_that_a_write_takes(columns: dict[str, pa.DataType], match: str | None) -> None:
+    schema = from_arrow_schema(pa.schema(columns.items()))
+    with pytest.raises(OptionError, match="append"):
+        check_write(schema, overwrite=True)
+    if match is None:
+        check_write(schema, overwrite=False)
+    else:
+        with pytest.raises(OptionError, match=match):
+            check_write(schema, overwrite=False)
