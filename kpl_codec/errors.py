@@ -111,7 +111,7 @@ class DecodeError(KplError, ValueError):
     concerns = "Everybody who deaggregates this Kinesis record; `kpl-codec explain CODE` tells more."
     todo = 'The policy "report" gives every user record that the bytes still hold. Find its writer.'
 
-    places: ClassVar = {
+    places: ClassVar[dict[str, str]] = {
         "offset": "byte {}",
         "record_index": "user record {}",
         "sequence_number": "sequence number {}",
@@ -181,9 +181,9 @@ class MalformedMessage(DecodeError):
 
     code: MalformedCode
     requirement = "MSG-1"
-    requirements: ClassVar = {"varint-too-long": "MSG-2", "varint-overflow": "MSG-3", "too-deep": "MSG-4"}
+    requirements: ClassVar[dict[str, str]] = {"varint-too-long": "MSG-2", "varint-overflow": "MSG-3", "too-deep": "MSG-4"}
     text = "malformed message ({code})"
-    texts: ClassVar = {
+    texts: ClassVar[dict[str, str]] = {
         "truncated": f"{text}: a field goes on behind the end of what holds it",
         "varint-too-long": f"{text}: a number has more than 10 bytes",
         "varint-overflow": f"{text}: a number is above 2^64 - 1",
@@ -220,7 +220,7 @@ class InvalidKey(DecodeError):
 
     code: Literal["key-utf-8", "key-too-long", "key-unusable"]
     requirement = "MSG-8"
-    requirements: ClassVar = {"key-too-long": "MSG-9"}
+    requirements: ClassVar[dict[str, str]] = {"key-too-long": "MSG-9"}
     table: str
     index: int
     text = "entry {index} of {table} is not a key ({code})"
@@ -280,7 +280,7 @@ class EncodeError(KplError, ValueError):
     record_index: int | None = None
     got: str | None = None
     text = "the {field} of a user record cannot be written ({code})"
-    texts: ClassVar = {
+    texts: ClassVar[dict[str, str]] = {
         "partition-key-type": "the partition key must be str",
         "partition-key-empty": "the partition key is empty: it must have 1 to 256 characters",
         "partition-key-too-long": "the partition key must have at most 256 characters",
@@ -293,7 +293,7 @@ class EncodeError(KplError, ValueError):
         "null": "{field} must not be null",
     }
     todo = "Fix the user record that the error names: a key of 1 to 256 characters, data as bytes."
-    places: ClassVar = {"record_index": "user record {}"}
+    places: ClassVar[dict[str, str]] = {"record_index": "user record {}"}
 
     def describe(self) -> str:
         """The text without the place."""
@@ -318,7 +318,7 @@ class HashKeyError(KplError, ValueError):
     requirement = "KEY-3"
     reason: str
     text = "invalid hash key: {reason}"
-    texts: ClassVar = dict.fromkeys(("outside", "overlap", "exhausted"), "{reason}")
+    texts: ClassVar[dict[str, str]] = dict.fromkeys(("outside", "overlap", "exhausted"), "{reason}")
     todo = "Give a decimal number from 0 to 2^128 - 1."
 
 
@@ -330,7 +330,7 @@ class ShardMapError(KplError, ValueError):
 
     code: str
     requirement: str | None = "SHD-9"
-    requirements: ClassVar = {
+    requirements: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("empty", "gap", "overlap"), "SHD-2"),
         "duplicate": "SHD-3",
         "cycle": "SHD-6",
@@ -377,7 +377,7 @@ class CaptureError(KplError, ValueError):
     sequence_number: str | None = None
     record_id: str | None = None
     hint: str | None = None
-    texts: ClassVar = {
+    texts: ClassVar[dict[str, str]] = {
         "base64": "is not base64",
         "missing-field": "is missing",
         "wrong-type": "has a type that it cannot have",

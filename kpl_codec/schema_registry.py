@@ -45,7 +45,7 @@ class SchemaFrameError(DecodeError):
     )
     todo = "Find its writer by the schema version; raise `max_decompressed_size` if payloads may be so large."
     text = "Schema Registry frame of schema version {schema_version_id}"
-    texts: ClassVar = {
+    texts: ClassVar[dict[str, str]] = {
         "schema-frame-damaged": f"{text}: its zlib stream is damaged, cut short, or followed by other bytes",
         "schema-frame-too-large": f"{text}: its payload has more than {{max_size}} bytes",
     }

@@ -36,7 +36,7 @@ class InputError(CaptureError):
     path: str
     reason: str = ""
     text = "cannot read {path}: {reason}"
-    texts: ClassVar = {
+    texts: ClassVar[dict[str, str]] = {
         "no-such-path": "cannot read {path}: no such file or folder",
         "no-files": "cannot read {path}: there is no file in it",
     }

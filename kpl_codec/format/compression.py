@@ -38,7 +38,7 @@ class DecompressionError(DecodeError):
     compression: Compression
     max_size: int | None = None
     todo = "Raise `max_decompressed_size` if the data may be that large; None delivers it as it is."
-    texts: ClassVar = {
+    texts: ClassVar[dict[str, str]] = {
         "compressed-damaged": "data starts like {compression}, but is damaged or something else",
         "decompressed-too-large": "{compression} data becomes more than {max_size} bytes",
         "no-zstd": 'zstd data needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"',

@@ -58,11 +58,11 @@ class RepairError(KplError, ValueError):
         "another-stream",
     ]
     requirement = "SPK-30"
-    requirements: ClassVar = {"another-stream": "SPK-46"}
+    requirements: ClassVar[dict[str, str]] = {"another-stream": "SPK-46"}
     path: str
     reason: str = ""
     text = "cannot repair from {path}: {code}"
-    _WHY: ClassVar = {
+    _WHY: ClassVar[dict[str, str]] = {
         "no-results": "it holds no results of kpl-codec validate",
         "several-streams": "the results are of several streams; validate each by itself",
         "no-plan": "there is no plan yet; run it without --apply first",

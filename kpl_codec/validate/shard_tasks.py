@@ -33,7 +33,7 @@ class ShardPart:
     #: If given, just these records of it.
     only: tuple[RecordLocation | UnreadableEntry, ...] | None = None
     #: Nobody knows how many bytes it holds. One is read in this process, several in processes of their own.
-    weight: ClassVar = 5 * 1024 * 1024
+    weight: ClassVar[int] = 5 * 1024 * 1024
 
 
 def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> list[ShardPart]:

@@ -7,6 +7,7 @@ import json
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,6 +29,9 @@ from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
+
+#: The module; in `kpl_codec.arrow` this is the name of a function.
+COMPILED_COLUMNS = import_module("kpl_codec.arrow.compiled_columns")
 
 WHEN = datetime(2026, 11, 21, tzinfo=timezone.utc)
 MAPS = [None, kpl.ShardMap(SPLIT), kpl.ShardMap(SPLIT, "AUTO"), kpl.ShardMap([shard(0, 0, MAX)])]
@@ -215,7 +219,7 @@ def test_columns_equal_objects(
     options: dict[str, Any] = {"unframe": unframe, "max_decompressed_size": max_size}
     rows: list[dict] = []
     error = None
-    with nullcontext() if compiled else mock.patch("kpl_codec.arrow.compiled_columns._FrameColumns", None):
+    with nullcontext() if compiled else mock.patch.object(COMPILED_COLUMNS, "_FrameColumns", None):
         more: Any = {**options, "shard_map": shard_map, "tags": True, "dictionaries": dictionaries}
         deaggregator = Deaggregator(batch.schema, policy, max_batch_bytes=limit, **more)
         try:
