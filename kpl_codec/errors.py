@@ -56,8 +56,7 @@ class KplError(Exception):
         if not self._required <= fields.keys() <= self._names:
             unknown, missing = sorted(fields.keys() - self._names), sorted(self._required - fields.keys())
             raise TypeError(f"{type(self).__name__}: unknown fields {unknown}, missing fields {missing}")
-        of_code = self.requirements.get(fields.get("code", self.code))
-        if of_code is not None:
+        if (of_code := self.requirements.get(fields.get("code", self.code))) is not None:
             self.requirement = of_code
         self.__dict__.update(fields)
 
@@ -181,7 +180,11 @@ class MalformedMessage(DecodeError):
 
     code: MalformedCode
     requirement = "MSG-1"
-    requirements: ClassVar[dict[str, str]] = {"varint-too-long": "MSG-2", "varint-overflow": "MSG-3", "too-deep": "MSG-4"}
+    requirements: ClassVar[dict[str, str]] = {
+        "varint-too-long": "MSG-2",
+        "varint-overflow": "MSG-3",
+        "too-deep": "MSG-4",
+    }
     text = "malformed message ({code})"
     texts: ClassVar[dict[str, str]] = {
         "truncated": f"{text}: a field goes on behind the end of what holds it",
@@ -324,9 +327,7 @@ class HashKeyError(KplError, ValueError):
 
 class ShardMapError(KplError, ValueError):
     """A listing of shards that cannot be used. ``code`` says why: contradiction, where it contradicts an
-    earlier listing of the stream. ``shard_ids``: the shards that are wrong. ``source``: where the listing is
-    from.
-    """
+    earlier listing. ``shard_ids``: the shards that are wrong. ``source``: where the listing is from."""
 
     code: str
     requirement: str | None = "SHD-9"
