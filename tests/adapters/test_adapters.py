@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 from datetime import datetime, timezone
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import botocore.session
 import pytest
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec import adapters
-from kpl_codec.adapters import captured, kinesis_records
+from kpl_codec.adapters import captured, kinesis_records, shapes
 from kpl_codec.errors import CaptureError
 
 from ..aws_lambda.conftest import EVENTS, KINESIS_RECORDS, SHARD, STREAM, as_row, expected_user_records, load
@@ -535,6 +537,16 @@ def test_records_under_both_spellings_are_all_read() -> None:
     assert [item.data for item in adapters.kinesis_records(both)] == [b"0", b"1"]
     half = [*adapters.captured({**both, "Records": None})]
     assert [getattr(item, "code", None) for item in half] == ["wrong-type", None]
+
+
+def test_every_shape_has_a_reader_a_row_in_both_tables_and_an_example() -> None:
+    names = set(get_args(shapes.Shape))
+    assert set(shapes.READERS) == names
+    table = (shapes.__doc__ or "").split("--------")[-1]
+    assert set(re.findall(r"^    (\w+) {2,}", table, re.MULTILINE)) >= names
+    chapter = (Path(__file__).parents[2] / "spec/06-lambda.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE)) >= names
+    assert set(TIMED) | {"raw"} >= names  # bytes alone have no time
 
 
 # -- what is read, or called by its name -----------------------------------------------------------
