@@ -96,8 +96,9 @@ def _from_data(args: argparse.Namespace) -> KinesisRecord:
         if number is None and isinstance(item, Unreadable) and item.code not in _OWN_DATA:
             raise UsageError(reason=f"DATA is a capture, but {item.text} (--raw takes it as one record)")
     if number is None and len(records) > 1:
-        first = records[0].sequence_number
-        advice = f"choose one with --sequence-number, such as {first}" if first else "give a file with one of them"
+        advice = "give a file with one of them"
+        if first := records[0].sequence_number:
+            advice = f"choose one with --sequence-number, such as {first}"
         raise UsageError(reason=f"{args.data} holds several captured records: {advice}")
     if not records and (number is not None or not items):
         raise UsageError(reason="DATA is a capture without such a record (--raw takes it as one record)")
