@@ -168,8 +168,9 @@ def test_a_million_user_records() -> None:
     )  # fmt: skip
     world = World(odds).run()
     assert world.ids > 1_000_000
-    outcome = run_audit(world)
-    assert len(outcome.audit.missing) > 300
-    assert outcome.audit.duplicates
-    assert len(outcome.audit.unknown)
-    check(world, outcome)
+    for lost_handled in (0, 300):
+        world.odds = replace(odds, lost_handled=lost_handled)
+        outcome = run_audit(world)
+        assert len(outcome.audit.unknown if lost_handled else outcome.audit.missing) > 300
+        assert outcome.audit.duplicates
+        check(world, outcome)

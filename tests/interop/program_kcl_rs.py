@@ -27,8 +27,8 @@ STREAM, KEY, MARKER = "vectors", "outer", "marker"
 #: Seconds in which kcl-rs has to deliver the next user record. A worker that loses its lease waits for it,
 #: 10 s and more, and reads everything again.
 PATIENCE = 120
-#: Frames on the stream that kcl-rs has not read: a batch of 200 of them ends it with a segmentation fault.
-AT_ONCE = 50
+#: Frames on the stream that kcl-rs has not read. The more there are, the oftener it ends with SIGSEGV.
+AT_ONCE = 8
 delivered: queue.Queue[Any] = queue.Queue()
 
 

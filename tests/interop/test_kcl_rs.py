@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -34,7 +35,11 @@ def test_kcl_rs_on_the_vectors() -> None:
     decoding = [vector for vector in vectors() if vector["kind"] == "decode"]
     frames = "".join(f"{vector['input']['data']}\n" for vector in decoding)
     command = [sys.executable, "-m", "tests.interop.program_kcl_rs"]
-    run = subprocess.run(command, input=frames, stdout=subprocess.PIPE, text=True, check=True, cwd=REPOSITORY)
+    for _ in range(8):  # one time in three kcl-rs itself ends with a segmentation fault, and gives no answers
+        run = subprocess.run(command, input=frames, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+        if run.returncode != -signal.SIGSEGV:
+            break
+    run.check_returncode()
     for vector, line in zip(decoding, run.stdout.splitlines(), strict=True):
         answer = json.loads(line)
         result.grades.append(grade(vector, answer, ("partition_key", "data")))
