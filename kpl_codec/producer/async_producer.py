@@ -22,6 +22,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
+from ..aws_errors import region_named
 from ..compiled import prefer_compiled
 from ..format.records import Tag
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
@@ -87,7 +88,9 @@ class AsyncProducer(ProducerBase):
             if not (self._started or self._mailbox.closing):
                 if self._client is None:
                     own = new_async_client(self.config, self._client_settings)
-                    self._driver.client = self._client = await self._own_client.enter_async_context(own)
+                    with region_named():
+                        self._client = await self._own_client.enter_async_context(own)
+                    self._driver.client = self._client
                 if not self._mailbox.closing:  # meanwhile
                     await asyncio.to_thread(self._driver.open_notes)
                     self._driver.loop, self._thread = asyncio.get_running_loop(), get_ident()
