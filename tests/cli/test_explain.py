@@ -200,6 +200,7 @@ def test_without_extras_it_says_what_it_leaves_out() -> None:
     assert "errors of what needs botocore, pyarrow" in run.stderr
 
 
+@pytest.mark.slow
 def test_it_needs_no_sources(tmp_path: Path) -> None:
     """Of a package that is installed as bytecode alone."""
     compiled = shutil.copytree(
