@@ -24,7 +24,7 @@ from .. import __version__
 from ..captures import Location
 from ..captures.capture_rows import CaptureRows
 from ..errors import KplError
-from ..findings import KINDS, Finding, camel_keys
+from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
 from ..ledger.ledger_rows import Row, digest_of
 from ..rendering.labels import plural
@@ -199,7 +199,7 @@ class AuditResult:
             "userRecords": {**camel_keys(sums), "twice": twice},
             **undelivered,
             "kinds": [
-                {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=list(KINDS).index)
+                {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=order_of_kind)
             ],
             "kinesisRecords": len(self.names.rows),
             "handledRows": tally.rows,

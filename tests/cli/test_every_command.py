@@ -233,6 +233,10 @@ RESULTS = "; give the --output of kpl-codec validate"
     ("line", "text"),
     [
         ("audit --produced nosuch --handled nosuch", MISSING),
+        (
+            "audit --produced capture.json --handled capture.json --repaired nosuch",
+            "cannot read HERE/nosuch: no such file or folder",
+        ),
         ("cat nosuch", MISSING),
         ("cat --stream orders --only nosuch", MISSING),
         ("findings nosuch", MISSING + RESULTS),

@@ -211,9 +211,17 @@ def test_only_what_a_program_names_is_asked(tmp_path: Path) -> None:
     assert grading.run(unsupported, [PLAIN]).unsupported == 1
 
 
-@pytest.mark.parametrize("code", ["", "print('{}', flush=True)", "print('hello', flush=True)"])
-def test_a_program_that_does_not_introduce_itself_is_refused(code: str) -> None:
-    with pytest.raises(ProgramError):
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("", "ended without an answer"),
+        ("print('{}', flush=True)", "cannot test"),
+        ("print('hello', flush=True)", "cannot test"),
+        ("raise ValueError('no port')", ": ValueError: no port; if it answers in lines"),
+    ],
+)
+def test_a_program_that_does_not_introduce_itself_is_refused(code: str, reason: str) -> None:
+    with pytest.raises(ProgramError, match=reason):
         grading.run([sys.executable, "-c", code], [PLAIN], timeout=5)
     with pytest.raises(ProgramError):
         grading.run(["no-such-command-anywhere"], [PLAIN])
