@@ -21,7 +21,7 @@ from kpl_codec.compat.aws_kinesis_agg.aggregator import RecordAggregator
 from kpl_codec.compiled import speedups
 from kpl_codec.deaggregation.deaggregated_record import Counts
 from kpl_codec.deaggregation.policies import RecordDeaggregator
-from kpl_codec.deaggregation.policy_rules import rules_of
+from kpl_codec.deaggregation.policy_rules import POLICIES, rules_of
 from kpl_codec.format.message import AggregatedRecord
 
 THREADS = 4
@@ -336,7 +336,7 @@ def records_whose_fields_change_while_they_are_read() -> None:
 def garbage_that_goes_on_with_the_same_records() -> None:
     data = kpl.encode([kpl.UserRecord(f"é{i}", b"x" * i, None, (kpl.Tag("k", "v"),)) for i in range(700)])
     records = [kpl.KinesisRecord("a", data, str(n)) for n in range(4)]
-    for policy in ("strict", "kcl", "report"):
+    for policy in POLICIES:
         # Not `deaggregate`: CPython's own `itertools.chain` does not stand it.
         runs = RecordDeaggregator(rules_of(policy), None, Counts()).open(records)
         read: list[Any] = []

@@ -221,7 +221,7 @@ def told(verdicts: list[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--only", nargs="*", choices=MODULES, default=list(MODULES))

@@ -227,7 +227,7 @@ def mutants(module: str) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("results", type=Path)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--every", type=int, required=True)

@@ -30,7 +30,9 @@ def messages(rng: random.Random) -> list[bytes]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m fuzz.other_machine", description=__doc__)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m fuzz.other_machine", description=__doc__
+    )
     parser.add_argument("compiler", nargs="?", default="aarch64-linux-gnu-gcc")
     parser.add_argument("emulator", nargs="?", default="qemu-aarch64-static")
     parser.add_argument("--seed", type=int, default=0)

@@ -203,7 +203,7 @@ def columns(speedups: Any, rng: random.Random, frames: list[bytes]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m fuzz.sanitize", description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m fuzz.sanitize", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)

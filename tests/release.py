@@ -115,7 +115,10 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.release", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        allow_abbrev=False,
+        prog="python -m tests.release",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--extras", nargs="*", metavar="EXTRA", help="default: each of them")
     parser.add_argument("--no-tests", action="store_true", help="leave the third step out")

@@ -51,7 +51,9 @@ def text_of(model: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.service_model", description=__doc__)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m tests.service_model", description=__doc__
+    )
     parser.add_argument("--write", action="store_true", help="keep what the installed botocore has")
     new = text_of(service_model())
     if parser.parse_args().write:

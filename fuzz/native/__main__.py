@@ -29,6 +29,7 @@ from .build import build, missing
 
 def main() -> int:
     parser = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog="python -m fuzz.native",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

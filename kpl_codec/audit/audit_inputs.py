@@ -181,7 +181,8 @@ def _parts(
                 why = "neither a table nor a ledger" if file.size else "the file is empty"
                 reader.report_lost(file.name, why)
     except InputError as error:
-        reader.report_lost(file.name, error.reason or error.describe())
+        reader.unread[file.name] = error.reason or error.describe()
+        reader.report_lost(file.name, reader.unread[file.name])
     progress.read = read_before + file.size
 
 

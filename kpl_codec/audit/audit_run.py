@@ -24,14 +24,14 @@ from .. import __version__
 from ..captures import Location
 from ..captures.capture_rows import CaptureRows
 from ..errors import KplError
-from ..findings import KINDS, Finding, camel_keys
+from ..findings import Finding, camel_keys, order_of_kind
 from ..findings.counters import Tally as Counts
 from ..ledger.ledger_rows import Row, digest_of
 from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream, stream_of
 from ..validate.check import check
-from ..validate.repair_marks import read_copies
+from ..validate.repair_marks import read_copies, repair_log
 from ..validate.report.build import build_report
 from ..validate.report.model import About, AuditCell, Report
 from ..validate.report.report_page import render_page
@@ -39,14 +39,14 @@ from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
 from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
-from .ledger_reader import Origin
+from .ledger_reader import LedgerReader, Origin
 from .missing_causes import FetchedRecords, MissingCauses, fetch
 from .unreadable_inputs import UnreadableInput
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
 #: User records of an audit at most: each takes a byte of memory, more if it was not handled.
 _MOST: Final = 1 << 31
-#: Empty tables that a note names.
+#: Empty tables that a note names, and unread files that the headline names.
 _NAMED: Final = 3
 #: Columns of the picture.
 _COLUMNS: Final = 60
@@ -80,7 +80,9 @@ class AuditError(KplError, ValueError):
             return f"ledgers of several streams: {', '.join(self.streams)}"
         if self.code == "too-many":
             return f"ledgers of {self.user_records:,} user records; an audit takes {_MOST:,}, so audit parts"
-        return f"the files of --produced hold no ledger, and no table with a row{self.reason}"
+        whose = "".join(f" of {stream}" for stream in self.streams)
+        what = f"no ledger of a producer{whose}, and no table with a row"
+        return f"the files of --produced hold {what}{self.reason}"
 
 
 def findings_of(
@@ -141,7 +143,7 @@ def findings_of(
 class AuditResult:
     """``stream``: its name, where it is known. ``fetched``: what the stream still holds of the missing.
     ``unreadable``: what could not be read. ``other_streams``: names or ARNs of streams whose ledgers were
-    skipped. ``empty``: tables without rows."""
+    skipped. ``empty``: tables without rows. ``unread``: what says nothing at all, in words."""
 
     audit: Audit
     names: UserRecordIndex
@@ -153,18 +155,23 @@ class AuditResult:
     unreadable: list[UnreadableInput]
     other_streams: list[str]
     empty: list[str]
+    unread: list[str]
 
     @property
     def headline(self) -> str:
-        """The outcome in a sentence."""
-        audit = self.audit
+        """The outcome in a sentence, after what of --handled and --produced says nothing."""
+        audit, delivered = self.audit, self.audit.total("delivered")
+        lead = "".join(f"{text}. " for text in self.unread[:_NAMED])
+        if (more := len(self.unread) - _NAMED) > 0:
+            lead += f"{more:,} more cannot be read. "
         if audit.complete:
             put_aside = f", {audit.total('aside'):,} of them put aside" if audit.total("aside") else ""
-            return f"Everything was handled: {plural(audit.total('delivered'), 'user record')}{put_aside}."
+            all_handled = f"Everything was handled: {plural(delivered, 'user record')}{put_aside}."
+            return f"{lead}{all_handled}" if delivered else f"{lead}--produced names no user record."
         parts = [f"{audit.total(name):,} {text}" for name, text in _OPEN.items() if audit.total(name)]
         if audit.holes or audit.conflicts:
             parts.append("a producer's ledger is not whole, so more may be missing")
-        return f"Of {plural(audit.total('delivered'), 'delivered user record')}: {'; '.join(parts)}."
+        return f"{lead}Of {plural(delivered, 'delivered user record')}: {'; '.join(parts)}."
 
     @property
     def notes(self) -> list[str]:
@@ -192,7 +199,7 @@ class AuditResult:
             "userRecords": {**camel_keys(sums), "twice": twice},
             **undelivered,
             "kinds": [
-                {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=list(KINDS).index)
+                {"kind": kind, "userRecords": kinds[kind]} for kind in sorted(kinds, key=order_of_kind)
             ],
             "kinesisRecords": len(self.names.rows),
             "handledRows": tally.rows,
@@ -294,18 +301,22 @@ def audit(
     from ..aws.list_shards import fetch_shard_map
 
     progress = progress or ReadProgress()
+    logs = [repair_log(Location(folder)) for folder in repaired]
+    progress.empty += [log.path for log in logs if log.kind() is None]
     progress.size = sum(file.size for file in [*files_of(produced), *files_of(handled)])
     shard_map = None if client is None or stream is None else fetch_shard_map(client, stream, closed=True)
     reader, by_origin = read_produced(produced, progress)
     name, arn = _stream(by_origin, stream)
-    rows = [row for origin, part in by_origin.items() if origin.is_of(name, arn) for row in part]
-    if not rows and (not reader or reader.unreadable):
+    others = [origin for origin in by_origin if origin.side == "handled" or not origin.is_of(name, arn)]
+    rows = [row for origin, part in by_origin.items() if origin not in others for row in part]
+    if not rows and (not reader or reader.unreadable or others):
         why = "".join(f"; {file}: {problem}" for file, problem, *_ in reader.unreadable[:3])
-        raise AuditError(code="nothing-produced", reason=why)
+        why += "".join(f"; a ledger there is of what was {one.side} of {one.stream}" for one in others[:3])
+        raise AuditError(code="nothing-produced", streams=(name,) if name else (), reason=why)
     if (count := sum(row.user_records for row in rows)) > _MOST:
         raise AuditError(code="too-many", user_records=count)
     unnamed = [row for row in rows if row.kind not in NAMED]
-    copies = [copy for folder in repaired for copy in read_copies(Location(folder) / "repair/log")]
+    copies = [copy for log in logs for copy in read_copies(log)]
     names = UserRecordIndex([*(row for row in rows if row.kind in NAMED), *_rows_of_copies(copies)])
     tally = HandledCounts(names)
     consumers = read_handled(handled, tally, name, arn, progress)
@@ -334,7 +345,7 @@ def audit(
     fetched = fetch(client, stream, shard_map, (run[:2] for run in runs_of(names, result.missing)))
     missing = MissingCauses(names, tally, shard_map, fetched).findings(result.missing)
     unreadable = [*reader.unreadable, *consumers.unreadable]
-    others = {origin for origin in reader.origins | consumers.origins if not origin.is_of(name, arn)}
+    strangers = {origin for origin in reader.origins | consumers.origins if not origin.is_of(name, arn)}
     return AuditResult(
         result,
         names,
@@ -344,9 +355,22 @@ def audit(
         shard_map,
         fetched,
         unreadable,
-        other_streams=sorted({str(other.stream_arn or other.stream) for other in others}),
+        other_streams=sorted({str(other.stream_arn or other.stream) for other in strangers}),
         empty=progress.empty,
+        unread=_unread(reader, consumers, tally, name),
     )
+
+
+def _unread(
+    reader: LedgerReader, consumers: LedgerReader, tally: HandledCounts, stream: str | None
+) -> list[str]:
+    """What says nothing: files that cannot be read at all, and a --handled without rows."""
+    texts = [f"{file} cannot be read: {why}" for file, why in (reader.unread | consumers.unread).items()]
+    if tally.rows or tally.bad or tally.handled_shards:
+        return texts
+    only = any(origin.side == "produced" for origin in consumers.origins)
+    whose = f" of {stream}" if stream is not None else ""
+    return [f"--handled holds no row of a consumer{whose}{', but a ledger of a producer' * only}", *texts]
 
 
 def _stream(origins: Iterable[Origin], stream_name: str | None) -> tuple[str | None, str | None]:

@@ -22,11 +22,12 @@ class Hole(NamedTuple):
 
 
 class UnreadableInputs:
-    """Collects them. ``lost``: which files may lack rows."""
+    """Collects them. ``lost``: which files may lack rows. ``unread``: why a file cannot be read."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], UnreadableInput] = {}
         self.lost: dict[Hole, None] = {}
+        self.unread: dict[str, str] = {}
 
     @property
     def unreadable(self) -> list[UnreadableInput]:

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 class OpenOptions(TypedDict, total=False):
     """How Kinesis records are deaggregated.
 
-    * ``policy``: "strict" (the default), "kcl" (what the KCL delivers; needs ``on_drop``), "report" (user
-      records of defective aggregates too: look at ``record.defects``);
+    * ``policy``: as in `kpl_codec.deaggregate`; one that drops user records, as "kcl", needs ``on_drop``;
     * ``shard_map``: a ShardMap or a `shard_map_cache.ShardMapCache`; then ``record.placement`` is set;
-    * ``on_drop``: called with what the KCL drops;
+    * ``on_drop``: called with what the policy drops;
     * ``watch``: a `consumer_watch.ConsumerWatch`, which checks the event first;
     * ``max_decompressed_size``, ``unframe``: as in `kpl_codec.deaggregate`. A Kinesis record with data
       that cannot be decompressed, or whose frame is broken, counts as one that cannot be decoded.

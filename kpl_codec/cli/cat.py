@@ -18,7 +18,7 @@ from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
 from ..format.records import KinesisRecord
-from ..rendering.labels import safe_json, safe_lines, utc
+from ..rendering.labels import plural, safe_json, safe_lines, utc
 from ..rendering.terminal import drop_output, json_line, note, write_on
 from ..shards.stream_name import stream_of
 from .exit_status import CLEAN, FINDINGS, INTERRUPTED
@@ -114,8 +114,9 @@ def run(args: argparse.Namespace) -> int:
         note(f"there is no Kinesis record in {read}")
     if defects:
         kinds = ", ".join(f"{code} ({count})" for code, count in sorted(defects.items()))
-        which = f"{counts['defective']} of {counts['user records']} user records"
-        note(f"{which} are defective: {kinds}; kpl-codec explain {min(defects)} says more")
+        which = f"{counts['defective']:,} of {plural(counts['user records'], 'user record')}"
+        are = "is" if counts["defective"] == 1 else "are"
+        note(f"{which} {are} defective: {kinds}; kpl-codec explain {min(defects)} says more")
     if nested_by_kcl:
         note(
             f"{NESTED}: the KCL or its MultiLangDaemon has deaggregated the records with a sub-sequence "

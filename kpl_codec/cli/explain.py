@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import base64
+import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.resources import files
 from inspect import cleandoc
-from typing import NamedTuple, get_args
+from math import log
+from textwrap import indent
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from ..errors import KplError
 from ..findings import KINDS, FindingType
@@ -17,6 +22,9 @@ from ..rendering.terminal import line, note, show, show_json, table, width, wrap
 from .exit_status import CLEAN
 from .inputs import UsageError
 from .options import add, add_shared
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 #: The modules with classes of errors; and those that need an extra, and a second more.
 _MODULES = (
@@ -31,8 +39,11 @@ _OF_EXTRAS = (
     "validate.repair", "spark.session", "spark.source", "spark.source.offsets", "spark.source.positions",
     "spark.source.write",
 )  # fmt: skip
-#: Symptoms, or findings, that are printed whole; of more only their titles.
-_MOST_WHOLE = 3
+#: Entries that are printed whole; of more only their titles; and of how many.
+_MOST_WHOLE, _MOST = 3, 10
+#: Of the words of a text, by their weight, the part that an entry must have to be about it.
+_LEAST_SHARE = 0.5
+_CODE = "    "
 
 
 class Requirement(NamedTuple):
@@ -48,22 +59,26 @@ class Error(NamedTuple):
     concerns: str
     todo: str
     requirement: str | None
+    messages: tuple[str, ...] = ()
 
     def is_called(self, name: str) -> bool:
         return name.lower() in (self.name.lower(), *map(str.lower, self.codes))
 
 
 class Symptom(NamedTuple):
-    """A section of spec/guides/by-symptom.md, without its code."""
+    """A section of spec/guides/by-symptom.md. Paragraphs of ``text`` that begin with four spaces are code."""
 
     title: str
     text: str
 
 
+Entry = FindingType | Error | Symptom
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     text = (
-        "a code, requirement or error (truncated, FRM-3, ProducerFull), or words of a symptom; without CODE "
-        "it lists all"
+        "a code, requirement or error (truncated, FRM-3, ProducerFull), a whole message, the first bytes of "
+        "data, or words of a symptom; without CODE it lists all"
     )
     add(parser, "code CODE", text, nargs="*")
     add_shared(parser, "--json")
@@ -75,66 +90,64 @@ def run(args: argparse.Namespace) -> int:
     if not words:
         _list(kinds, list(error_classes()), rules, args.json)
         return CLEAN
-    findings = [kind for kind in kinds if words.lower() in (kind.name, kind.name.removeprefix("capture-"))]
-    rule = rules.get(words.upper())
-    classes = list(error_classes(_MODULES))
-    errors = [error for error in classes if error.is_called(words)]
-    symptoms: list[Symptom] = []
-    if rule is not None or not (findings or errors):
-        symptoms = [] if rule is not None else symptoms_of(words)
-        classes = list(error_classes(say_missing=not symptoms))
-        errors = [error for error in classes if error.is_called(words)]
-    if errors:
-        symptoms = []
-    elif rule is None and not findings:
-        findings = [kind for kind in kinds if _mentions(f"{kind.name} {kind.title}", words)]
-    if rule is not None:
-        findings += [kind for kind in kinds if kind.requirement == rule.id]
-        errors += [error for error in classes if error.requirement == rule.id]
-    if not (findings or errors or rule or symptoms):
-        names = {*KINDS, *rules, *(code for error in classes for code in error.codes)}
+    rule, entries = look_up(words, rules)
+    if rule is None and not entries:
+        names = {*KINDS, *rules, *(code for error in error_classes() for code in error.codes)}
         near = get_close_matches(words, names, 3) or get_close_matches(words.upper(), names, 3)
         hint = f"did you mean {', '.join(near)}?" if near else "kpl-codec explain lists all codes"
         if " " in words:
-            raise UsageError(reason=f"no symptom has all the words {words!r}; try fewer of them")
+            raise UsageError(reason=f"nothing is about {words!r}; try one or two of its words")
         raise UsageError(reason=f"unknown code {words!r}; {hint}")
     if args.json:
+        lists: dict[type[Entry], str] = {FindingType: "findings", Error: "errors", Symptom: "symptoms"}
         show_json(
             {
                 "requirement": rule._asdict() if rule else None,
-                "findings": [kind._asdict() for kind in findings],
-                "errors": [error._asdict() for error in errors],
-                "symptoms": [symptom._asdict() for symptom in symptoms],
+                **{
+                    name: [entry._asdict() for entry in entries if isinstance(entry, kind)]
+                    for kind, name in lists.items()
+                },
             }
         )
         return CLEAN
     if rule is not None:
         show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), *wrap(line(rule.sentence), width(), 2))
-    for symptom in symptoms:
-        show(line((symptom.title, "bold")))
-        for paragraph in symptom.text.split("\n\n") if len(symptoms) <= _MOST_WHOLE else ():
-            show(*wrap(line(" ".join(paragraph.split())), width(), 2), line(""))
-    for kind in findings:
-        brief = rule is None and len(findings) > _MOST_WHOLE
-        _show(f"finding, {kind.severity}: {kind.title}", kind, rules, brief=brief)
-    for error in errors:
-        _show(f"error, code {' | '.join(error.codes)}", error, rules)
+    for number, entry in enumerate(entries):
+        _show(entry, rules, brief=rule is None and number >= _MOST_WHOLE)
     return CLEAN
 
 
-def _show(
-    what: str, entry: FindingType | Error, rules: dict[str, Requirement], *, brief: bool = False
-) -> None:
+def _show(entry: Entry, rules: dict[str, Requirement], *, brief: bool) -> None:
+    """An entry, or with ``brief`` its title."""
+    if isinstance(entry, Symptom):
+        show(line((entry.title, "bold")))
+        for paragraph in entry.text.split("\n\n") if not brief else ():
+            is_code = paragraph.startswith(_CODE)
+            rows = [*map(line, paragraph.split("\n"))] if is_code else _folded(paragraph)
+            show(*rows, line(""))
+        if _CODE in entry.text and not brief:
+            show(
+                *_folded("Code goes on from the sections before: spec/guides/by-symptom.md", "dim"), line("")
+            )
+        return
+    if isinstance(entry, Error):
+        what = f"error, code {' | '.join(entry.codes)}"
+    else:
+        what = f"finding, {entry.severity}: {entry.title}"
     show(line((entry.name, "bold"), f"  {what}"))
     if brief:
         return
     for text in (entry.meaning, f"Who is affected: {entry.concerns}", f"What to do: {entry.todo}"):
         for paragraph in text.split("\n"):
-            show(*wrap(line(paragraph), width(), 2))
+            show(*_folded(paragraph))
     rule = rules.get(entry.requirement or "")
     if rule is not None:
-        show(*wrap(line((f"{rule.id}: {rule.sentence}", "dim")), width(), 2))
+        show(*_folded(f"{rule.id}: {rule.sentence}", "dim"))
     show(line(""))
+
+
+def _folded(text: str, style: str = "") -> list[RenderableType]:
+    return wrap(line((" ".join(text.split()), style)), width(), 2)
 
 
 def _list(
@@ -151,27 +164,126 @@ def _list(
         show(table(["code", "what", "meaning"], cut))
 
 
-def symptoms_of(words: str) -> list[Symptom]:
-    """The symptoms in whose section all ``words`` stand: also bytes in any notation, such as F3899AC2."""
+# -- the search -----------------------------------------------------------------------------------
+
+
+def look_up(text: str, rules: dict[str, Requirement]) -> tuple[Requirement | None, list[Entry]]:
+    """The requirement whose id ``text`` is, and what rests on it; else the entries that have this name or
+    code, or else those that are about the words of ``text``. The best comes first."""
+    rule = rules.get(text.upper())
+    if rule is not None:
+        rests: list[Entry] = [*KINDS.values(), *error_classes()]
+        return rule, [entry for entry in rests if getattr(entry, "requirement", None) == rule.id]
+    named: list[Entry] = [
+        kind for kind in KINDS.values() if text.lower() in (kind.name, kind.name.removeprefix("capture-"))
+    ]
+    named += [error for error in error_classes(_MODULES) if error.is_called(text)]
+    sections = symptoms()
+    if not named:
+        named += [error for error in error_classes(say_missing=False) if error.is_called(text)]
+    if named:
+        about = [section for section in sections if _words(text) <= _words(section.title)]
+        # A title that names a class says more than the code of an error.
+        return None, [*named, *about] if text.islower() else [*about, *named]
+    if begun := [section for section in sections if _begins(text, section)]:
+        return None, [*begun]
+    return None, _ranked(text, [*sections, *KINDS.values(), *error_classes(say_missing=False)])
+
+
+def _begins(text: str, section: Symptom) -> bool:
+    """Whether ``text`` is the first bytes in the title of ``section``, as Python, hexadecimal digits or
+    base64 write them."""
+    digits = re.sub(r"0x|[\s:-]", "", text).lower()
+    if escapes := re.search(r"(?:\\x[0-9a-f]{2}){2,}", text):
+        digits = escapes[0].replace("\\x", "")
+    elif not re.fullmatch("([0-9a-f]{2}){2,}", digits):
+        with suppress(ValueError):
+            decoded = base64.b64decode(text[:8], validate=True)
+            text, digits = (text, decoded.hex()) if decoded[:5] != b"84maw" else (decoded.decode(), "")
+        if text.startswith("84maw"):
+            return "84mawg" in section.title
+    titles = [shown.replace("\\x", "") for shown in re.findall(r"(?:\\x[0-9a-f]{2})+", section.title)]
+    return len(digits) > 3 and any(digits.startswith(shown) or shown.startswith(digits) for shown in titles)
+
+
+def _ranked(text: str, entries: list[Entry]) -> list[Entry]:
+    """The entries that are about the words of ``text``, by how much they say of its rare words."""
+    titles, bodies = [], []
+    for entry in entries:
+        if isinstance(entry, Symptom):
+            title, body = entry.title, re.sub(f"^{_CODE}.*", "", entry.text, flags=re.MULTILINE)
+        elif isinstance(entry, Error):
+            title, body = f"{entry.name} {' '.join((*entry.codes, *entry.messages))}", entry.meaning
+        else:
+            title, body = f"{entry.name} {entry.title}", entry.meaning
+        titles.append(_with_parts(f"{title} {getattr(entry, 'requirement', None) or ''}"))
+        bodies.append(_with_parts(body))
+    text = re.sub("kpl.codec", "", text)  # says nothing here
+    names = _words(" ".join(re.findall(r"\S*(?:[a-z][A-Z]|[0-9_-])\S*", text)))
+    weights = {}
+    for word in _words(text):
+        holders = sum(_has(one, word) or _has(other, word) for one, other in zip(titles, bodies, strict=True))
+        # Names that nothing here has, such as a stream's, do not matter.
+        if holders or word not in names:
+            weights[word] = log((len(entries) + 1) / (holders + 0.5)) * (2 if word in names else 1)
+    scores = []
+    for number, entry in enumerate(entries):
+        in_title = [word for word in weights if _has(titles[number], word)]
+        found = {*in_title, *(word for word in weights if _has(bodies[number], word))}
+        share = sum(weights[word] for word in found) / (sum(weights.values()) or 1)
+        is_symptom = isinstance(entry, Symptom)
+        if share >= _LEAST_SHARE or names.intersection(found if is_symptom else in_title):
+            score = sum(weights[word] for word in [*found, *in_title])
+            scores.append((score * (1.5 if is_symptom else 1), number))
+    best = max(scores, default=(0, 0))[0]
+    scores.sort(key=lambda pair: (-pair[0], pair[1]))
+    return [entries[number] for score, number in scores if score >= best / 2][:_MOST]
+
+
+def _has(words: set[str], word: str) -> bool:
+    """Whether one of ``words`` begins with ``word``."""
+    return word in words or any(other.startswith(word) for other in words)
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text, in singular and lower case, without numbers."""
+    words = re.findall(r"[a-z0-9]+(?:[_-][a-z0-9]+)*", text.lower())
+    return {word.removesuffix("s") for word in words if len(word) > 2 and not word.isdigit()}
+
+
+def _with_parts(text: str) -> set[str]:
+    """The words of a text; of words with hyphens also the parts."""
+    return _words(text) | _words(re.sub("[_-]", " ", text))
+
+
+# -- what there is --------------------------------------------------------------------------------
+
+
+def symptoms() -> list[Symptom]:
+    """The sections of spec/guides/by-symptom.md."""
     guide = files(__package__).joinpath("spec", "by-symptom.md").read_text(encoding="utf-8")
-    without_code = re.sub(r"^```.*?^```\n", "", guide, flags=re.MULTILINE | re.DOTALL)
-    sections = [section.partition("\n") for section in without_code.split("\n## ")[1:]]
-    symptoms = [Symptom(_plain(title), _plain(text.strip())) for title, _, text in sections]
-    return [symptom for symptom in symptoms if _mentions("\n".join(symptom), words)]
+    sections = [section.partition("\n") for section in guide.split("\n## ")[1:]]
+    return [Symptom(_plain(title), _with_code(text.strip())) for title, _, text in sections]
 
 
-def _mentions(text: str, words: str) -> bool:
-    """Whether each of ``words`` begins a word of ``text``, in singular or plural."""
-    digits = re.sub(r"0x|\\x|[\s:-]", "", words).lower()
-    if re.fullmatch("([0-9a-f]{2}){2,}", digits):
-        return digits in re.sub(r"\\x|\s", "", text).lower()
-    beginnings = [re.escape(word.removesuffix("s")) for word in words.lower().split()]
-    return len(words) > 2 and all(re.search(rf"(?<!\w){word}", text.lower()) for word in beginnings)
+def _with_code(text: str) -> str:
+    """Markdown without its marks; code is indented."""
+    parts = re.split(r"^```(\w+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    plain = [_plain(parts[0])]
+    for language, code, after in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        plain += ["It prints:"] if language == "text" else []
+        plain += [indent(code, _CODE), _plain(after)]
+    return "\n\n".join(part.strip("\n") for part in plain if part.strip())
 
 
 def _plain(text: str) -> str:
-    """Markdown without its marks; a link as its text."""
-    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "").replace("*", "")
+    """Markdown without its marks; a link as its text and the file."""
+
+    def link(match: re.Match[str]) -> str:
+        file = posixpath.normpath(posixpath.join("spec/guides", match[2].partition("#")[0]))
+        return file if file.endswith(f"/{match[1]}") else f"{match[1]} ({file})"
+
+    return re.sub(r"\[([^]]*)\]\(([^)]*)\)", link, text).replace("`", "").replace("*", "")
 
 
 def requirements() -> dict[str, Requirement]:
@@ -204,7 +316,8 @@ def error_classes(
             doc = cleandoc(vars(kind).get("__doc__") or "").replace("`", "")
             # One line for each paragraph or entry of a list.
             meaning = "\n".join(" ".join(part.split()) for part in doc.split("\n\n"))
-            yield Error(kind.__name__, codes, meaning, kind.concerns, kind.todo, kind.requirement)
+            messages = (kind.text, *kind.texts.values())
+            yield Error(kind.__name__, codes, meaning, kind.concerns, kind.todo, kind.requirement, messages)
 
 
 def _below(kind: type[KplError]) -> Iterator[type[KplError]]:

@@ -81,14 +81,16 @@ MODULES = {
 _PACKAGES = ("boto3", "pyarrow", "pyspark")
 _WIDEST_HELP = 88
 #: What the system says where a folder or a file in it cannot be made.
-_CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR}
+_CANNOT_WRITE = {
+    errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR,
+}  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
     """argparse's parser. An error is one line, which names the command and what may have been meant."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, formatter_class=_HelpFormatter)
+        super().__init__(**settings, formatter_class=_HelpFormatter, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Paths may also stand behind options; an unknown option is the error of its command."""
@@ -112,7 +114,7 @@ class Parser(argparse.ArgumentParser):
             if word == "--":
                 return
             is_option = word.startswith("-") and word != "-" and not word[1].isdigit()
-            if is_option and not any(option.startswith(name) for option in options):
+            if is_option and name not in options:
                 self._unknown("option", name, options)
             if commands is not None and not word.startswith("-"):
                 if word not in commands.choices:
@@ -122,6 +124,7 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, what: str, word: str, names: list[str]) -> NoReturn:
         stripped = {name.lstrip("-"): name for name in names}
         near = get_close_matches(word.lstrip("-"), stripped, 1)
+        near += [name for name in stripped if name.startswith(word.lstrip("-"))]
         self.error(f"unknown {what} {word}" + (f"; did you mean {stripped[near[0]]}?" if near else ""))
 
     def error(self, message: str) -> NoReturn:

@@ -129,14 +129,14 @@ class Program:
         if isinstance(answer, dict) and answer.get("id") == question.get("id"):
             return answer
         self.close()
-        return {"failure": "nonsense", "detail": response[:200]}
+        return {"failure": "nonsense", "detail": response.strip()[:200]}
 
     def close(self) -> None:
         if self._process is not None:
             self._stop()
 
     def _stop(self) -> str:
-        """End the program; the last 500 bytes of its standard error."""
+        """End the program; the last line of its standard error, or 500 bytes of that."""
         process, self._process = self._process, None
         assert process is not None
         assert process.stdin is not None
@@ -151,7 +151,7 @@ class Program:
         process.stdout.close()
         with self._errors as errors:
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - 500))
-            return errors.read().decode(errors="replace")
+            return errors.read().decode(errors="replace").strip().rpartition("\n")[2]
 
 
 # -- lines ----------------------------------------------------------------------------------------

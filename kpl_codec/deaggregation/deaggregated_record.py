@@ -1,4 +1,4 @@
-"""The results of deaggregation: user records, what the KCL dropped, and counts."""
+"""The results of deaggregation: user records, what was dropped, and counts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
 
 
 class Drop(Value):
-    """How many user records of one Kinesis record the KCL drops, why, and because of which one of them
+    """How many user records of one Kinesis record were dropped, why, and because of which one of them
     (``record_index``, from 0)."""
 
     sequence_number: str | None
@@ -69,10 +69,9 @@ class Drop(Value):
 
 
 class Counts(SimpleNamespace):
-    """Counts so far. ``dropped``: user records that the KCL drops, by reason (policy ``kcl``).
-    ``empty_records``: aggregated records in which the KCL finds no user record (policy ``kcl``). ``defects``:
-    user records by the code of their first defect (policy ``report``; broken frames of the Schema Registry
-    under ``kcl``, too)."""
+    """Counts so far. ``dropped``: user records that the policy dropped, by reason. ``empty_records``:
+    aggregated records from which it had none to drop, as the KCL finds no user record. ``defects``: delivered
+    user records by the code of their first defect, where the policy does not raise it."""
 
     kinesis_records: int
     aggregated_records: int

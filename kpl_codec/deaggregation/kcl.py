@@ -22,8 +22,8 @@ from ..values import Value
 #: What a KCL consumer gets of a user record: delivered, dropped, altered (delivered with another key or other
 #: data than the bytes have), or raw (the whole frame is delivered unopened).
 KclResult = Literal["delivered", "dropped", "altered", "raw"]
-#: Why user records are dropped.
-DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records"]
+#: Why user records are dropped: by a rule of the KCL; "defect": by a policy that drops defective aggregates.
+DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-records", "defect"]
 
 
 class KclOutcome(Value):

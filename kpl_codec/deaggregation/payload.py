@@ -6,12 +6,13 @@ Specification: spec/05-producer.md, ZIP-3 to ZIP-5; spec/13-schema-registry.md, 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from ..errors import DecodeError
 from ..format import compression
 from ..schema_registry import PLAIN, ZLIB, Unframe, is_framed, unframe
 from .deaggregated_record import DeaggregatedRecord
-from .policy_rules import PolicyRules
+from .policy_rules import PayloadRule, PolicyRules
 
 
 class PayloadDecoder:
@@ -23,35 +24,40 @@ class PayloadDecoder:
     def __init__(
         self, max_size: int | None, unframes: Unframe, rules: PolicyRules, defects: Counter[str]
     ) -> None:
-        self._rules, self._defects = rules, defects
+        self._defects = defects
         decompresses = max_size is not None
         largest = compression.DEFAULT_MAX_DECOMPRESSED_SIZE if max_size is None else max_size
         self._max_size = compression.check_max_size(largest)
         # GSR-7: "A reader MUST take the frame off a user record's data after deaggregation, once, and only
         # where an option says so."
         framed, self._versions = unframes is not False, version_ids(unframes)
-        self._steps = [self._decompress] * decompresses + [self._unframe] * framed
+        self._as_kcl = rules.as_kcl
+        self._steps: list[tuple[Callable[[DeaggregatedRecord], DeaggregatedRecord], PayloadRule]] = []
+        # ZIP-5: "Under the report policy such data MUST be delivered as it is, with the defect; under the
+        # others the error is raised."
+        if decompresses:
+            self._steps.append((self._decompress, rules.on_compression))
+        # GSR-4: "A broken frame MUST be raised under the strict policy, delivered as it is with the defect
+        # under the report policy, and delivered as it is, and counted, under the others."
+        if framed:
+            self._steps.append((self._unframe, rules.on_schema_frame))
         #: The first bytes of data that may be compressed or framed.
         self.beginnings = compression.STARTS * decompresses + (PLAIN, ZLIB) * framed
 
     def __call__(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
         """The user record with its data as it was before; if that is not possible, the policy decides. Raises
         DecodeError."""
-        for step in self._steps:
+        for step, rule in self._steps:
             try:
                 record = step(record)
             except DecodeError as error:
                 place = {"sequence_number": record.sequence_number, "shard_id": record.shard_id}
                 defect = error.at(record_index=record.sub_sequence_number, **place)
-                # ZIP-5: "Under the report policy such data MUST be delivered as it is, with the defect; under
-                # the others the error is raised."
-                # GSR-4: "A broken frame MUST be raised under the strict policy, delivered as it is with the
-                # defect under the report policy, and delivered as it is, and counted, under the kcl policy."
-                if self._rules.raises or (not self._rules.shows_defects and step == self._decompress):
+                if rule == "raise":
                     raise defect from None
                 if not record.defects:
                     self._defects[defect.code] += 1
-                if self._rules.shows_defects:
+                if rule == "report":
                     record = record.replace(defects=(*record.defects, defect))
         return record
 
@@ -64,8 +70,8 @@ class PayloadDecoder:
         # GSR-5: "A user record that has a schema version id already MUST stay as it is."
         if not is_framed(record.data, self._versions) or record.schema_version_id is not None:
             return record
-        as_kcl = self._rules.as_kcl
-        version_id, data = unframe(record.data, self._max_size, as_kcl=as_kcl, versions=self._versions)
+        as_kcl, versions = self._as_kcl, self._versions
+        version_id, data = unframe(record.data, self._max_size, as_kcl=as_kcl, versions=versions)
         return record.replace(data=data, schema_version_id=version_id)
 
 

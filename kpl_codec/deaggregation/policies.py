@@ -1,14 +1,7 @@
 """`deaggregate`: Kinesis records in, user records out, under a policy.
 
-    policy   sound aggregate              defective aggregate or frame
-    -------  ---------------------------  ---------------------------------------------------------
-    strict   its user records             raises the DecodeError, with the place of the Kinesis record
-    kcl      what the KCL delivers        what the KCL delivers; the rest is counted as dropped
-    report   its user records             every user record there is, with its defects; a frame that
-                                          cannot be opened as one raw record, with its defect
-
 Under every policy a plain record is one user record, and every dropped user record is counted.
-Specification: spec/03-deaggregation.md, DAG-1 to DAG-13.
+Specification: spec/03-deaggregation.md, which has a table of the policies, DAG-1 to DAG-13.
 """
 
 from __future__ import annotations
@@ -65,24 +58,29 @@ class RecordDeaggregator:
         counts: Counts,
         on_drop: Callable[[Drop], None] | None = None,
     ) -> None:
-        self._open = self._strict if rules.raises else self._kcl if rules.as_kcl else self._report
+        self._open = {
+            "raise": self._open_or_raise,
+            "as-kcl": self._open_as_kcl,
+            "drop": self._open_or_drop,
+            "report": self._open_with_defects,
+        }[rules.on_defect]
         self._checker = checker
         # DAG-9: "A placement MUST be on every user record where a shard map was given, and on none where only
         # a hash key range was."
         self._placed = checker is not None and checker.shard_map is not None
         self._counts = counts
         self._on_drop = on_drop
-        self._rules = rules
+        self._as_kcl, self._shows_defects = rules.as_kcl, rules.shows_defects
         #: By the number of the kind of aggregate.
         self._kcl_results: tuple[KclResult | None, ...] = tuple(
-            kcl.result_of_sound(kind) if rules.shows_defects else None for kind in AGGREGATE_KINDS
+            kcl.result_of_sound(kind) if self._shows_defects else None for kind in AGGREGATE_KINDS
         )
 
     def open(
         self, kinesis_records: Iterable[KinesisRecord], read_ahead: bool | None = None
     ) -> Iterator[Iterable[DeaggregatedRecord]]:
         """The user records of each Kinesis record. Without ``read_ahead`` each is opened before the next is
-        asked for. Raises DecodeError (strict), TypeError, and what ``kinesis_records`` raises, after what was
+        asked for. Raises DecodeError, TypeError, and what ``kinesis_records`` raises, after what was
         before."""
         source = iter(kinesis_records)
         # DAG-13: "A Kinesis record MUST NOT be taken from an iterator before the one in front of it is
@@ -150,9 +148,9 @@ class RecordDeaggregator:
     def _read(self, records: list[KinesisRecord]) -> Any:
         """Some of the records, read by compiled code. Raises TypeError if one has another type, or data that
         is not bytes. None: without compiled code."""
-        checker, rules = self._checker, self._rules
-        warning = UnusedHashKey if rules.shows_defects else None
-        options = {"kcl": rules.as_kcl, "hash_keys": checker is not None, "warning": warning}
+        checker = self._checker
+        warning = UnusedHashKey if self._shows_defects else None
+        options = {"kcl": self._as_kcl, "hash_keys": checker is not None, "warning": warning}
         frames = _FrameRows(records, _TYPES, self._kcl_results, **options)
         if frames is not None and checker is not None:
             shard_ids = [record.shard_id for record in records[: frames.count]]
@@ -184,7 +182,7 @@ class RecordDeaggregator:
         hash_key = rows.hash_key_or_none(record.partition_key, record.explicit_hash_key)
         return checker.check(hash_key, certain=record.explicit_hash_key is not None)
 
-    def _strict(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+    def _open_or_raise(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         # DAG-2: "Under the strict policy the first defect MUST be raised, with the sequence number and
         # shard of its Kinesis record; no user record of that Kinesis record is delivered before."
         try:
@@ -193,7 +191,18 @@ class RecordDeaggregator:
             raise error.at(sequence_number=record.sequence_number, shard_id=record.shard_id) from None
         return self._sound(record, aggregate)
 
-    def _kcl(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+    def _open_or_drop(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+        try:
+            aggregate = decode(record.data)
+        except DecodeError as error:
+            outcome = self._outcome(record)
+            self._counts.aggregated_records += not outcome.raw
+            self._counts.empty_records += not outcome.total
+            self._drop(record, outcome.total, "defect", error.record_index)
+            return ()
+        return self._sound(record, aggregate)
+
+    def _open_as_kcl(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         aggregate = parse(record.data[4:-DIGEST_SIZE]) if is_aggregated(record.data) else None
         if aggregate is not None:
             return self._sound(record, aggregate)
@@ -221,7 +230,7 @@ class RecordDeaggregator:
             place = record.sequence_number, record.shard_id
             self._on_drop(Drop(*place, user_records, reason, record_index))
 
-    def _report(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
+    def _open_with_defects(self, record: KinesisRecord) -> Iterable[DeaggregatedRecord]:
         try:
             content = frame.split_frame(record.data)
         except DecodeError as error:
@@ -239,19 +248,18 @@ class RecordDeaggregator:
 
     def _sound(self, record: KinesisRecord, aggregate: AggregatedRecord) -> Iterable[DeaggregatedRecord]:
         kind, placements = None, None
-        rules = self._rules
         self._counts.aggregated_records += 1
         if self._checker is not None:
             kind, placements = rows.place_sound(aggregate, self._checker.on(record.shard_id))
-            if rules.as_kcl and kcl.result_of_sound(kind) == "dropped":
+            if self._as_kcl and kcl.result_of_sound(kind) == "dropped":
                 outside = next(i for i, placement in enumerate(placements) if not placement.in_range)
                 self._drop(record, len(aggregate), "out-of-range", outside)
                 return ()
             if not self._placed:
                 placements = None
         self._counts.user_records += len(aggregate)
-        result = kcl.result_of_sound(kind) if rules.shows_defects else None
-        return rows.sound_rows(record, aggregate, placements, result, tags=not rules.as_kcl)
+        result = kcl.result_of_sound(kind) if self._shows_defects else None
+        return rows.sound_rows(record, aggregate, placements, result, tags=not self._as_kcl)
 
     def _raw(
         self, record: KinesisRecord, defect: DecodeError, result: KclResult | None, sub: int = 0
@@ -342,27 +350,28 @@ def deaggregate(
     unframe: Unframe = False,
     read_ahead: bool | None = None,
 ) -> Deaggregation:
-    """The user records in ``kinesis_records``, in order, lazily, under ``policy``.
+    """The user records in ``kinesis_records``, in order, lazily.
 
+    ``policy``: what becomes of a defective Kinesis record; spec/03-deaggregation.md has the table.
     ``shard_map``: check each user record's placement on its Kinesis record's ``shard_id``.
     ``hash_key_range``: the range of the one shard that all records come from, as the KCL knows it. It decides
     what the KCL delivers, and makes no placements; for a shard in the map the map counts instead. Without
     both, the KCL's range rule uses the whole space.
-    ``on_drop``: called with every drop under the ``kcl`` policy; the counts include drops in any case.
+    ``on_drop``: called with every `Drop`, where the policy drops; the counts include drops in any case.
     ``read_ahead``: take some hundred Kinesis records and open them together, three times as fast; ``counts``
     may then be ahead. None: for what can be iterated again, such as a list. Records of an iterator are opened
     one by one: it may wait for records, and who stops here may go on with it there. True: for an iterator
     that nobody else reads, too: what was taken and not opened is gone if this stops early or raises.
     ``max_decompressed_size``: decompress data (`ProducerConfig.compression`) to at most so many bytes a user
-    record; None leaves data as it is. Data that cannot be decompressed stays as it is, with a defect, under
-    ``report``; otherwise DecompressionError is raised, after the user records before it.
+    record; None leaves data as it is. Data that cannot be decompressed stays as it is, with a defect, where
+    the policy reports defects; else DecompressionError is raised, after the user records before it.
     ``unframe``: then take off the frame of AWS Glue Schema Registry, and set ``schema_version_id``: True, or
     a set of the known schema version ids where other data may begin like a frame. A payload in zlib may have
-    ``max_decompressed_size`` bytes, or 64 MiB. A broken frame stays, as a defect under ``report``, counted
-    under ``kcl``; ``strict`` raises SchemaFrameError.
+    ``max_decompressed_size`` bytes, or 64 MiB. A broken frame stays and is counted, with a defect where the
+    policy reports defects; where it raises defects, SchemaFrameError is raised.
 
-    Raises DecodeError (policy ``strict`` only) while iterating; ValueError for an unknown policy, or a size
-    below 1; TypeError for anything but KinesisRecords, with the name of the function that reads it.
+    Raises DecodeError while iterating, if the policy raises defects; ValueError for an unknown policy, or a
+    size below 1; TypeError for anything but KinesisRecords, with the name of the function that reads it.
     """
     rules = rules_of(policy)
     if isinstance(kinesis_records, _NO_SOURCE) or not hasattr(kinesis_records, "__iter__"):

@@ -1,4 +1,4 @@
-"""The policies, and what each does with a defective Kinesis record."""
+"""The policies, and what each does with defective Kinesis records and data that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -9,38 +9,63 @@ from ..values import Value
 from .deaggregated_record import Drop
 
 Policy = Literal["strict", "kcl", "report"]
-"""What to do with a defective aggregate: raise, deliver what the KCL delivers, or deliver all with
-defects."""
+"""The name of a row of POLICY_RULES."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
+PayloadRule = Literal["raise", "count", "report"]
 
 
 class PolicyRules(Value):
     """What a policy does. All code asks these rules; none compares names of policies.
 
-    ``raises``: the first defect is raised.
-    ``drops``: user records may be left out; each is counted, and ``on_drop`` is called.
-    ``as_kcl``: what the KCL delivers is delivered.
-    ``shows_defects``: every user record is delivered, with its defects and what the KCL does with it; a frame
-    that cannot be read is delivered raw.
+    ``on_defect``, a Kinesis record with a defect: "raise" the first; "as-kcl": deliver what the KCL delivers,
+    and drop what it drops; "drop" all its user records; "report": deliver every user record, with its defects
+    and what the KCL does with it, and a frame that cannot be read as it is.
+    ``on_compression``, data that cannot be decompressed, and ``on_schema_frame``, a broken frame of the
+    Schema Registry: "raise"; "count" it and deliver the data as it is; "report": the same, with the defect.
     """
 
-    raises: bool = False
-    drops: bool = False
-    as_kcl: bool = False
-    shows_defects: bool = False
+    on_defect: Literal["raise", "as-kcl", "drop", "report"]
+    on_compression: PayloadRule
+    on_schema_frame: PayloadRule
+
+    @property
+    def raises(self) -> bool:
+        """The first defect is raised."""
+        return self.on_defect == "raise"
+
+    @property
+    def drops(self) -> bool:
+        """User records may be left out; each is counted, and ``on_drop`` is called."""
+        return self.on_defect in ("as-kcl", "drop")
+
+    @property
+    def as_kcl(self) -> bool:
+        """What the KCL delivers is delivered, as it delivers it."""
+        return self.on_defect == "as-kcl"
+
+    @property
+    def shows_defects(self) -> bool:
+        """User records are delivered with their defects and what the KCL does with them."""
+        return self.on_defect == "report"
 
 
 POLICY_RULES: Final[Mapping[str, PolicyRules]] = {
-    "strict": PolicyRules(raises=True),
-    "kcl": PolicyRules(drops=True, as_kcl=True),
-    "report": PolicyRules(shows_defects=True),
+    "strict": PolicyRules("raise", on_compression="raise", on_schema_frame="raise"),
+    "kcl": PolicyRules("as-kcl", on_compression="raise", on_schema_frame="count"),
+    "report": PolicyRules("report", on_compression="report", on_schema_frame="report"),
 }
+
+
+def one_of_policies(*more: str) -> str:
+    """The policies and ``more`` words, as texts list them: "a, b or c"."""
+    words = (*POLICIES, *more)
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def rules_of(policy: str) -> PolicyRules:
     """The rules of a policy. Raises ValueError for an unknown one; its text lists the policies."""
     if policy not in POLICIES:
-        raise ValueError(f"unknown policy {policy!r}: choose {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+        raise ValueError(f"unknown policy {policy!r}: choose {one_of_policies()}")
     return POLICY_RULES[policy]
 
 

@@ -84,6 +84,15 @@ def kind_of(name: str) -> FindingType:
     return capture._replace(name=name, title=f"{capture.title}: {name}")
 
 
+def order_of_kind(name: str) -> tuple[object, ...]:
+    """A sort key for names of kinds: the worst first, then as they are listed."""
+    return (
+        SEVERITIES.index(kind_of(name).severity),
+        list(KINDS).index(name) if name in KINDS else len(KINDS),
+        name,
+    )
+
+
 def worst(names: Iterable[str]) -> Severity | None:
     """The worst severity of the kinds named, None if there are none."""
     ranks = [SEVERITIES.index(kind_of(name).severity) for name in names]
@@ -153,9 +162,7 @@ def order_of(finding: Finding) -> tuple[object, ...]:
     """A sort key: the worst first, then by kind and place."""
     number = finding.sequence_number or ""
     return (
-        SEVERITIES.index(finding.severity),
-        list(KINDS).index(finding.kind) if finding.kind in KINDS else len(KINDS),
-        finding.kind,
+        *order_of_kind(finding.kind),
         finding.shard_id or "",
         len(number),
         number,

@@ -72,7 +72,8 @@ unknown-shard: warning, SHD-4: A shard that the map does not have
 Whether the KCL drops these user records cannot be said. The shard has expired, the map is of another stream,
 or the capture does not say the shard: records from a queue have none.
 Whom: {_ONLY_THE_CHECK}
-Do: Validate with a listing of this stream, taken while the shard was still listed.
+Do: Validate with a listing of this stream, taken while the shard was still listed. Where the capture does not
+say the shard, name each file after its shard, such as shardId-000000000000.bin.
 
 other-stream: warning, SPK-110: Records of a stream whose shard map was not given
 A shard map says where the records of one stream belong. Records that name another stream were opened and

@@ -18,7 +18,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .labels import safe, safe_json
+from .labels import safe, safe_json, safe_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -158,16 +158,18 @@ def write_on(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """One line to standard error; on a terminal in lines of its width. It is dropped where standard error is
-    closed or full."""
-    text = f"kpl-codec: {safe(text)}"
+    """One line to standard error; on a terminal the lines of ``text``, each in lines of its width. It is
+    dropped where standard error is closed or full."""
+    lines = safe_lines(f"kpl-codec: {text}").split("\n")
     with suppress(OSError):
         if sys.stderr.isatty() or "COLUMNS" in os.environ:
             indent = " " * len("kpl-codec: ")
-            text = textwrap.fill(
-                text, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-            )
-        sys.stderr.write(text + "\n")
+            fill = textwrap.TextWrapper(
+                width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            ).fill
+            sys.stderr.write("\n".join([fill(lines[0]), *(fill(indent + one) for one in lines[1:])]) + "\n")
+        else:
+            sys.stderr.write(" ".join(lines) + "\n")
         sys.stderr.flush()
 
 

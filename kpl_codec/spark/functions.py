@@ -57,9 +57,8 @@ def deaggregate(
     those for counting. ``columns``: only the columns that it names, in its order; no others are made, nor
     sent from Python to the JVM.
 
-    ``policy``: ``strict`` fails the job at the first defect, with its place; ``kcl`` gives what the KCL
-    delivers, and each task logs what it drops; ``report`` gives everything, with the KCL's outcome in the
-    column ``kcl``.
+    ``policy``: as for `kpl_codec.deaggregate`. A defect that it raises fails the job, with its place; what it
+    drops is logged by each task.
     ``shard_map``: a ShardMap, or the JSON that list-shards prints. A map that says its stream, as
     `kpl_codec.aws.fetch_shard_map` gives it, judges the rows of that stream and no others. A map that does
     not say it can judge one stream: a worker process that sees a second ``streamName`` fails the job

@@ -12,7 +12,7 @@ from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import UsageError, results_of
 from ..cli.options import add, add_aws, add_shared
 from ..cli.progress import waiting
-from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of
+from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of, order_of_kind
 from ..rendering.terminal import json_line, line, note, show, table, width, wrap, write
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _show(findings: list[Finding], counts: Counter[str]) -> None:
     from .report.summary import place_of
 
     if counts:
-        kinds = sorted(counts, key=[*KINDS, *counts].index)
+        kinds = sorted(counts, key=order_of_kind)
         rows = [[f"{counts[kind]:,}", kind_of(kind).severity, kind] for kind in kinds]
         show(table(["findings", "severity", "kind"], rows, (0,)), line(""))
     before = None

@@ -205,6 +205,15 @@ class RepairLog:
             self._segment, self._lines = self._segment + 1, []
 
 
+def repair_log(results: Location) -> Location:
+    """The folder of logs of the repair from ``results``. Raises InputError where they are none."""
+    if all((results / name).kind() is None for name in ("findings", "user-records", "repair/log")):
+        kinds = {None: "no such file or folder", "file": "it is a file, not a folder of results"}
+        reason = kinds.get(results.kind(), "it holds no results of kpl-codec validate or audit")
+        raise InputError(code="unreadable", path=results.path, reason=reason)
+    return results / "repair/log"
+
+
 def read_copies(folder: Location) -> Iterator[tuple[RecordPlace, RecordPlace]]:
     """The name of each user record that was put, as the logs in ``folder`` say, and that of its copy. Raises
     InputError for a line that cannot be read: what it says could be put twice."""

@@ -24,6 +24,8 @@ from kpl_codec.audit import Ledger, Row
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.audit.ledger_reader import _GZIP, _members
 from kpl_codec.audit.user_record_index import Name
+from kpl_codec.captures import InputError
+from kpl_codec.cli.main import main
 from kpl_codec.findings import kind_of
 from kpl_codec.ledger.ledger import SUFFIX
 
@@ -284,6 +286,95 @@ def test_a_table_without_rows_is_a_note(form: str, rows: int, tmp_path: Path) ->
     result = audit([str(tmp_path / "produced")], [str(tmp_path / f"handled.{form}")])
     assert result.notes == [f"there are no rows in handled.{form}"] * (1 - rows)
     assert result.facts["complete"] == bool(rows)
+
+
+def write_sides(folder: Path) -> None:
+    """Ledgers of a producer and a consumer of orders, and a table without any of the columns."""
+    for side in ("produced", "handled"):
+        with closing(Ledger(folder / side).writer("orders", side)) as writer:
+            writer.note([Row("delivered" if side == "produced" else "handled", SHARDS[0], "7", 1, 1)])
+    (folder / "other.csv").write_text("name,amount\nx,1\n")
+
+
+NO_COLUMN = "other.csv cannot be read: no column shard; it has: name, amount. "
+
+
+@pytest.mark.parametrize(
+    ("handled", "headline"),
+    [
+        (["handled"], "Everything was handled: 1 user record."),
+        (["produced"], "--handled holds no row of a consumer of orders, but a ledger of a producer. Of 1 "),
+        (["other.csv"], f"--handled holds no row of a consumer of orders. {NO_COLUMN}Of 1 delivered user "),
+        (["handled", "other.csv"], f"{NO_COLUMN}Everything was handled: 1 user record."),
+    ],
+)
+def test_the_headline_begins_with_what_says_nothing(
+    handled: list[str], headline: str, tmp_path: Path
+) -> None:
+    write_sides(tmp_path)
+    result = audit([str(tmp_path / "produced")], [str(tmp_path / name) for name in handled])
+    assert result.headline.startswith(headline)
+
+
+@pytest.mark.parametrize(
+    ("produced", "stream", "reason"),
+    [
+        ("produced", "payments", "no ledger of a producer of payments.*what was produced of orders"),
+        ("handled", None, "no ledger of a producer, .*what was handled of orders"),
+        ("other.csv", None, "other.csv: no column shard"),
+    ],
+)
+def test_no_row_of_a_producer_is_an_error(
+    produced: str, stream: str | None, reason: str, tmp_path: Path
+) -> None:
+    """Never "Everything was handled: 0 user records"."""
+    write_sides(tmp_path)
+    with pytest.raises(AuditError, match=reason):
+        audit([str(tmp_path / produced)], [str(tmp_path / "handled")], stream=stream)
+
+
+def test_a_producer_that_put_nothing_is_no_success(tmp_path: Path) -> None:
+    write_sides(tmp_path)
+    Ledger(tmp_path / "empty").writer("orders").close()
+    result = audit([str(tmp_path / "empty")], [str(tmp_path / "handled")])
+    assert result.headline == "--produced names no user record."
+
+
+def test_results_to_be_repaired_must_be_some(tmp_path: Path) -> None:
+    write_sides(tmp_path)
+    sides = [str(tmp_path / "produced")], [str(tmp_path / "handled")]
+    for name, reason in (
+        ("nosuch", "no such file or folder"),
+        ("other.csv", "it is a file, not a folder of results"),
+        ("handled", "it holds no results"),
+    ):
+        with pytest.raises(InputError, match=f"{name}: {reason}"):
+            audit(*sides, repaired=[str(tmp_path / name)])
+    audit(*sides).write(str(tmp_path / "out"))
+    assert audit(*sides, repaired=[f"{tmp_path}/out"]).notes == [
+        f"there are no rows in {tmp_path}/out/repair/log"
+    ]
+
+
+@pytest.mark.requirement("AUD-17")
+@pytest.mark.parametrize(
+    ("later", "fail_on", "status"),
+    [(False, "info", 0), (True, "warning", 1), (True, "critical", 1)],
+)
+def test_too_early_is_no_success_whatever_fails(
+    later: bool, fail_on: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The findings are info at most; the help says what else counts."""
+    write_sides(tmp_path)
+    if later:
+        with closing(Ledger(tmp_path / "produced").writer("orders")) as writer:
+            writer.note([Row("delivered", SHARDS[0], "8", 1, 1)])
+    sides = ["--produced", str(tmp_path / "produced"), "--handled", str(tmp_path / "handled")]
+    assert main(["audit", *sides, "--fail-on", fail_on]) == status
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    help_text = " ".join(capsys.readouterr().out.split())
+    assert "whatever --fail-on is, something is missing, unknown or too early to say" in help_text
 
 
 @pytest.mark.requirement("AUD-28")

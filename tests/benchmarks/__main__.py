@@ -168,7 +168,9 @@ def conditions(options: argparse.Namespace) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, prog="python -m tests.benchmarks", description=__doc__
+    )
     parser.add_argument("--mib", type=float, default=16, help="size of each corpus in MiB")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--corpora", default="".join(corpora.NAMES))

@@ -209,7 +209,7 @@ def cost(rounds: int, user_records: int, **settings: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     sizes = (5_000, 10_000, 20_000) if quick else (50_000, 100_000, 200_000, 2_000_000)

@@ -172,7 +172,7 @@ class Run:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=(__doc__ or "").splitlines()[0])
     parts = ("prediction", "refresh", "aggregates")
     parser.add_argument("--shards", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)

@@ -288,7 +288,7 @@ SHARDS = [0]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("shards", type=int, nargs="+")
     parser.add_argument("--records-per-second", type=float, default=2.0, help="of each shard")
     parser.add_argument("--bytes", type=int, default=100, help="of each record")

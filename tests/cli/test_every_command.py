@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from kpl_codec import ShardMap, UserRecord, encode
-from kpl_codec.cli.main import COMMANDS, main
+from kpl_codec.cli.main import COMMANDS, _parser, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
 
@@ -232,6 +233,10 @@ RESULTS = "; give the --output of kpl-codec validate"
     ("line", "text"),
     [
         ("audit --produced nosuch --handled nosuch", MISSING),
+        (
+            "audit --produced capture.json --handled capture.json --repaired nosuch",
+            "cannot read HERE/nosuch: no such file or folder",
+        ),
         ("cat nosuch", MISSING),
         ("cat --stream orders --only nosuch", MISSING),
         ("findings nosuch", MISSING + RESULTS),
@@ -243,17 +248,20 @@ RESULTS = "; give the --output of kpl-codec validate"
         ("shards list --shards nosuch", MISSING),
         ("validate nosuch --shards shards.json --output new2", MISSING),
         ("validate capture.json --shards nosuch --output new2", MISSING),
-        ("findings folder", "cannot read folder: there is no findings in it" + RESULTS),
+        ("findings folder", "cannot read folder: it has no findings" + RESULTS),
         ("keys hot frame.bin", "cannot read frame.bin: it is a file, not a folder" + RESULTS),
         ("inspect folder", "cannot read folder: it is a folder, not a file"),
         ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin/x", "cannot write to frame.bin/x: a part of the path is a file, not"),
+        ("generate --output /proc/x", "cannot write to /proc/x: no such file or folder"),
+        ("demo --output /proc/x", "cannot write to /proc/x: no such file or folder"),
         ("shards list --shards frame.bin", "`kpl-codec shards list --json` prints"),
         ("cat", "give either PATH (- for standard input), or --stream NAME, or --queue NAME"),
         ("validate --output c", "give either PATH (- for standard input), or --stream NAME"),
         ("cat --dead-letters", "--dead-letters goes with --queue, and --restore with --dead-letters"),
         ("validate a --shard-map b --output c", "did you mean --shards? (see kpl-codec validate --help)"),
+        ("shards predict --key a --stream s", "unknown option --key; did you mean --keys-from?"),
         ("keys hash a --nothing", "unknown option --nothing (see kpl-codec keys hash --help)"),
         ("cat a --json", "unknown option --json (see kpl-codec cat --help)"),  # not --only
         ("-x", "unknown option -x (see kpl-codec --help)"),
@@ -281,6 +289,25 @@ def test_an_error_says_what_why_and_what_mends_it(
 ) -> None:
     monkeypatch.chdir(folder)
     assert text.replace("HERE", str(folder)) in refusal(line, capsys)
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from parsers(inner)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_option_can_be_abbreviated(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A newer option with the same beginning would give the command line another meaning."""
+    for parser in parsers(_parser([name])):
+        options = [option for option in parser._option_string_actions if option.startswith("--")]
+        for short in {option[:-1] for option in options}.difference(options):
+            with pytest.raises(SystemExit):
+                parser.parse_args([short])
+            assert f"unknown option {short}; did you mean --" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("line", ["cat A --limit 4 B", "cat --limit 4 A B", "cat A B --limit 4"])

@@ -51,6 +51,8 @@ def ledger() -> bytes:
 
 LEDGER = ledger()
 #: Command, the path it is given (AT is a folder of this machine or of S3), and its exit status.
+#: The others are slow.
+QUICK = {"cat AT/in/", "findings AT/out/", "repair AT/out/"}
 COMMANDS = [
     ("audit --produced AT/produced.log --handled AT/handled.csv", 0),
     ("audit --produced AT/produced.log --handled AT/handled.csv --repaired AT/out/ --output AT/audited/", 0),
@@ -150,7 +152,10 @@ def without_place(value: Any, place: str) -> Any:
 
 
 @pytest.mark.parametrize("slash", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("line", "status"), COMMANDS)
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [pytest.param(*one, marks=[pytest.mark.slow] * (one[0] not in QUICK)) for one in COMMANDS],
+)
 def test_a_path_in_s3_is_as_good_as_one_of_this_machine(
     line: str, status: int, slash: bool, places: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,7 +225,13 @@ def test_a_bucket_that_is_not_there_is_told(s3: Any, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.requirement("MAP-24")
-@pytest.mark.parametrize("line", sorted({line for line, _ in COMMANDS}))
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=[pytest.mark.slow] * (line not in QUICK))
+        for line in sorted({line for line, _ in COMMANDS})
+    ],
+)
 def test_a_store_that_cannot_be_reached_is_told(
     line: str, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

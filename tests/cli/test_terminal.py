@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.lazy import EXTRAS
-from kpl_codec.rendering.terminal import line, render, table
+from kpl_codec.rendering.terminal import line, note, render, table
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
@@ -47,7 +47,7 @@ def run(*argv: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
 
 @pytest.mark.parametrize(
     "encoding",
-    ["ascii", "utf-8", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cp1252", "latin-1"))],
+    ["ascii", *(pytest.param(name, marks=pytest.mark.slow) for name in ("utf-8", "cp1252", "latin-1"))],
 )
 def test_every_encoding_will_do(encoding: str, listing: str) -> None:
     for argv, status in (
@@ -81,6 +81,20 @@ def test_nothing_is_wider_than_the_terminal(
         assert main(argv) == 0
         lines = capsys.readouterr().out.splitlines()
         assert max(map(len, lines)) <= columns, argv
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"), [("60", ["kpl-codec: sent", "           again"]), (None, ["kpl-codec: sent again"])]
+)
+def test_a_text_of_two_lines(
+    columns: str | None, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They stay two on a terminal, and are one in a pipe."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    note("sent\nagain")
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_in_a_pipe_each_row_is_one_line(listing: str) -> None:

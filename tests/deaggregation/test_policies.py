@@ -1,4 +1,4 @@
-"""The three policies against what the implementations were observed to do, and their laws."""
+"""The policies against what the implementations were observed to do, and their laws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.deaggregation.deaggregated_record import Counts
-from kpl_codec.deaggregation.policy_rules import POLICIES
+from kpl_codec.deaggregation.policies import RecordDeaggregator
+from kpl_codec.deaggregation.policy_rules import POLICIES, POLICY_RULES, PolicyRules, one_of_policies
 from kpl_codec.shards.placement import aggregate_kind, verify_placement
 from kpl_codec.testing import strategies
 
@@ -42,7 +43,7 @@ def record(
 @given(st.lists(user_records, min_size=1, max_size=9), st.binary(max_size=30))
 def test_sound_records_are_the_same_under_every_policy(records: list[kpl.UserRecord], plain: bytes) -> None:
     source = [record(kpl.encode(records), "8"), record(b"p" + plain, "9")]
-    for policy in ("strict", "kcl", "report"):
+    for policy in POLICIES:
         result = kpl.deaggregate(source, policy)
         rows = list(result)
         assert [
@@ -70,7 +71,7 @@ def test_however_it_is_written_its_user_records_are_the_same(
 ) -> None:
     shard_map = kpl.ShardMap(SPLIT) if mapped else None
     hash_key_range = kpl.HashKeyRange(0, HALF) if ranged else None
-    for policy in ("strict", "kcl", "report"):
+    for policy in POLICIES:
         as_written, canonical = (
             kpl.deaggregate([record(data)], policy, shard_map=shard_map, hash_key_range=hash_key_range)
             for data in (aggregate.data, kpl.encode(kpl.decode(aggregate.data)))
@@ -286,8 +287,33 @@ def test_a_deaggregation_is_an_iterator_that_goes_on_where_it_was() -> None:
     assert found.counts.kinesis_records == 3
 
 
+@given(st.lists(st.sampled_from(FRAMES), max_size=9), st.booleans())
+def test_rules_that_drop_are_the_rules_that_raise_without_the_defective_records(
+    frames: list[bytes], at_once: bool
+) -> None:
+    """No policy has these rules today; a policy that gets them needs no other code."""
+    rules = PolicyRules("drop", on_compression="raise", on_schema_frame="count")
+    drops: list[kpl.Drop] = []
+    counts = Counts()
+    source = [record(data, str(number)) for number, data in enumerate(frames)]
+    runs = RecordDeaggregator(rules, None, counts, drops.append).open(source, at_once)
+    user_records = [row for run in runs for row in run]
+    expected, dropped = [], []
+    for one in source:
+        try:
+            expected += kpl.deaggregate([one], "strict")
+        except kpl.DecodeError as error:
+            dropped.append((one.sequence_number, "defect", error.record_index))
+    assert user_records == expected
+    assert [(drop.sequence_number, drop.reason, drop.record_index) for drop in drops] == dropped
+    assert counts.dropped["defect"] == sum(drop.user_records for drop in drops)
+    assert counts.empty_records == sum(drop.user_records == 0 for drop in drops)
+    assert (counts.kinesis_records, counts.user_records) == (len(source), len(expected))
+
+
 def test_policies_have_names() -> None:
-    with pytest.raises(ValueError, match="unknown policy 'lenient': choose strict, kcl or report"):
+    assert tuple(POLICY_RULES) == POLICIES
+    with pytest.raises(ValueError, match=f"unknown policy 'lenient': choose {one_of_policies()}"):
         kpl.deaggregate([], "lenient")  # type: ignore[arg-type]
     result = kpl.deaggregate(iter([record(b"x")]))
     assert next(result).data == b"x"

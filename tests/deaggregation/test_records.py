@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from fuzz.invariants import frame
 from kpl_codec.compiled import speedups
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
@@ -131,7 +132,7 @@ def test_a_cycle_through_a_row_is_collected() -> None:
     assert seen() is None
 
 
-@given(kst.aggregated_records(), st.sampled_from(["strict", "report", "kcl"]))
+@given(kst.aggregated_records(), st.sampled_from(POLICIES))
 def test_a_user_record_of_a_sound_aggregate_has_a_partition_key(aggregate: Any, policy: Any) -> None:
     for record in opened(aggregate.data, policy, None):
         assert record.require_partition_key() == record.partition_key

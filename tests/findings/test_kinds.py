@@ -10,6 +10,7 @@ import pytest
 
 import kpl_codec
 from kpl_codec import errors
+from kpl_codec.captures.capture_rows import shard_of
 from kpl_codec.findings import KINDS, SEVERITIES, FindingType, kind_of, worst
 from kpl_codec.findings.catalogue import WATCH
 from kpl_codec.shards.placement import CAUSES, Verdict
@@ -97,3 +98,8 @@ def test_worst_is_the_first_of_the_severities_there() -> None:
 
 def test_causes_read_on_in_a_sentence() -> None:
     assert all(text[0].islower() and not text.endswith(".") for text in CAUSES.values())
+
+
+def test_the_file_name_that_unknown_shard_advises_says_the_shard() -> None:
+    (advised,) = re.findall(r"shardId\S+\.bin", KINDS["unknown-shard"].todo)
+    assert shard_of(f"captured/{advised}", None) == ("shardId-000000000000", "path")

@@ -241,7 +241,9 @@ def plot(by_rate: dict[int, list[Result]], path: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--plot", metavar="FILE", help="write a picture of both series (SVG)")
     parser.add_argument("--seed", type=int, default=794)
     arguments = parser.parse_args()

@@ -105,7 +105,7 @@ def build(output: Path, scratch: Path) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.site", description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m tests.site", description=__doc__)
     parser.add_argument("--output", type=Path, default=ROOT / "build/site", metavar="DIR")
     output = parser.parse_args().output.absolute()
     with tempfile.TemporaryDirectory(prefix="kpl-codec-site-") as name:

@@ -82,6 +82,7 @@ def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     assert got == expected
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("GSR-5", "GSR-7")
 def test_frames_of_the_schema_registry_come_off(spark: Any) -> None:
     version = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
@@ -105,6 +106,7 @@ def test_frames_of_the_schema_registry_come_off(spark: Any) -> None:
     assert told(spark.sql("select * from unframed(table(select * from framed))")) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("ZIP-3", "ZIP-4", "ZIP-5")
 def test_the_compression_of_the_data_is_undone(spark: Any) -> None:
     large, small = compress(bytes(5000), "gzip"), compress(b"a" * 900, "zlib")
@@ -259,6 +261,7 @@ def test_a_table_function_gives_what_deaggregate_gives(spark: Any, policy: Any) 
         register_table_function(spark, "opened", policy="lenient")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-5", "DAG-2")
 def test_strict_fails_the_job_with_the_place(spark: Any) -> None:
     records = [kpl.KinesisRecord("k", b"\xf3\x89\x9a\xc2" + bytes(40), "77", "shardId-000000000000")]
@@ -276,6 +279,7 @@ def test_what_the_kcl_policy_drops_is_logged(caplog: pytest.LogCaptureFixture) -
     assert "{'out-of-range': 2}" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-2", "SPK-5")
 def test_carried_columns_keep_their_types(spark: Any) -> None:
     data = kpl.encode([kpl.UserRecord("k", b"1"), kpl.UserRecord("k", b"2")])

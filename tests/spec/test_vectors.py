@@ -11,6 +11,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec import verify_placement
 from kpl_codec.deaggregation import kcl
+from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.format.codec import AggregatedRecordBuilder, is_canonical
 from kpl_codec.format.frame import disguise_of
 from kpl_codec.format.hash_keys import format_hash_key, hash_key_from_bytes, hash_key_to_bytes, parse_hash_key
@@ -249,6 +250,10 @@ def test_deaggregate(vector: Vector, given_as: Any) -> None:
         found = {name: getattr(counts, name) for name in vector["counts"]}
         assert {name: dict(v) if isinstance(v, dict) else v for name, v in found.items()} == vector["counts"]
     assert rows == vector["rows"]
+
+
+def test_every_policy_has_vectors() -> None:
+    assert {vector["input"]["policy"] for vector in load() if vector["kind"] == "deaggregate"} == {*POLICIES}
 
 
 @pytest.mark.parametrize("vector", of_kind("schema-frame"))

@@ -15,6 +15,7 @@ from kpl_codec.validate.report.scan import findings_batch
 
 FOUND = [
     Finding("duplicate", shard_id="shardId-000000000001", sequence_number="7", user_records=2),
+    Finding("unknown-shard", shard_id="t"),
     *(
         Finding("truncated", shard_id="s", sequence_number=str(i), offset=i, detail="it ends")
         for i in range(300)
@@ -55,13 +56,14 @@ def test_the_worst_come_first_and_what_is_left_out_is_said(
 ) -> None:
     assert main(["findings", results, "--limit", "20"]) == 1
     out, err = capsys.readouterr()
-    assert [row.split() for row in out.splitlines()[:4]] == [
+    assert [row.split() for row in out.splitlines()[:5]] == [
         ["findings", "severity", "kind"],
         ["1", "critical", "mixed-aggregate"],
         ["300", "error", "truncated"],
+        ["1", "warning", "unknown-shard"],
         ["1", "warning", "duplicate"],
     ]
-    assert "20 of 302 findings shown" in err
+    assert "20 of 303 findings shown" in err
     shown = [row for row in out.splitlines() if row.startswith("  s, ")]
     assert len(shown) == 20
     assert shown[1] == "  s, 0, byte 0, it ends"

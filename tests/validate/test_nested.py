@@ -88,6 +88,7 @@ def test_watch_tells_each() -> None:
     assert told == [*range(1, len(DATA) + 1)]
 
 
+@pytest.mark.slow
 def test_cat_and_inspect_tell_each(run: Run, capsys: Any) -> None:
     file = run.input / "a.json"
     file.write_text(json.dumps(answer(*DATA, *ORDINARY_DATA, shard=LOWER, first=1)))

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
-from ...deaggregation.policy_rules import POLICIES, Policy
+from ...deaggregation.policy_rules import POLICIES, Policy, one_of_policies
 from ...producer.config import ConfigError, ProducerConfig
 from ...shards.stream_name import Stream, StreamNameError, stream_of
 from .positions import InvalidPosition, OptionError, Position, end_position, start_position
@@ -83,7 +83,7 @@ def _word(expected: str, words: Mapping[str, Any]) -> Parser:
 
 
 _FLAG: Final = _word("true or false", _FLAGS)
-_POLICY: Final = _word("strict, kcl, report or none", {word: word for word in (*POLICIES, "none")})
+_POLICY: Final = _word(one_of_policies("none"), {word: word for word in (*POLICIES, "none")})
 _CONSUMER: Final = _word("polling (or GetRecords), efo (or SubscribeToShard)", _SUBSCRIBES)
 
 
@@ -206,7 +206,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     values["region"] = values["region"] or stream.region or (of_endpoint and of_endpoint[1])
     opening = ("placement", "tags", "max_decompressed_size", "unframe")
     if values["policy"] == "none" and any(map(values.get, opening)):
-        expected = "strict, kcl or report with placement, tags, maxDecompressedSize or unframe"
+        expected = f"{one_of_policies()} with placement, tags, maxDecompressedSize or unframe"
         raise OptionError(option="policy", value="none", expected=expected)
     # EFO-8: "A query MUST NOT deregister its consumer, and MUST refuse to: Spark notifies no source that its
     # query has ended, batch or streaming."

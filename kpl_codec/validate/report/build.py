@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from functools import reduce
 from typing import Any, get_args
 
-from ...findings import Finding, kind_of, order_of
+from ...findings import Finding, kind_of, order_of, order_of_kind
 from ...findings.counters import (
     FIRST_SECOND,
     LAST_SECOND,
@@ -191,7 +191,7 @@ def _shown_findings(tally: Tally) -> tuple[tuple[KindCount, ...], tuple[Finding,
     """All kinds with their counts, worst first, and as many findings of each as there is room for."""
     kinds = sorted(
         (KindCount(kind_of(name), *counts) for name, counts in tally.kinds.items()),
-        key=lambda count: order_of(Finding(count.kind.name)),
+        key=lambda count: order_of_kind(count.kind.name),
     )
     each = min(max(1, MAX_SHOWN_FINDINGS // max(1, len(kinds))), MAX_EXAMPLES)
     examples = (sample(tally.examples.get(count.kind.name, []), each) for count in kinds)

@@ -110,6 +110,7 @@ def test_a_batch_read_between_two_positions(spark: Any, make_stream: Any) -> Non
     assert {name[0] for name, _, _ in found} == {shard}
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-64", "ZIP-3")
 def test_columns_by_option_and_by_schema(spark: Any, make_stream: Any) -> None:
     stream = make_stream(2)

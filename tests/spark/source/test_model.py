@@ -16,14 +16,14 @@ from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.starting_position import after_record
 from kpl_codec.spark.source.offsets import StreamOffset, batch_pieces
 from kpl_codec.spark.source.shard_planner import ReadLimits
-from tests.examples import examples
+from tests.examples import share
 
 from .model import HOUR, ModelKinesis, refusal
 from .model_query import LIVES, TELLING, ModelQuery, no_record_is_skipped_without_an_error
 
 
 @pytest.mark.requirement("SPK-50", "SPK-53", "SPK-54", "SPK-55", "SPK-60", "SPK-71", "EFO-9", "EFO-10")
-@settings(max_examples=examples(300))
+@settings(max_examples=300 if share() == 1 else 25)
 @given(**LIVES)
 def test_no_record_is_skipped_without_an_error(**life: Any) -> None:
     no_record_is_skipped_without_an_error(**life)

@@ -59,7 +59,9 @@ def run(folder: Path, version: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("versions", nargs="*", default=VERSIONS)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the environments here")
     args = parser.parse_args()
