@@ -34,6 +34,11 @@ def extra_for(package: str, *wanted: str) -> str:
     return next((extra for extra in wanted if extra in EXTRAS[package]), EXTRAS[package][0])
 
 
+def install(extra: str) -> str:
+    """The command that installs an extra: from PyPI, and from a checkout."""
+    return f'pip install "kpl-codec[{extra}]" (in a checkout: ".[{extra}]")'
+
+
 @contextmanager
 def needing_extras(name: str) -> Iterator[None]:
     """A context for the imports of ``name``: its ModuleNotFoundError says which extra to install."""
@@ -43,7 +48,7 @@ def needing_extras(name: str) -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
             raise
-        reason = f'{name} needs {missing}. Run: pip install "kpl-codec[{extra_for(missing)}]"'
+        reason = f"{name} needs {missing}. Run: {install(extra_for(missing))}"
         raise ModuleNotFoundError(reason, name=error.name) from error
 
 

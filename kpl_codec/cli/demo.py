@@ -50,6 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    import aws_kinesis_agg.aggregator  # noqa: F401 - before anything is begun
+
     from ..audit import Ledger
     from ..testing.local_kinesis import local_kinesis
     from ..validate import LocalEngine, read_shard_map, validate

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..errors import KplError
-from ..lazy import EXTRAS, extra_for
+from ..lazy import EXTRAS, extra_for, install
 from ..without_pandas import hide_pandas
 from .exit_status import CLEAN, FAILURE, INTERRUPTED
 
@@ -211,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = next(word for word in arguments if not word.startswith("-"))
         extra = extra_for(package, command, "cli")  # demo and watch have extras of their own
         needs = f"{command} needs {package}, which is not installed."
-        return _fail(f'{needs} Run: pip install "kpl-codec[{extra}]"')
+        return _fail(f"{needs} Run: {install(extra)}")
     except BrokenPipeError:  # the reader closed our output: `| head`
         from ..rendering.terminal import drop_output
 

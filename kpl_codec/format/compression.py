@@ -16,6 +16,7 @@ import zlib
 from typing import Any, ClassVar, Final, Literal
 
 from ..errors import DecodeError
+from ..lazy import install
 
 Compression = Literal["gzip", "zlib", "zstd"]
 #: The largest data that a reader makes of one user record without a limit of its own, in bytes.
@@ -41,7 +42,7 @@ class DecompressionError(DecodeError):
     texts: ClassVar[dict[str, str]] = {
         "compressed-damaged": "data starts like {compression}, but is damaged or something else",
         "decompressed-too-large": "{compression} data becomes more than {max_size} bytes",
-        "no-zstd": 'zstd data needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"',
+        "no-zstd": f"zstd data needs Python 3.14 or later, or: {install('zstd')}",
     }
 
 
@@ -74,7 +75,7 @@ def compress(data: bytes, compression: Compression) -> bytes:
     if compression == "zstd":
         zstd = zstd_module()
         if zstd is None:
-            raise ModuleNotFoundError('zstd needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"')
+            raise ModuleNotFoundError(f"zstd needs Python 3.14 or later, or: {install('zstd')}")
         compressed: bytes = zstd.compress(data)
     else:
         # The header of gzip has no time: the same data always gives the same bytes.

