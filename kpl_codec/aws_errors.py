@@ -17,7 +17,8 @@ other           | InternalFailure, 5xx, no whole answer, and every    | yes
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, Literal, NamedTuple
 
 ErrorKind = Literal[
@@ -182,6 +183,19 @@ def failure_text(code: str, reason: str) -> str:
     if reason and not of_botocore:
         what = f"{code}: {what}"
     return f"{what}; {check}" if check else what
+
+
+@contextmanager
+def region_named(argument: str = "region_name") -> Iterator[None]:
+    """A context in which botocore makes a client: its NoRegionError says what to do. ``argument``: the name
+    of the region among the caller's arguments."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "NoRegionError":
+            raise
+        error.args = (f"no region: give {argument}, or set AWS_DEFAULT_REGION",)
+        raise error.with_traceback(None) from None
 
 
 _PERMANENT: Final = ("invalid", "refused", "unconfigured")

@@ -77,6 +77,7 @@ class _Kind(type):
         body["_new_code"] = scope, steps
         body["__new__"] = _function(f"__new__(cls, {', '.join(names)})", [*steps, "return self"], scope)
         body["__new__"].__defaults__ = defaults
+        body["__new__"].__qualname__ = name  # errors name the class
         body |= {"__slots__": (), "__match_args__": names, "_values": attrgetter(*names)}
         return super().__new__(cls, name, bases, {**body, "__setattr__": _refuse, "__delattr__": _refuse})
 

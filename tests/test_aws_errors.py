@@ -6,12 +6,16 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 
+from kpl_codec import aws_errors
 from kpl_codec.aws_errors import (
+    _PERMANENT,
     _RULES,
     _TABLE,
+    ErrorKind,
     error_kind,
     failure_text,
     is_permanent,
@@ -81,6 +85,30 @@ def test_every_error_of_the_calls_we_make_is_listed_or_passes(operation: str) ->
         "InternalFailureException",
         "ResourceInUseException",
     }
+
+
+#: Codes after which a retry is all that helps.
+WITHOUT_ADVICE = """
+    AwsChunkedWrapperError ChecksumError ConnectionError EventStreamError ExpiredIteratorException
+    ExpiredNextTokenException FlexibleChecksumError HTTPClientError IncompleteReadError InternalFailure
+    InternalFailureException InternalServerError KMSThrottlingException LimitExceededException PaginationError
+    ProvisionedThroughputExceededException RequestLimitExceeded ResourceInUseException ResponseStreamingError
+    SSLError ServiceUnavailable SlowDown Throttling ThrottlingException TooManyRequestsException
+    UnseekableStreamError WaiterError
+"""
+
+
+def test_each_code_has_its_advice_or_is_named_as_having_none() -> None:
+    """A code that moves to another rule keeps its advice, or somebody decides that there is none."""
+    assert {code for code in _RULES if what_to_check(code) is None} == {*WITHOUT_ADVICE.split()}
+    assert not any(map(is_permanent, WITHOUT_ADVICE.split()))
+
+
+def test_the_table_of_kinds_says_what_a_retry_does() -> None:
+    table = [line.split("|") for line in str(aws_errors.__doc__).splitlines() if line.count("|") == 2]
+    helps = {kind.strip(): answer.strip() for kind, _, answer in table[1:] if kind.strip()}
+    assert tuple(helps) == get_args(ErrorKind)
+    assert [kind for kind, answer in helps.items() if answer.startswith("no")] == [*_PERMANENT]
 
 
 def test_what_to_check_is_of_the_setting_that_is_wrong() -> None:

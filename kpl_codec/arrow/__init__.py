@@ -15,7 +15,7 @@ columns for all others (object_columns.py). Specification: spec/07-spark.md, SPK
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
@@ -26,6 +26,7 @@ from ..deaggregation.payload import PayloadDecoder
 from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import Policy, rules_of
 from ..format.hash_keys import HashKeyRange
+from ..keywords import check_keywords
 from ..lazy import needing_extras
 from ..schema_registry import Unframe
 from ..shards.placement import PlacementChecker
@@ -99,13 +100,6 @@ class Options(TypedDict, total=False):
     unframe: Unframe
     tags: bool
     columns: Iterable[str] | None
-
-
-def _check(options: Mapping[str, Any]) -> None:
-    """Raise TypeError for a name that `Options` does not have, before the first batch is read."""
-    unknown = options.keys() - Options.__annotations__
-    if unknown:
-        raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
 
 
 class Deaggregator:
@@ -275,7 +269,7 @@ def deaggregate_batches(
     `Deaggregator` raises, and TypeError for what is no Arrow data; ``strict`` raises DecodeError while
     iterating.
     """
-    _check(options)
+    check_keywords("deaggregate_batches", options, deaggregate_batches, Options)
     counts = Counts()
     rows = process_all(batches, policy, counts, max_batch_bytes=max_batch_bytes, **options)
     return Batches(coalesce(rows, max_batch_bytes), counts)
@@ -304,7 +298,7 @@ def deaggregate_table(
     Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
     one thread, and for a list without a batch, which has no columns.
     """
-    _check(options)
+    check_keywords("deaggregate_table", options, deaggregate_table, Options)
     if threads is None:
         threads = pa.cpu_count()
     if threads < 1:

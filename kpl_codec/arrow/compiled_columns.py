@@ -28,6 +28,7 @@ from .layout import (
     InputBatch,
     Layout,
     Numbers,
+    values_of,
 )
 from .object_columns import DEFECT_BYTES, DEFECT_VALUES
 
@@ -75,7 +76,7 @@ class CompiledColumns:
         rules: PolicyRules,
         unframe: bool,
     ) -> None:
-        self._source, self._layout, self._rules = source, layout, rules
+        self._source, self._layout, self._judge, self._rules = source, layout, judge, rules
         opened = source.opened
         self._frames = _FrameColumns(
             _column(source.data),
@@ -184,8 +185,12 @@ class CompiledColumns:
             columns["firstOfRecord"] = pa.array(self._starts.take(records) == np.arange(start, stop))
         if wants("aggregated"):
             columns["aggregated"] = _pick(_NO_YES, _of_rows(self._opened, records), count)
-        if self._verdicts is not None and wants("hashKey"):
-            put("hashKey", pa.binary(), partial(frames.values, _HASH_KEY))
+        if self._judge is not None:
+            columns |= layout.row_values(
+                self._judge,
+                lambda: pa.Array.from_buffers(pa.binary(), count, [*frames.values(_HASH_KEY, start, stop)]),
+                lambda: values_of(source.columns["shardId"].take(pa.array(records))),
+            )
         if self._verdicts is not None and wants(*VERDICT_VALUES):
             columns |= self._verdicts.columns(start, stop)
         if wants("aggregatePlacement", "kcl"):

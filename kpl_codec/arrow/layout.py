@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ..deaggregation.policy_rules import PolicyRules
 from ..errors import CaptureError
-from ..shards.placement import Placement
+from ..shards.placement import Placement, PlacementChecker, ShardPlacementChecker
 
 Numbers = np.ndarray[Any, Any]
 #: The columns of a user record. Names and order are those of the existing Kinesis connectors.
@@ -57,6 +57,11 @@ COUNTING_FIELDS = (
 TYPES: dict[str, pa.DataType] = {
     field.name: field.type
     for field in (*FIELDS, TAGS_FIELD, SCHEMA_FIELD, *PLACEMENT_FIELDS, *ERROR_FIELDS, *COUNTING_FIELDS)
+}
+#: The values of each placement column that differs from row to row: a function of the rows' hash keys (16
+#: bytes each, null without a placement) and of an iterator over the rows' shards, which is made when called.
+ROW_VALUES: dict[str, Callable[[pa.Array, Callable[[], Iterator[ShardPlacementChecker]]], pa.Array]] = {
+    "hashKey": lambda hash_keys, _: hash_keys,
 }
 #: The value of a `Placement` in each column that is the same for many user records.
 VERDICT_VALUES: dict[str, Callable[[Placement], Any]] = {
@@ -120,7 +125,7 @@ class Layout:
         self.working_schema = pa.schema([*self.schema, *more])
         self._new = new.intersection(self.working_schema.names)
         #: Whether a column shows the placement, and whether any value depends on it.
-        self.placement = placement and self.wants("hashKey", "aggregatePlacement", *VERDICT_VALUES)
+        self.placement = placement and self.wants(*(f.name for f in PLACEMENT_FIELDS), *VERDICT_VALUES)
         self.judged = (placement or ranged) and (rules.as_kcl or self.placement or self.wants("kcl"))
         #: The columns whose value all user records of a Kinesis record share.
         self.shared = [name for name in shared if name in self.working_schema.names]
@@ -141,6 +146,17 @@ class Layout:
         """The values of a column, as a dictionary array if it is one of `coded`."""
         coded = name in self.coded and not pa.types.is_dictionary(column.type)
         return column.dictionary_encode() if coded else column
+
+    def row_values(
+        self,
+        judge: PlacementChecker,
+        hash_keys: Callable[[], pa.Array],
+        shard_ids: Callable[[], Iterable[str | None]],
+    ) -> dict[str, pa.Array]:
+        """The columns of ROW_VALUES that are wanted, of rows with these hash keys on these shards."""
+        names = list(filter(self.wants, ROW_VALUES))
+        keys = hash_keys() if names else None
+        return {name: ROW_VALUES[name](keys, lambda: map(judge.on, shard_ids())) for name in names}
 
     def value_tables(self, tables: dict[str, pa.Array]) -> dict[str, pa.Array]:
         """The possible values of each column that is wanted, encoded as the column is."""

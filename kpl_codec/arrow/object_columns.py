@@ -21,7 +21,7 @@ from ..errors import CaptureError, DecodeError
 from ..format.frame import looks_aggregated
 from ..format.hash_keys import hash_key_from_bytes, hash_key_to_bytes
 from ..format.records import KinesisRecord
-from ..shards.placement import Placement, PlacementChecker
+from ..shards.placement import PlacementChecker
 from .exchange import group_by_size
 from .layout import ERROR_FIELDS, TYPES, VERDICT_VALUES, InputBatch, Layout
 
@@ -41,11 +41,6 @@ DEFECT_VALUES: dict[str, Callable[[DecodeError], Any]] = {
     "errorRecordIndex": lambda defect: defect.record_index,
     "errorRequirement": lambda defect: defect.requirement,
     "errorText": lambda defect: defect.describe(),
-}
-_PLACEMENT_VALUES: dict[str, Callable[[Placement], Any]] = {
-    "hashKey": lambda place: None if place.hash_key is None else hash_key_to_bytes(place.hash_key),
-    "aggregatePlacement": lambda place: place.aggregate,
-    **VERDICT_VALUES,
 }
 _VALUES: dict[str, Callable[[DeaggregatedRecord], Any]] = {
     "subSequenceNumber": lambda record: record.sub_sequence_number,
@@ -187,8 +182,15 @@ class ObjectColumns:
 
         for name, value in _VALUES.items():
             put(name, map(value, records))
-        for name, of_place in _PLACEMENT_VALUES.items():
+        put("aggregatePlacement", (None if r.placement is None else r.placement.aggregate for r in records))
+        for name, of_place in VERDICT_VALUES.items():
             put(name, (None if r.placement is None else of_place(r.placement) for r in records))
+        if self._judge is not None:
+            columns |= layout.row_values(
+                self._judge,
+                lambda: _hash_keys(records),
+                lambda: [record.shard_id for record in records],
+            )
         for name, of_defect in DEFECT_VALUES.items():
             put(name, (of_defect(r.defects[0]) if r.defects else None for r in records))
         put("firstOfRecord", (row.first for row in rows))
@@ -196,6 +198,12 @@ class ObjectColumns:
         for name in (*layout.shared, *filter(layout.wants, copied)):
             columns[name] = source.columns[name].take(numbers)
         return layout.batch(columns, len(rows))
+
+
+def _hash_keys(records: list[DeaggregatedRecord]) -> pa.Array:
+    keys = (None if record.placement is None else record.placement.hash_key for record in records)
+    values = (None if key is None else hash_key_to_bytes(key) for key in keys)
+    return pa.array(values, TYPES["hashKey"], size=len(records))
 
 
 #: The columns that `decode_payloads` reads or changes, where there are such.

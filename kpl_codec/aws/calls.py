@@ -17,6 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ..aws_errors import Backoff, is_permanent
+from ..keywords import check_keywords
 from ..shards.live_shard_map import Failure, Request
 from ..shards.stream_name import Stream, StreamNameError, stream_of
 
@@ -68,6 +69,7 @@ def sync_function(
 
     @wraps(function)
     def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        check_keywords(run.__name__, options, function)
         options.setdefault("sleep", time.sleep)
         return run_sync(function(*args, **options))
 
@@ -81,17 +83,24 @@ def sync_generator(
 
     @wraps(function)
     def run(*args: _Arguments.args, **options: _Arguments.kwargs) -> Iterator[_Result]:
+        check_keywords(run.__name__, options, function)
         options.setdefault("sleep", time.sleep)
-        generator = function(*args, **options)
-        with suppress(StopAsyncIteration):
-            while True:
-                yield run_sync(generator.__anext__())
+        return _steps_of(function(*args, **options))
 
     return _without_prefix(run)
 
 
+def _steps_of(generator: AsyncGenerator[_Result, None]) -> Iterator[_Result]:
+    with suppress(StopAsyncIteration):
+        while True:
+            yield run_sync(generator.__anext__())
+
+
 def _without_prefix(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    function.__name__ = function.__qualname__ = function.__name__.removeprefix("async_")
+    """``function``, named as users know it, as is the coroutine function that it wraps: errors show that."""
+    name = function.__name__.removeprefix("async_")
+    function.__name__ = function.__qualname__ = name
+    function.__wrapped__.__qualname__ = name  # type: ignore[attr-defined]
     return function
 
 
@@ -161,9 +170,16 @@ async def call_with_retries(
         failures += 1
 
 
+def check_first(client: Any) -> None:
+    """Raises TypeError for a text where a client belongs."""
+    if isinstance(client, str):
+        raise TypeError(f"the client is the first argument, and {client!r} comes after it")
+
+
 def stream_for(client: Any, stream: str) -> Stream:
     """The stream with this name or ARN, for calls of ``client``. Raises StreamNameError, also for a client of
-    another region of AWS than that of the ARN."""
+    another region of AWS than that of the ARN; TypeError for arguments in the other order."""
+    check_first(client)
     result = stream_of(stream)
     meta = getattr(client, "meta", None)
     region = getattr(meta, "region_name", None)

@@ -23,6 +23,7 @@ from botocore.session import get_session
 from botocore.utils import parse_timestamp
 
 from .. import __version__
+from ..aws_errors import region_named
 from ..shards.stream_name import Stream
 
 _USER_AGENT = f"kpl_codec/{__version__} Boto3/{boto3.__version__}"
@@ -77,7 +78,8 @@ def kinesis_client(
             endpoint_url=sts_endpoint_url,
         )
     config = once.merge(Config(max_pool_connections=_MAX_CONNECTIONS))
-    client = session.client(service, endpoint_url=endpoint_url, config=config)
+    with region_named("region"):
+        client = session.client(service, endpoint_url=endpoint_url, config=config)
     # Versions of botocore without this event never call it.
     client.meta.events.register("before-parse.kinesis.GetRecords", parse_records)
     return client

@@ -26,8 +26,8 @@ async def _fetch(
 ) -> LiveShardMap:
     """The stream's live shard map, once it has a map."""
     shard_filter: ShardFilterType = "FROM_TRIM_HORIZON" if closed else "AT_LATEST"
+    stream_for(client, stream)
     live = LiveShardMap(stream, shard_filter=shard_filter, chance=random.random)
-    stream_for(client, live.stream)
     clock = time.monotonic
     end = clock() + timeout
     live.refresh(clock())

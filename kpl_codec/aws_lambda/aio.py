@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from .batch import AfterFailure, HandlerCall, Invocation
-from .events import invocation_of
+from .events import check_options, invocation_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,6 +57,7 @@ async def process_user_records(
     After a failure the running handlers finish, and no user record starts that Lambda sends again. Raises
     ValueError for a ``concurrency`` below 1.
     """
+    check_options("process_user_records", options, process_user_records)
     if concurrency < 1:
         raise ValueError("concurrency: 1 or more")
     batch = invocation_of(event, after_failure=after_failure, **options)

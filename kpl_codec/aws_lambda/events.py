@@ -14,7 +14,7 @@ number in the response. So after one failed user record its siblings and all lat
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -23,6 +23,7 @@ from ..deaggregation.deaggregated_record import DeaggregatedRecord, Drop
 from ..deaggregation.policies import Deaggregation, deaggregate
 from ..deaggregation.policy_rules import Policy, require_on_drop
 from ..errors import CaptureError
+from ..keywords import check_keywords
 from .batch import (
     AfterFailure,
     Handler,
@@ -163,6 +164,11 @@ def invocation_of(
     )
 
 
+def check_options(name: str, options: Iterable[str], function: Callable[..., Any]) -> None:
+    """Raise TypeError for one of the ``options`` of ``function`` that is none of `HandlerOptions`."""
+    check_keywords(name, options, function, invocation_of, records_of_event, deaggregate)
+
+
 def process_user_records(
     event: Any,
     handler: Handler,
@@ -182,6 +188,7 @@ def process_user_records(
     Any exception of the handler is a failure; it is logged with its traceback to the logger
     ``kpl_codec.aws_lambda``. Raises CaptureError for what is no event with records.
     """
+    check_options("process_user_records", options, process_user_records)
     batch = invocation_of(event, after_failure=after_failure, **options)
 
     def handle(call: HandlerCall) -> None:
@@ -211,6 +218,7 @@ def process_window(
     `handler_options.HandlerOptions`. Raises what `process_user_records` raises, and CaptureError for a state
     that is not an object.
     """
+    check_options("process_window", options, process_window)
     event_records(event, "Records")
     state_of_event = event.get("state")
     if not isinstance(state_of_event, Mapping | None):

@@ -27,7 +27,9 @@ from aws_lambda_powertools.utilities.data_classes.kinesis_stream_event import (
 from ..adapters.events_out import as_number
 from ..adapters.shapes import SECONDS, encode_base64
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
+from ..deaggregation.policies import deaggregate
 from ..errors import CaptureError, DecodeError, KplError
+from ..keywords import check_keywords
 from .batch import Once, UserRecordFailed, check_has_run
 from .events import records_of_event
 
@@ -145,6 +147,7 @@ class UserRecordBatchProcessor(BatchProcessor):
         logger: Any = None,
         **opening: Unpack[OpenOptions],
     ) -> None:
+        check_keywords(type(self).__name__, opening, type(self).__init__, records_of_event, deaggregate)
         self._opening = opening
         super().__init__(EventType.KinesisDataStreams, model, raise_on_entire_batch_failure, logger)
 

@@ -16,6 +16,7 @@ from ..format.codec import is_aggregated
 from ..format.frame import FIRST_TAGS, sound_end
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
+from ..rendering.labels import plural
 from .capture_rows import CaptureRows, first_line
 
 #: Bytes of a file that is one Kinesis record: the largest that Kinesis takes are 10 MiB.
@@ -124,7 +125,7 @@ def read_frames(stream: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
         # SPK-12, as above
         rows.unreadable("file", first_line(window.error), broken_at if broken_size else window.position)
     elif broken_size and window.gave_up:
-        text = f"{broken_size} bytes: too many broken aggregated records to search for a sound one"
+        text = f"{plural(broken_size, 'byte')}: too many broken aggregated records to search for a sound one"
         rows.unreadable("file", text, broken_at)
     else:
         _add_broken(rows, bytes(broken), broken_size, broken_at)
@@ -134,8 +135,10 @@ def _add_broken(rows: CaptureRows, data: bytes, size: int, position: int) -> Non
     """What lies before, between or behind sound aggregated records: ``size`` bytes, of which ``data`` are the
     first."""
     if size > MAX_RAW:
-        rows.unreadable("file", f"{size} bytes, in which no sound aggregated record begins", position)
+        rows.unreadable(
+            "file", f"{plural(size, 'byte')}, in which no sound aggregated record begins", position
+        )
     elif data.startswith(MAGIC):
         rows.record(KinesisRecord(None, data), None, position, None, 0)
     elif size:
-        rows.unreadable("file", f"{size} bytes that are no aggregated record", position)
+        rows.unreadable("file", f"{plural(size, 'byte')}, which are no aggregated record", position)

@@ -36,6 +36,7 @@ from ..adapters.shapes import (
 from ..errors import CaptureError
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
+from ..rendering.labels import plural
 from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, first_line
 from .files import FileRange, Location
 from .joined_frames import read_frames
@@ -176,7 +177,7 @@ def _read_parquet(piece: FileRange, source: Any, rows: CaptureRows) -> Iterator[
                     yield from rows.take()
                 read += batch.num_rows
         except (pa.ArrowException, OSError) as error:
-            text = f"{count - read} rows of row group {number}: {first_line(error)}"
+            text = f"{plural(count - read, 'row')} of row group {number}: {first_line(error)}"
             rows.unreadable("file", text, first + read)
             yield from rows.take()
     if row == 0 and piece.start == 0:

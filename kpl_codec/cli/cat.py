@@ -123,9 +123,9 @@ def run(args: argparse.Namespace) -> int:
         if defects.keys() & DAMAGE_KINDS:
             first += "; a Kinesis record that cannot be opened counts as one user record"
         which = f"{counts['defective']:,} of {plural(counts['user records'], 'user record')}"
-        which += " is defective" if counts["defective"] == 1 else " are defective"
+        are = "is" if counts["defective"] == 1 else "are"
         explain = f"kpl-codec explain {min(defects, key=order_of_kind)} says more"
-        note(f"{which}: {kinds}{first}; {explain}")
+        note(f"{which} {are} defective: {kinds}{first}; {explain}")
     if nested_by_kcl:
         note(
             f"{NESTED}: the KCL or its MultiLangDaemon has deaggregated the records with a sub-sequence "

@@ -16,6 +16,7 @@ from ..format.hash_keys import ALL_HASH_KEYS, partition_key_hash
 from ..format.message import field_size
 from ..format.records import UserRecord
 from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
+from ..rendering.labels import plural
 from ..rendering.terminal import line, note, show
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
@@ -84,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
     room = LARGEST_MAX_RECORD_SIZE - FRAME_OVERHEAD - 65 * _KEY_BYTES
     most = room // field_size(2 + field_size(recipe.data_size))
     if min(recipe.per_aggregate, recipe.user_records) > most:
-        limit = f"a Kinesis record has room for {most:,} user records of {recipe.data_size:,} bytes"
+        user_records = plural(most, "user record")
+        limit = f"a Kinesis record has room for {user_records} of {plural(recipe.data_size, 'byte')}"
         raise UsageError(reason=f"{limit}: lower --per-aggregate or --data-size")
     folder = location_of(args.output)
     check_output(folder)
@@ -94,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
     except BaseException:
         note(f"nothing was generated in {folder}")
         raise
-    counts = f"{recipe.user_records:,} user records in {recipe.kinesis_records:,} Kinesis records"
+    counts = (
+        f"{plural(recipe.user_records, 'user record')} in {plural(recipe.kinesis_records, 'Kinesis record')}"
+    )
     check = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"
     show(line(f"{counts}: {folder}/capture"), line(f"To check them: {check}"))
     return CLEAN

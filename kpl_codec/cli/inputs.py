@@ -198,7 +198,7 @@ def results_of(path: str, *names: str) -> list[Location]:
     parts = [folder / name for name in names if (folder / name).kind() is not None]
     if not parts:
         whys = {None: "no such file or folder", "file": "it is a file, not a folder"}
-        why = whys.get(folder.kind(), f"there is no {names[0]} in it")
+        why = whys.get(folder.kind(), f"it has no {names[0]}")
         hint = "give the --output of kpl-codec validate"
         raise UsageError(reason=f"cannot read {path}: {why}; {hint}")
     return parts

@@ -144,10 +144,12 @@ def _from_stream(args: argparse.Namespace) -> tuple[KinesisRecord, HashKeyRange 
 
 
 def _show(explanation: Explanation, defects: list[DecodeError], data: bytes) -> None:
-    records = f", {explanation.user_records:,} user records" if explanation.user_records is not None else ""
+    records = (
+        f", {plural(explanation.user_records, 'user record')}" if explanation.user_records is not None else ""
+    )
     canonical = ", canonical" if explanation.canonical else ""
     kind = (explanation.kind, "bold red" if defects else "bold green")
-    show(line(f"{explanation.size:,} bytes: ", kind, records + canonical))
+    show(line(f"{plural(explanation.size, 'byte')}: ", kind, records + canonical))
     lines = [line((f"{'offset':>8} {'length':>8}  {'bytes':<26} what", "bold"))]
     marked = [defect for defect in defects if defect.offset is not None]
     for depth, node in explanation.root.walk():
@@ -197,7 +199,7 @@ def _kcl(outcome: KclOutcome) -> Part:
         return f"delivers all: {plural(outcome.total, 'user record')}", "green"
     where = f" at user record {outcome.record_index}" if outcome.record_index is not None else ""
     return (
-        f"delivers {outcome.delivered} of {outcome.total} user records, and drops the rest"
+        f"delivers {outcome.delivered:,} of {plural(outcome.total, 'user record')}, and drops the rest"
         f" ({outcome.reason}{where})",
         "red",
     )

@@ -81,7 +81,9 @@ MODULES = {
 _PACKAGES = ("boto3", "pyarrow", "pyspark")
 _WIDEST_HELP = 88
 #: What the system says where a folder or a file in it cannot be made.
-_CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR}
+_CANNOT_WRITE = {
+    errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR,
+}  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):

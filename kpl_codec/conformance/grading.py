@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..format.codec import decode
+from ..rendering.labels import plural
 from .program import FIELDS, Program, user_record
 
 #: This library, asked as any other.
@@ -131,7 +132,7 @@ def _grade_of_decode(
     if not isinstance(delivered, list):
         return "failed", "nonsense: neither user_records nor plain nor error"
     if vector.get("plain"):
-        return "lost", f"a plain record became {len(delivered)} user records"
+        return "lost", f"a plain record became {plural(len(delivered), 'user record')}"
     if in_vector is None and not delivered:
         return "lost", f"nothing delivered, expected {vector['error']['code']}"
     if in_vector is None:
@@ -141,7 +142,7 @@ def _grade_of_decode(
     if theirs == ours:
         return "pass", "" if delivered == in_vector else "not all parts are delivered"
     if len(theirs) < len(ours):
-        return "lost", f"{len(theirs)} of {len(ours)} user records{_differences(theirs, ours)}"
+        return "lost", f"{len(theirs)} of {plural(len(ours), 'user record')}{_differences(theirs, ours)}"
     return "wrong", f"other user records{_differences(theirs, ours)}"
 
 

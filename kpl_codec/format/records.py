@@ -84,6 +84,8 @@ class UserRecord(_Fields):
                 raise EncodeError(code="explicit-hash-key", field="explicit_hash_key") from None
         return tuple.__new__(cls, (partition_key, data, explicit_hash_key, tags))
 
+    __new__.__qualname__ = "UserRecord"  # errors name the class
+
     def __repr__(self) -> str:
         return short_fields(self)
 

@@ -39,15 +39,16 @@ Place = str | os.PathLike[str] | Callable[[str], object]
 
 
 class Sink(NamedTuple):
-    """Where the members of one writer go. ``write`` appends the lines of a member to a file, and returns when
-    they are stored for good; it raises OSError, or what S3 raises, and gets the member again. Rows wait
-    ``seconds`` at most. After ``part_bytes`` of text another file is begun. ``by_line``: a line is a member.
-    """
+    """Where the members of one writer go (``place``, in a log). ``write`` appends a member's lines to a file,
+    and returns when they are stored for good; it raises OSError, or what S3 raises, and gets them again. Rows
+    wait ``seconds`` at most. After ``part_bytes`` of text another file is begun. ``by_line``: each line is a
+    member."""
 
     write: Callable[[str, Sequence[str]], object]
     seconds: float = 5.0
     part_bytes: int = 256 << 20
     by_line: bool = False
+    place: str = "its function"
 
 
 def packed(lines: Sequence[str]) -> bytes:
@@ -62,7 +63,7 @@ def _sink_of(place: Place) -> Sink:
         from ..aws.client import put_object
 
         prefix = str(place).rstrip("/")
-        return Sink(lambda name, lines: put_object(f"{prefix}/{name}", packed(lines)), 60.0, part_bytes=0)
+        return Sink(lambda name, lines: put_object(f"{prefix}/{name}", packed(lines)), 60.0, 0, place=prefix)
 
     def append(name: str, lines: Sequence[str]) -> None:
         Path(place).mkdir(parents=True, exist_ok=True)
@@ -71,14 +72,13 @@ def _sink_of(place: Place) -> Sink:
             file.flush()
             os.fsync(file.fileno())
 
-    return Sink(append)
+    return Sink(append, place=str(place))
 
 
 class Ledger:
     """``place``: a folder, an ``s3://`` URI, or a function that takes a line of text. ``wait``: a producer's
     result waits until its row is on disk; else rows are written every 5 seconds. S3 gets an object a minute,
-    so a result cannot wait for it: ValueError.
-    """
+    so a result cannot wait for it: ValueError."""
 
     def __init__(self, place: Place, *, wait: bool = False) -> None:
         self.place, self.wait = place, wait
@@ -101,11 +101,8 @@ class Ledger:
 
     def handled(self, stream: str, records: Iterable[DeaggregatedRecord], *, before: bool = False) -> None:
         """Note, before a checkpoint, that this process, a consumer of ``stream``, has handled user records:
-        so what has no note comes again.
-
-        ``before``: they were handled in an earlier delivery, and are not again. Raises OSError, or what S3
-        raises; ValueError for a user record that lacks its shard, or its sequence number.
-        """
+        so what has no note comes again. ``before``: they were handled in an earlier delivery, and are not
+        again. Raises OSError, or what S3 raises; ValueError for one without shard or sequence number."""
         names = []
         for record in records:
             if not (record.shard_id and record.sequence_number):
@@ -119,11 +116,9 @@ class Ledger:
 
 
 class Writer:
-    """One writer of a ledger. It writes a header at once, so that the ledger shows that it was there.
-
-    Rows that cannot be written are tried again with the next ones, and it is logged; a consumer's writer
-    raises what was raised, too. Methods are thread-safe.
-    """
+    """One writer of a ledger. It writes a header at once, so that the ledger shows that it was there. Rows
+    that cannot be written are tried again with the next ones: the first failure of a series is logged; a
+    consumer's writer raises each. Methods are thread-safe."""
 
     def __init__(self, sink: Sink, name: str, stream: str, side: str, *, wait: bool) -> None:
         try:
@@ -137,7 +132,7 @@ class Writer:
         self._rows: list[Row] = []
         self._member = self._part = self._bytes = 0  # the next member; the first one of this part; its bytes
         self._waiting: list[tuple[str, list[str]]] = []  # file and lines of members that are not stored yet
-        self._closed = threading.Event()
+        self._closed, self._failing = threading.Event(), False
         self._thread: threading.Thread | None = None
         self._add([])
         self._write()
@@ -212,9 +207,13 @@ class Writer:
             while self._waiting:
                 self._sink.write(*self._waiting[0])
                 del self._waiting[0]
+            self._failing = False
         except Exception as error:
             while sum(len(lines) for _, lines in self._waiting) > _MOST_WAITING:
                 del self._waiting[0]
             if self._raises:
                 raise  # and the records come again
-            _LOG.error("the ledger of %s cannot be written, and is tried again: %r", self.stream, error)
+            if not self._failing:
+                self._failing, reason = True, getattr(error, "strerror", None) or error
+                text = "the ledger of %s cannot be written to %s, and is tried again: %s"
+                _LOG.error(text, self.stream, self._sink.place, reason)

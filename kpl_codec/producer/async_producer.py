@@ -22,8 +22,10 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
+from ..aws_errors import region_named
 from ..compiled import prefer_compiled
 from ..format.records import Tag
+from ..rendering.labels import plural
 from . import Delivery, DeliveryError, Pending, ProducerClosed, RecordTooLarge
 from .config import async_session, new_async_client
 from .delivery import log_at_once, log_user_records, logger, undelivered
@@ -87,7 +89,9 @@ class AsyncProducer(ProducerBase):
             if not (self._started or self._mailbox.closing):
                 if self._client is None:
                     own = new_async_client(self.config, self._client_settings)
-                    self._driver.client = self._client = await self._own_client.enter_async_context(own)
+                    with region_named():
+                        self._client = await self._own_client.enter_async_context(own)
+                    self._driver.client = self._client
                 if not self._mailbox.closing:  # meanwhile
                     await asyncio.to_thread(self._driver.open_notes)
                     self._driver.loop, self._thread = asyncio.get_running_loop(), get_ident()
@@ -105,8 +109,10 @@ class AsyncProducer(ProducerBase):
             yield
         finally:
             if not self._mailbox.closing:
-                text = "the event loop of a producer ends: it closes it, with %d user records outstanding"
-                logger.warning(text, self.outstanding, extra={"user_records": self.outstanding})
+                text = "the event loop of a producer ends: it closes it, with %s outstanding"
+                logger.warning(
+                    text, plural(self.outstanding, "user record"), extra={"user_records": self.outstanding}
+                )
                 await self._close(_EXIT_TIMEOUT)
 
     def _check_loop(self) -> None:
@@ -366,7 +372,7 @@ class _AsyncDriver(Driver):
                         await callback.finish(result)
             except asyncio.CancelledError:
                 rest = callback.take_waiting(None)
-                text = "on_undelivered was not called for %d user records: its event loop ends"
+                text = "on_undelivered was not called for %s: its event loop ends"
                 log_user_records(len([*remaining, *rest]), text)
                 batch += rest
                 raise
@@ -377,5 +383,5 @@ class _AsyncDriver(Driver):
 
 
 def _log_never_closed(mailbox: Mailbox) -> None:
-    text = "%d user records not delivered: the producer was never closed"
+    text = "%s not delivered: the producer was never closed"
     log_user_records(mailbox.records, text, outcome="closed")

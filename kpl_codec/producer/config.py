@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args, get_origin, get_type_hints
 
+from ..aws_errors import region_named
 from ..errors import KplError
 from ..format.compression import zstd_module
 from ..lazy import needing_extras
@@ -302,7 +303,8 @@ def new_client(config: ProducerConfig, connections: int, settings: Mapping[str, 
     from botocore.config import Config
 
     merged = Config(**client_config(config, connections, settings.get("config")))
-    return import_boto3().session.Session().client("kinesis", **{**settings, "config": merged})
+    with region_named():
+        return import_boto3().session.Session().client("kinesis", **{**settings, "config": merged})
 
 
 def new_async_client(config: ProducerConfig, settings: Mapping[str, Any]) -> Any:

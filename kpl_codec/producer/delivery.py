@@ -20,6 +20,7 @@ from ..aws_errors import is_permanent
 from ..compiled import prefer_compiled
 from ..format.compression import decompress
 from ..ledger.ledger_rows import Row, RowKind
+from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure, Request
 from .config import ProducerConfig
 from .outcomes import MAY_BE_STORED, NO_HISTORY, Attempt, Delivery, DeliveryError, Outcome, Put
@@ -86,13 +87,13 @@ def undelivered(
 def log_user_records(count: int, text: str, *facts: object, **extra: object) -> None:
     """One line about so many user records, the first fact of ``text``, if there are any."""
     if count:
-        logger.error(text, count, *facts, extra={"user_records": count, **extra})
+        logger.error(text, plural(count, "user record"), *facts, extra={"user_records": count, **extra})
 
 
 def log_undelivered(errors: Sequence[DeliveryError]) -> None:
     """One line for each outcome and code."""
     for (outcome, code), count in Counter((error.outcome, error.reason) for error in errors).items():
-        text = "%d user records not delivered: %s (%s)"
+        text = "%s not delivered: %s (%s)"
         log_user_records(count, text, outcome, code, outcome=outcome, error_code=code)
 
 
@@ -292,13 +293,15 @@ class UndeliveredCallback:
         """The log calls to make: what it has raised, and once for each call that it has not returned for
         long."""
         raised, self._raised = self._raised, Counter()
-        text = "on_undelivered failed for %d user records: %s"
+        text = "on_undelivered failed for %s: %s"
         calls: list[Callable[[], object]] = [
             partial(log_user_records, count, text, place) for place, count in raised.items()
         ]
         since = self.called_at
         if since is not None and since != self._logged_of and self._clock() >= since + SLOW:
             self._logged_of, held = since, len(self.held)
-            text = "on_undelivered has not returned for %d s; %d user records wait for it"
-            calls.append(partial(logger.warning, text, SLOW, held, extra={"user_records": held}))
+            text = "on_undelivered has not returned for %d s; %s waiting for it"
+            calls.append(
+                partial(logger.warning, text, SLOW, plural(held, "user record"), extra={"user_records": held})
+            )
         return calls

@@ -317,7 +317,7 @@ def _wait_for_end(driver: Any, begun: float) -> None:
             return
         if called_at is not None and called_at == callback.called_at:
             break
-    text = "%d user records have no result: the process ends; on_undelivered or a callback has not returned"
+    text = "%s without a result: the process ends; on_undelivered or a callback has not returned"
     log_in_background(partial(log_user_records, mailbox.records, text))
 
 

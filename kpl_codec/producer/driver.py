@@ -317,7 +317,7 @@ class Driver:
                 pending.history = (pending.history or NO_HISTORY).with_attempt(attempt)
             undelivered(self.core.config, pending, "closed", "broken").result.__cause__ = error
         self.end(list(records))
-        text = "%d user records not delivered: the producer has broken"
+        text = "%s not delivered: the producer has broken"
         self.log(partial(log_user_records, len(records), text, outcome="closed"))
         return bool(self.callback.held)
 

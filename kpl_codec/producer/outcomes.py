@@ -16,6 +16,7 @@ from ..aws_errors import rule_of
 from ..errors import KplError
 from ..format.records import Tag
 from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
+from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure
 from ..values import Value
 
@@ -201,7 +202,7 @@ class Put(NamedTuple):
     tags: tuple[Tag, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<put of {len(self.data)} bytes>"
+        return f"<put of {plural(len(self.data), 'byte')}>"
 
 
 class DeliveryError(KplError):
@@ -224,7 +225,7 @@ class DeliveryError(KplError):
 
     def describe(self) -> str:
         count = len(self.attempts) + self.attempts_left_out
-        return f"user record not delivered: {self.outcome} ({self.reason}) after {count} attempts"
+        return f"user record not delivered: {self.outcome} ({self.reason}) after {plural(count, 'attempt')}"
 
     @property
     def reason(self) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import maybe_await
 from ..aws_lambda.aio import AsyncOnce
+from ..keywords import check_keywords
 from .queue_consumer import QueueConsumer, QueueDelivery
 from .queue_options import QueueCounts, QueueOptions
 from .threaded_consumer import stopped_by_sigterm
@@ -40,6 +41,7 @@ async def process_queue_records(
 ) -> QueueCounts:
     """As `queues.process_queue_records`, with up to ``concurrency`` Kinesis records in parallel, and the user
     records of each in order. SIGTERM stops it in the main thread. Raises the same errors."""
+    check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
     if concurrency < 1:
         raise ValueError("concurrency must be 1 or more")
     stop = stop or asyncio.Event()

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import botocore
 
-from ..aws.calls import CallFailed, call_service, call_with_retries, run_sync
+from ..aws.calls import CallFailed, call_service, call_with_retries, check_first, run_sync
 from ..aws_errors import failure_text
 from ..errors import KplError
 from ..shards.live_shard_map import Failure
@@ -81,6 +81,7 @@ def check_client(client: Any) -> None:
     """Raises QueuesUnsupported for a client without the operations of queues."""
     # QUE-10: "A client whose botocore is older than queues MUST be refused with an error that names the
     # version it needs."
+    check_first(client)
     if not hasattr(client, RECORDS.receive):
         raise QueuesUnsupported(version=botocore.__version__)
 

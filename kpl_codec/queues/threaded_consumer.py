@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..aws.calls import run_sync
 from ..aws_lambda.batch import Once, check_has_run
+from ..keywords import check_keywords
 from .queue_consumer import QueueConsumer, QueueDelivery
 from .queue_options import QueueCounts, QueueOptions
 
@@ -47,6 +48,7 @@ def process_queue_records(
     ValueError for options out of range, and what ends a process (KeyboardInterrupt), after it has
     acknowledged or given back all that it received.
     """
+    check_keywords("process_queue_records", options, process_queue_records, QueueOptions)
     stop = stop or threading.Event()
     consumer = _ThreadedConsumer(client, queue, handle, once, stop, clock, sleep, **options)
     with stopped_by_sigterm(stop.set):

@@ -105,7 +105,9 @@ class StreamMatcher:
 
 
 def stream_of(text: str) -> Stream:
-    """The stream with this name or ARN. Raises StreamNameError."""
+    """The stream with this name or ARN. Raises StreamNameError; TypeError for what is no text."""
+    if not isinstance(text, str):
+        raise TypeError(f"a stream's name or ARN is a str, not a value of type {type(text).__name__}")
     if _NAME.fullmatch(text):
         return Stream(text)
     # MAP-22: "A stream MUST be taken by its name or its ARN wherever one is named, and an ARN is asked for in

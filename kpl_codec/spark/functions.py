@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +23,7 @@ from ..captures.capture_rows import with_shards
 from ..deaggregation.deaggregated_record import Counts
 from ..deaggregation.payload import version_ids
 from ..deaggregation.policy_rules import Policy
+from ..errors import KplError
 from ..format.compression import check_max_size
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
@@ -216,8 +220,9 @@ def _task(
         shard_map = find_map()
         if find_shards:
             batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
-        rows = deaggregate_in_task(batches, policy, shard_map=shard_map, streams=streams(), **options)
-        yield from coalesce(rows, DEFAULT_BATCH_BYTES)
+        with plain_errors():
+            rows = deaggregate_in_task(batches, policy, shard_map=shard_map, streams=streams(), **options)
+            yield from coalesce(rows, DEFAULT_BATCH_BYTES)
 
     return run
 
@@ -241,6 +246,19 @@ def broadcast(spark: SparkSession, value: _Value) -> Callable[[], _Value]:
     # SPK-8: "The shard map MUST be sent to each worker once, whatever the number of tasks."
     variable = context.broadcast(value)
     return lambda: variable.value
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """A context in a worker process: of our errors and botocore's, Spark gets the text without a traceback.
+    The process ends with the error, so the variable that Spark reads concerns no other."""
+    try:
+        yield
+    except Exception as error:
+        ours = isinstance(error, KplError) or type(error).__module__ == "botocore.exceptions"
+        if ours and "pyspark.worker_util" in sys.modules:  # a driver loads no such module
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 @cache

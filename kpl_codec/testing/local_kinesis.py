@@ -89,6 +89,8 @@ class LocalKinesis:
     A stream is CREATING, UPDATING or DELETING for no time at all."""
 
     def __init__(self, kind: ServerKind = "kinesis-local") -> None:
+        if kind not in VERSIONS:
+            raise ValueError(f"there is no server {kind!r}: give {' or '.join(VERSIONS)}")
         self.kind: ServerKind = kind
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
@@ -239,7 +241,7 @@ class LocalKinesis:
 
 
 def local_kinesis(kind: ServerKind = "kinesis-local") -> LocalKinesis:
-    """A server for a ``with`` block."""
+    """A server for a ``with`` block. Raises ValueError for another kind."""
     return LocalKinesis(kind)
 
 

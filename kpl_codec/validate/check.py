@@ -22,6 +22,7 @@ from ..limits import MAGIC
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
+from .report.record_sums import COLUMNS_READ
 
 #: Bytes of a batch of user records. At 4 MiB a tenth of the time goes into the fixed cost of each batch.
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -41,9 +42,9 @@ _IN = pa.schema(
         pa.field("shardIdFrom", pa.string()),  # given, path, sequence-number, map; null if not known
     ]
 )
-#: Columns that findings and counts do not need.
-_UNREAD = ("aggregatePlacement", "errorCount", "shardIdFrom", "recordIndex")
-_KEYS = ("partitionKey", "explicitHashKey")
+#: Columns that findings, counts and the marks of repaired user records need; with the keys of copies.
+_READ = {*COLUMNS_READ, "tags"}
+_READ_WITH_KEYS = {*_READ, "partitionKey", "explicitHashKey"}
 _deaggregator = partial(Deaggregator, _IN, "report", tags=True, max_batch_bytes=_BATCH_BYTES)
 
 
@@ -73,10 +74,8 @@ def check(
     )
     deaggregator = new_deaggregator()
     if not whole:
-        unread = _UNREAD if keys else _UNREAD + _KEYS
-        deaggregator = new_deaggregator(
-            columns=[name for name in deaggregator.schema.names if name not in unread]
-        )
+        read = _READ_WITH_KEYS if keys else _READ
+        deaggregator = new_deaggregator(columns=filter(read.__contains__, deaggregator.schema.names))
     schema = deaggregator.schema
     schemas = _Schemas(schema, versions)
 

@@ -264,7 +264,7 @@ def _cause(text: str) -> str:
     """The line of an error of Spark that says most: our own error from a worker, else the error at the end of
     a worker's traceback, else what Java says first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ours = [line.partition(": ")[2] for line in lines if re.match(r"kpl_codec(\.\w+)+: ", line)]
+    ours = re.findall(r"\bkpl_codec(?:\.\w+)+: (.*)", text)
     of_python = re.findall(r"^Traceback .*\n(?:[ \t].*\n|\n)+(\S.*)", text, re.MULTILINE)
     of_java = [line.removeprefix(": ") for line in lines if line.startswith((":", "Caused by:"))]
     return next(iter(ours or of_python[:1] or of_java or lines), "")

@@ -38,6 +38,11 @@ class Estimate(NamedTuple):
     low: int
     high: int
 
+    @property
+    def user_records(self) -> str:
+        noun = "user record" if str(self) == "1" else "user records"
+        return f"{self} {noun}"
+
     def __str__(self) -> str:
         if self.low == self.high:
             return f"{self.estimate:,}"

@@ -144,7 +144,7 @@ class Webhook(Exporter):
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.failed += sum(not post.done() or post.cancelled() or not post.result() for post in self._posts)
         if self.failed:
-            note(f"{self.failed:,} findings could not be posted to the webhook")
+            note(f"{plural(self.failed, 'finding')} could not be posted to the webhook")
 
     def on_finding(self, finding: WatchFinding) -> None:
         # WCH-25: "A receiver that is slow or gone MUST NOT hold up the watch; what could not be posted MUST
@@ -200,8 +200,9 @@ class TerminalExporter(Exporter):
             return  # the command says why
         records = plural(last_hour.totals["kinesis_records"], "Kinesis record")
         calls, seconds = sum(counts.calls.values()), time.monotonic() - self._began
+        size = plural(last_hour.totals["bytes"], "byte")
         self._print(
-            f"read {records} ({last_hour.totals['bytes']:,} bytes) in {plural(counts.polls, 'poll')}, "
+            f"read {records} ({size}) in {plural(counts.polls, 'poll')}, "
             f"{counts.skipped:,} skipped; {plural(calls, 'call')} in {seconds:.0f} s, "
             f"{sum(counts.failed.values()):,} failed"
         )
@@ -240,14 +241,14 @@ def _shard_table(watch: Watch, now: float) -> Any:
 
     last_hour = watch.last_hour
     lost = last_hour.lost()
-    title = f"{lost} user records lost in the last hour" if lost.seen else "no loss was seen"
+    title = f"{lost.user_records} lost in the last hour" if lost.seen else "no loss was seen"
     if not watch.call_counts.polls:
         title = "not polled yet"
     rows = []
     for shard_id, shard in watch.shards.items():
         shard_lost, load = last_hour.lost(shard_id), last_hour.load(shard_id)
         lag = last_hour.lags.get(shard_id, 0.0)
-        read = f"{shard.polls} slots" if shard.window is not None else "whole"
+        read = plural(shard.polls, "slot") if shard.window is not None else "whole"
         if lag >= 2:
             read += f", {lag:.0f} s behind"
         rates = f"{load.user_records:,.0f}", f"{load.bytes / 1000:,.1f}"

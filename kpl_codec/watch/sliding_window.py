@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 from ..findings import SEVERITIES, Finding
 from ..findings.counters import Tally, finding_facts
 from ..format.records import KinesisRecord
+from ..rendering.labels import plural
 from ..shards.placement import CAUSES
 from ..shards.shard_map import ShardMap
 from .estimates import Estimate, Sample, estimate
@@ -78,9 +79,9 @@ class WatchFinding(Finding):
             parts.append(f"written by {WRITERS[self.writer]}{because}")
         if self.lost is not None and self.lost.seen:
             certain = f", {self.lost.seen:,} of them seen" if self.lost.high > self.lost.seen else ""
-            parts.append(f"a KCL consumer loses {self.lost} user records{certain}")
+            parts.append(f"a KCL consumer loses {self.lost.user_records}{certain}")
         elif self.kinesis_records:
-            parts.append(f"{self.kinesis_records:,} Kinesis records seen")
+            parts.append(f"{plural(self.kinesis_records, 'Kinesis record')} seen")
         if self.detail:
             parts.append(self.detail)
         return ": ".join(filter(None, [f"{self.title} ({self.kind}){where}", "; ".join(parts)]))

@@ -62,7 +62,7 @@ def test_the_defect_is_marked_where_it_is(capsys):
     assert lines[mark - 1].split()[:3] == ["7", "7", "records[0]"]
     assert "partition_key_index  7" in out
     assert "MSG-7" in lines[mark]
-    assert "the KCL: delivers 0 of 1 user records" in out
+    assert "the KCL: delivers 0 of 1 user record" in out
     facts = json.loads(run(capsys, broken.hex(), "--json", code=1))
     (defect,) = facts["defects"]
     assert (defect["code"], defect["requirement"], defect["recordIndex"]) == (

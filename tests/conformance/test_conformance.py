@@ -89,7 +89,7 @@ NO_TEXT = {"partition_key": None, "partition_key_bytes": "ff", "data": "78"}
         (["data"], [{"data": "78"}], "pass", "not all parts are delivered"),
         (["data"], [NO_TEXT], "pass", "not all parts are delivered"),
         (["data"], [{"data": "79"}], "wrong", "other user records; data of 1 differs"),
-        (["data"], [], "lost", "0 of 1 user records"),
+        (["data"], [], "lost", "0 of 1 user record"),
         (["partition_key", "data"], [A], "pass", "not all parts are delivered"),
         (["partition_key", "data"], [B], "wrong", "other user records; partition_key of 1, d"),
         (["partition_key", "data"], [NO_TEXT], "wrong", "other user records; partition_key of 1 differs"),
@@ -176,7 +176,7 @@ def in_lines(tmp_path: Path, answer: str, hello: str = "ops decode") -> list[str
     [
         ("print('plain\\nend', flush=True)", "pass", ""),
         ("print('error no\\nend', flush=True)", "refused", "no"),
-        ("print('data 78\\nend', flush=True)", "lost", "a plain record became 1 user records"),
+        ("print('data 78\\nend', flush=True)", "lost", "a plain record became 1 user record"),
         ("print('plain', flush=True)", "failed", "hang: "),
         ("print('what is this\\nend', flush=True)", "failed", "nonsense: "),
         ("sys.exit('boom')", "failed", "crash: boom"),

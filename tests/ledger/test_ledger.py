@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import shutil
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -252,10 +253,31 @@ def test_a_member_that_was_given_up_is_missing_in_the_count(
         writer.note([Row("delivered", "s", str(number + 1), 3, 5)])  # raises nothing
     writer._sink = sink
     writer.close()
-    assert "cannot be written" in caplog.text
+    (text,) = caplog.messages  # once for the series
+    assert text == "the ledger of orders cannot be written to its function, and is tried again: no space"
     reader, rows = read({file: b"".join(part) for file, part in files.items()})
     assert [row.sequence_number for row in rows] == ["5"]
     assert len(reader.holes("produced")) == 1
+
+
+def test_each_series_of_failures_is_logged_once_with_its_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "file"
+    row = Row("delivered", "s", "1", 1, 5)
+    place.touch()  # no folder
+    writer = Ledger(place, wait=True).writer("orders")
+    writer.note([row])
+    place.unlink()
+    writer.note([row])  # written
+    shutil.rmtree(place)
+    place.touch()
+    writer.note([row])
+    writer.note([row])
+    place.unlink()
+    writer.close()
+    text = f"the ledger of orders cannot be written to {place}, and is tried again: File exists"
+    assert caplog.messages == [text] * 2
 
 
 def test_a_result_cannot_wait_for_s3() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, NoRegionError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -284,6 +284,21 @@ def test_an_arn_is_a_stream_in_its_region(skin: str) -> None:
     assert all(isinstance(result, Delivery) for result in results)
     assert {request["StreamARN"] for request in asked} == {ARN}
     assert not any("StreamName" in request for request in asked)
+
+
+@pytest.mark.parametrize("kind", [Producer, AsyncProducer])
+def test_a_missing_region_says_what_to_give(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
+
+    async def main() -> None:
+        async with AsyncProducer("orders"):
+            raise AssertionError
+
+    with pytest.raises(NoRegionError) as caught:
+        Producer("orders").__enter__() if kind is Producer else asyncio.run(main())
+    assert str(caught.value) == "no region: give region_name, or set AWS_DEFAULT_REGION"
 
 
 def test_the_region_of_an_arn_counts() -> None:

@@ -191,7 +191,7 @@ def test_what_never_returns_keeps_no_process(what: str, how: str) -> None:
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
     program = [sys.executable, "-c", HANGS, what, how]
     done = subprocess.run(program, capture_output=True, text=True, timeout=50, env=here, check=True)
-    told = "1 user records have no result: the process ends" in done.stdout
+    told = "1 user record without a result: the process ends" in done.stdout
     assert told is (what == "on_undelivered")  # (with a callback they have)
     assert ("False" in done.stdout) is (how == "close")
 

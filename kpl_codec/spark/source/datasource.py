@@ -29,14 +29,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...arrow import FIELDS, coalesce
-from ...aws.list_shards import fetch_shard_map
+from ...aws.list_shards import fetch_lineage, fetch_shard_map
 from ...aws.subscription import REFUSED_FOR, StreamConsumers
 from ...deaggregation.policy_rules import rules_of
 from ...shards.lineage import Lineage
 from ...shards.shard_map import ShardMap
 from ...shards.starting_position import LATEST, TRIM_HORIZON, StartingPosition
 from ..columns import arrow_schema_of, schema_maker
-from ..functions import deaggregate_in_task
+from ..functions import deaggregate_in_task, plain_errors
 from .kinesis_reader import KinesisReader, read_in_parallel, read_piece
 from .offsets import BatchEnd, ShardRange, StreamOffset, batch_pieces, piece_of
 from .planner import Planner, must_be_written
@@ -133,6 +133,10 @@ class _Reader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises DecodeError (policy strict), DataLoss, StreamUnavailable."""
+        with plain_errors():
+            yield from self._batches(partition)
+
+    def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, KinesisPartition):
             return  # Spark gives one of its own where a batch has none
         options = self.options
@@ -206,6 +210,7 @@ class KinesisBatchReader(_Reader, DataSourceReader):
     of it, runs: LATEST is the stream's end at that time. Spark keeps the plan, so later queries read the same
     records, whatever was put since. A new ``load()`` is planned anew."""
 
+    @plain_errors()
     def partitions(self) -> list[KinesisPartition]:
         # SPK-62: "A batch read MUST give every record from its starting position to its ending position,
         # whatever splits and merges lie between, and none that arrived after it was planned."
@@ -270,6 +275,7 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             return ReadAllAvailable()
         return ReadMaxRows(options.max_records or 2**31 - 1)
 
+    @plain_errors()
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         # SPK-63: "A query that finds nothing to read MUST wait between two looks."
         time.sleep(max(0.0, self._next_poll - time.monotonic()))
@@ -305,9 +311,11 @@ class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
             "millisBehindLatest": max(self._behind.values(), default=0),
         }
 
+    @plain_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         self.planner.stop_at_tip()
 
+    @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         stream = self.options.stream.name
         before = StreamOffset.from_json(start, stream)
@@ -327,6 +335,7 @@ class KinesisDataSource(DataSource):
     """The data source `kpl-kinesis`, to be registered with a session. Spark makes one for each ``load()`` and
     ``save()``, which raise OptionError for a wrong option."""
 
+    @plain_errors()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._checked = parse_options(dict(options.items()))
@@ -334,6 +343,13 @@ class KinesisDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "kpl-kinesis"
+
+    @classmethod
+    def check(cls, options: Mapping[str, str]) -> None:
+        """Check the options of a read or write in this process, and that the stream is there, before Spark
+        starts anything. Raises OptionError, StreamUnavailable, and botocore's error without a region."""
+        checked = parse_options(options)
+        fetch_lineage(checked.client(), checked.name_or_arn)
 
     def schema(self) -> StructType:
         """The nine columns of a user record, and those that the options add."""
@@ -354,18 +370,22 @@ class KinesisDataSource(DataSource):
                 )
         return schema
 
+    @plain_errors()
     def reader(self, schema: StructType) -> KinesisBatchReader:
         return KinesisBatchReader(self._checked, self._check_schema(schema))
 
+    @plain_errors()
     def streamReader(self, schema: StructType) -> KinesisStreamReader:
         return KinesisStreamReader(self._checked, self._check_schema(schema))
 
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> KinesisWriter:
         from .write import KinesisWriter, check_write
 
         check_write(schema, overwrite)
         return KinesisWriter(self._checked)
 
+    @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> KinesisStreamWriter:
         from .write import KinesisStreamWriter, check_write
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ...errors import KplError
 from ...shards.starting_position import (
@@ -31,14 +31,17 @@ _LAST_TIME: Final = 253_402_300_799_999
 
 
 class OptionError(KplError, ValueError):
-    """An option of the data source has a value that it cannot have. ``expected``: what it can have."""
+    """An option of the data source has a value that it cannot have, or is unknown. ``expected``: what it can
+    have, or what may be meant."""
 
-    code = "option"
+    code: str = "option"
     requirement = "SPK-64"
     option: str
     value: object
     expected: str
     text = "option {option} = {value!r}: expected {expected}"
+    texts: ClassVar[dict[str, str]] = {"unknown-option": "kpl-kinesis has no option {option}: {expected}"}
+    codes = ("option", "unknown-option")
     concerns = "The Spark query, which did not start."
     todo = "Set the option to what the text expects."
 

@@ -253,11 +253,8 @@ def _values(options: Mapping[str, str]) -> dict[str, Any]:
             # anything is read, with its name and what was expected."
             spellings = {name.lower(): name for option in OPTIONS for name in option.names}
             like = " or ".join(spellings[close] for close in difflib.get_close_matches(short, spellings, 2))
-            hint = f" ({like}, perhaps)" if like else ""
-            expected = (
-                f"an option of kpl-kinesis{hint}: {', '.join(sorted(spellings.values(), key=str.lower))}"
-            )
-            raise OptionError(option=name, value="...", expected=expected)
+            hint = f"did you mean {like}?" if like else "spec/guides/spark.md lists those there are"
+            raise OptionError(code="unknown-option", option=name, value="...", expected=hint)
     return values
 
 

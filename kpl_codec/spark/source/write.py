@@ -24,6 +24,7 @@ from ...format.records import Tag
 from ...producer.config import ProducerConfig
 from ...producer.pending import PutValidator
 from ...producer.threads import Producer
+from ..functions import plain_errors
 from .positions import OptionError
 from .source_options import SourceOptions
 
@@ -82,6 +83,7 @@ class _WriterTask:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
 
+    @plain_errors()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Put every row. Raises RowsNotWritten; EncodeError for a row that cannot be written, before any
         row of the task was put."""

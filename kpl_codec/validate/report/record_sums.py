@@ -26,6 +26,11 @@ _COLUMNS = {
     "offset": "errorOffset", "record_index": "errorRecordIndex", "requirement": "errorRequirement",
     "detail": "errorText",
 }  # fmt: skip
+#: The columns that are read here.
+COLUMNS_READ = {
+    *("subSequenceNumber", "aggregated", "data", "hashKey", "firstOfRecord", "inRange", *_TEXTS),
+    *(_COLUMNS.get(field, camel(field)) for field in EVIDENCE),
+}
 
 
 def first_rows(batch: pa.RecordBatch) -> Array:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import NoRegionError
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 
 import kpl_codec as kpl
 from kpl_codec import schema_registry
-from kpl_codec.aws import read_stream
+from kpl_codec.aws import StreamUnavailable, read_stream
 from kpl_codec.format.compression import compress
+from kpl_codec.spark import KinesisDataSource, deaggregate
+from kpl_codec.spark.source.positions import OptionError
 from kpl_codec.spark.validate_engine import supports_available_now
 
 from .support import Name, Stream
@@ -29,6 +35,46 @@ def named(frame: Any) -> list[tuple[Name, str, bytes]]:
 
 def read(spark: Any, stream: Stream, **options: Any) -> Any:
     return spark.read.format("kpl-kinesis").options(**stream.options(**options)).load()
+
+
+def test_what_can_be_refused_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, make_stream: Any
+) -> None:
+    options = make_stream().options()
+    KinesisDataSource.check(options)
+    with pytest.raises(OptionError, match=r"no option regoin: did you mean region or regionName\?"):
+        KinesisDataSource.check({"regoin": "x"})
+    with pytest.raises(StreamUnavailable, match=r"failed for stream nosuch: ResourceNotFoundException"):
+        KinesisDataSource.check({**options, "streamName": "nosuch"})
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
+    with pytest.raises(NoRegionError, match=r"^no region: give region, or set AWS_DEFAULT_REGION$"):
+        KinesisDataSource.check({"stream": "orders"})
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ
+
+
+def test_what_spark_wraps_begins_with_our_sentence(spark: Any, make_stream: Any) -> None:
+    stream = make_stream()
+    data = bytearray(kpl.encode([kpl.UserRecord("a", b"1234")]))
+    data[-1] ^= 1
+    records = spark.createDataFrame([("a", data)], "partitionKey string, data binary")
+    stream.client.put_record(StreamName=stream.name, PartitionKey="a", Data=bytes(data))
+    numbers = spark.range(1).write.format("kpl-kinesis")
+    query = spark.readStream.format("kpl-kinesis").options(**stream.options(streamName="nosuch")).load()
+    for action, sentence in (
+        (lambda: read(spark, stream, regoin="x"), "kpl-kinesis has no option regoin"),
+        (lambda: read(spark, stream, streamName="nosuch").count(), "DescribeStreamSummary failed for stream"),
+        (lambda: read(spark, stream).collect(), "the digest is"),
+        (lambda: deaggregate(records).collect(), "the digest is"),
+        (lambda: query.writeStream.format("noop").start().awaitTermination(60), "DescribeStreamSummary"),
+        (lambda: numbers.options(**stream.options()).mode("append").save(), "option schema = 'id'"),
+    ):
+        with pytest.raises(PySparkException) as caught:
+            action()
+        first = str(caught.value).partition(sentence)[0]
+        assert re.search(r"(: |\n)kpl_codec[.\w]+: $", first), str(caught.value)
+        assert "Traceback" not in str(caught.value)
 
 
 @pytest.mark.requirement("SPK-62")
