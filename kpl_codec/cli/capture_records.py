@@ -63,4 +63,4 @@ def _item(row: dict[str, Any]) -> CapturedRecord | Unreadable:
         row["explicitHashKey"],
         row["subSequenceNumber"],
     )
-    return CapturedRecord(row["streamName"], record)
+    return CapturedRecord(row["streamName"], record, row["file"], row["line"], row["position"])

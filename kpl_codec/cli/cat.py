@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..adapters.shapes import queue_record
 from ..deaggregation.deaggregated_record import DeaggregatedRecord
 from ..deaggregation.policies import deaggregate
+from ..findings import DAMAGE_KINDS, Finding, camel, order_of_kind
 from ..format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ..format.frame import disguise_of
 from ..format.nested import layers_around
@@ -42,9 +43,10 @@ Lines, Parquet of the Spark connectors, raw frames; compressed or not.
 Prints a JSON object for each user record: streamName, shardId, sequenceNumber (from a
 queue: recordId), subSequenceNumber, partitionKey, explicitHashKey,
 approximateArrivalTimestamp, aggregated; data if it is UTF-8, else dataBase64; defects
-if it has any; schemaVersionId with --unframe; with --decode payload instead of data.
-A member whose value is not known is left out. --since and --until let records without
-a time through. What cannot be read is reported on standard error.
+if it has any, with file, line or position in it (byte, or row of Parquet), and offset
+in the Kinesis record's data; schemaVersionId with --unframe; with --decode payload
+instead of data. A member whose value is not known is left out. --since and --until let
+records without a time through. What cannot be read is reported on standard error.
 
 --decode calls Glue (glue:GetSchemaVersion) once for each schema version;
 AWS_ENDPOINT_URL_GLUE sets another Glue. Avro needs kpl-codec's extra avro.
@@ -82,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
     decode = _decoder(args) if args.decode else None
     counts: Counter[str] = Counter()
     defects: Counter[str] = Counter()
+    first_place = ""
     nested_by_kcl = interrupted = False
 
     def rows() -> Iterator[tuple[dict[str, Any], bytes]]:
@@ -102,6 +105,8 @@ def run(args: argparse.Namespace) -> int:
                 codes = row.get("defects", ())
                 counts["user records"] += 1
                 counts["defective"] += bool(codes)
+                if codes and not defects:
+                    first_place = _place_of(row)
                 defects.update(set(codes))
                 nested_by_kcl |= NESTED in codes and not row["aggregated"] and "subSequenceNumber" in row
                 _write(args, row, data)
@@ -114,9 +119,13 @@ def run(args: argparse.Namespace) -> int:
         note(f"there is no Kinesis record in {read}")
     if defects:
         kinds = ", ".join(f"{code} ({count})" for code, count in sorted(defects.items()))
+        first = f"; the first: {first_place}" if first_place else ""
+        if defects.keys() & DAMAGE_KINDS:
+            first += "; a Kinesis record that cannot be opened counts as one user record"
         which = f"{counts['defective']:,} of {plural(counts['user records'], 'user record')}"
         are = "is" if counts["defective"] == 1 else "are"
-        note(f"{which} {are} defective: {kinds}; kpl-codec explain {min(defects)} says more")
+        explain = f"kpl-codec explain {min(defects, key=order_of_kind)} says more"
+        note(f"{which} {are} defective: {kinds}{first}; {explain}")
     if nested_by_kcl:
         note(
             f"{NESTED}: the KCL or its MultiLangDaemon has deaggregated the records with a sub-sequence "
@@ -253,6 +262,12 @@ def _codes(record: DeaggregatedRecord) -> list[str]:
     return codes
 
 
+def _place_of(row: dict[str, Any]) -> str:
+    """Where the user record of a line of JSON is."""
+    names = ("shard_id", "sequence_number", "file", "line", "position", "offset")
+    return Finding("capture", **{name: row.get(camel(name)) for name in names}).place
+
+
 def _write(args: argparse.Namespace, row: dict[str, Any], data: bytes) -> None:
     if args.data_only:
         sys.stdout.flush()
@@ -283,6 +298,10 @@ def facts(source: CapturedRecord, record: DeaggregatedRecord, defects: list[str]
         "schemaVersionId": record.schema_version_id,
         "defects": defects or None,
     }
+    if defects:
+        offsets = [defect.offset for defect in record.defects]
+        values |= {"file": source.file, "line": source.line, "position": source.position}
+        values["offset"] = next(iter(offsets), None)
     try:
         values["data"] = record.data.decode()
     except UnicodeDecodeError:

@@ -160,10 +160,14 @@ def each_line(path: str, to_hash_key: Callable[[str], int]) -> list[tuple[str, i
 
 
 class CapturedRecord(NamedTuple):
-    """A Kinesis record of a capture, and the name of its stream where that is known."""
+    """A Kinesis record, the name of its stream where that is known, and where it is in a capture: file, line,
+    and position (byte, or row of Parquet)."""
 
     stream: str | None
     record: KinesisRecord
+    file: str | None = None
+    line: int | None = None
+    position: int | None = None
 
 
 class Unreadable(NamedTuple):

@@ -9,7 +9,7 @@ from ..values import Value
 from .deaggregated_record import Drop
 
 Policy = Literal["strict", "kcl", "report"]
-"""The name of a row of POLICY_RULES."""
+"""What becomes of a defective Kinesis record: the name of a row of POLICY_RULES."""
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 PayloadRule = Literal["raise", "count", "report"]
 

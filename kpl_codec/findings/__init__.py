@@ -146,6 +146,25 @@ class Finding:
         """That of its kind."""
         return kind_of(self.kind).title
 
+    @property
+    def place(self) -> str:
+        """Where it is, and its detail, on one line."""
+        parts = []
+        if self.line is not None:
+            parts.append(f"{self.file} line {self.line}")
+        elif self.position is not None:
+            unit = "row" if (self.file or "").endswith(".parquet") else "at file offset"
+            parts.append(f"{self.file} {unit} {self.position}")
+        elif self.file:
+            parts.append(self.file)
+        parts += [self.shard_id] if self.shard_id else []
+        if self.sequence_number:
+            sub = self.sub_sequence_number
+            parts.append(self.sequence_number + (f"/{sub}" if sub is not None and sub >= 0 else ""))
+        parts += [f"byte {self.offset} of the record"] if self.offset is not None else []
+        parts += [self.detail] if self.detail else []
+        return ", ".join(parts)
+
 
 def camel(name: str) -> str:
     """``first_arrival`` as ``firstArrival``: how every command's JSON, and every column, is named."""

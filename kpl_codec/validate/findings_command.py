@@ -82,8 +82,6 @@ def _read(folder: str) -> Iterator[Finding]:
 
 
 def _show(findings: list[Finding], counts: Counter[str]) -> None:
-    from .report.summary import place_of
-
     if counts:
         kinds = sorted(counts, key=order_of_kind)
         rows = [[f"{counts[kind]:,}", kind_of(kind).severity, kind] for kind in kinds]
@@ -93,4 +91,4 @@ def _show(findings: list[Finding], counts: Counter[str]) -> None:
         if finding.kind != before:
             show(line((finding.kind, "bold"), f": {kind_of(finding.kind).title}"))
             before = finding.kind
-        show(*wrap(line(place_of(finding) or "(nothing more is known)"), max(width(), 60), 2))
+        show(*wrap(line(finding.place or "(nothing more is known)"), max(width(), 60), 2))

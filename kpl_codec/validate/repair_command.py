@@ -12,7 +12,9 @@ from ..rendering.terminal import line, note, show, table
 
 EPILOG = """\
 1. Without --apply it is a dry run: it writes a plan to DIR/repair/plan and sends
-   nothing. Read the plan.
+   nothing. The plan is Parquet: its column decision says what becomes of each user
+   record, reason why one cannot be sent. The guide check-captures.md shows how to
+   read it.
 2. With --apply --stream NAME it sends the user records of the plan, and logs each
    delivery in DIR/repair/log.
 
@@ -29,7 +31,7 @@ Exit status: 0 done, 1 some user records cannot be sent, 2 failure.
 _PLANNED = {
     "put": "to re-send",
     "already-delivered": "already delivered: their producer re-sent them after a reshard",
-    "cannot": "cannot be re-sent: the plan says why",
+    "cannot": "cannot be re-sent: column reason of the plan says why",
 }
 #: The same, and what an applied plan has come to.
 _APPLIED = {

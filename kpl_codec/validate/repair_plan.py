@@ -41,10 +41,11 @@ PLAN: Final = pa.schema(
         ("tags", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))),
         ("decision", pa.string()),
         ("cause", pa.string()),
+        ("reason", pa.string()),  # why it cannot be put
     ]
 )
 #: Those that putting needs.
-_READ: Final = [field for field in PLAN if field.name not in ("expectedShardId", "cause")]
+_READ: Final = [field for field in PLAN if field.name not in ("expectedShardId", "cause", "reason")]
 #: The columns of a plan, and the file of it that they go to.
 _BUCKETED = PLAN.append(pa.field("bucket", pa.int32()))
 #: What is lost: the KCL drops it, or by an audit a consumer has not handled it.
@@ -158,14 +159,20 @@ def _decisions(
 ) -> Iterator[pa.RecordBatch]:
     """The lost user records with their decisions, each once; ``counts`` are kept."""
     places = repair_marks.Repaired()
-    columns = [name for name in _BUCKETED.names if name not in ("decision", "cause", "bucket")]
+    columns = [name for name in _BUCKETED.names if name not in ("decision", "cause", "reason", "bucket")]
     for batch in (output / "user-records").rows([*columns, "error"], LOST):
         rows = list(_rows(batch))
         values = {name: batch[name] for name in columns}
+        errors = batch["error"].to_pylist()
+        reasons = [
+            None if row in delivered else _why_not(row, error)
+            for row, error in zip(rows, errors, strict=True)
+        ]
+        values["reason"] = pa.array(reasons, pa.string())
         values["decision"] = pa.array(
             [
-                "already-delivered" if row in delivered else "put" if sound and _may_be_put(row) else "cannot"
-                for row, sound in zip(rows, pc.is_null(batch["error"]).to_pylist(), strict=True)
+                "already-delivered" if row in delivered else "cannot" if reason else "put"
+                for row, reason in zip(rows, reasons, strict=True)
             ]
         )
         values["cause"] = pa.array([causes.get(row[:2]) for row in rows], pa.string())
@@ -178,13 +185,22 @@ def _decisions(
         yield decisions
 
 
-def _may_be_put(row: _Row) -> bool:
+def _why_not(row: _Row, error: str | None) -> str | None:
+    """Why a user record cannot be put; None where it can. ``error``: the code of its defect."""
+    # SPK-33: "A user record that cannot be put MUST be named with the reason."
     key = row.partition_key
-    return (
-        key is not None
-        and 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH
-        and bool(repair_marks.nameable_place(row[:3]))
-    )
+    if error is not None:
+        return f"it is broken: {error}"
+    if key is None:
+        return "it has no partition key"
+    if not 1 <= len(key) <= MAX_PARTITION_KEY_LENGTH:
+        return f"its partition key has {len(key):,} characters, not 1 to {MAX_PARTITION_KEY_LENGTH}"
+    for value, what in ((row.shard_id, "shard id"), (row.sequence_number, "sequence number")):
+        if value is None:
+            return f"it has no {what}, so its copy cannot name it"
+    if repair_marks.nameable_place(row[:3]) is None:
+        return "its shard id or sequence number is one that a copy cannot name"
+    return None
 
 
 def plan_rows(plan: Location) -> Iterator[dict[str, Any]]:

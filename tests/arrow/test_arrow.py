@@ -117,7 +117,7 @@ def batch_of(records: list[kpl.KinesisRecord], *, large: bool = False) -> pa.Rec
 
 
 def row_of(
-    record: kpl.DeaggregatedRecord, policy: str, placed: bool, first_of_record: bool
+    record: kpl.DeaggregatedRecord, policy: str, shard_map: kpl.ShardMap | None, first_of_record: bool
 ) -> dict[str, Any]:
     row = {
         "streamName": None,
@@ -131,7 +131,7 @@ def row_of(
         "approximateArrivalTimestamp": record.approximate_arrival_timestamp,
         "tags": [{"key": t.key, "value": t.value} for t in record.tags] or None,
     }
-    if placed:
+    if shard_map is not None:
         place = record.placement
         key = place.hash_key if place else None
         row |= {
@@ -152,7 +152,7 @@ def row_of(
             "errorCount": len(record.defects),
             "firstOfRecord": first_of_record,
         }
-        if placed:
+        if shard_map is not None:
             row["inRange"] = record.placement.in_range if record.placement else None
     return row
 
@@ -175,7 +175,7 @@ def objects(
             number = result.counts.kinesis_records - 1
             first = number == seen and not (number and continues(*records[number - 1 : number + 1]))
             seen = number + 1
-            rows.append(row_of(record, policy, shard_map is not None, first))
+            rows.append(row_of(record, policy, shard_map, first))
             if options["unframe"] is not False:
                 rows[-1]["schemaVersionId"] = record.schema_version_id
     except KplError as caught:

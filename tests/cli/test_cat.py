@@ -106,6 +106,23 @@ def test_what_is_defective_is_shown_and_what_is_unreadable_is_told(
     assert err.count("other.json") >= 2
 
 
+def test_where_a_defect_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the second of three records in one file: the file, the record's first byte, and the byte in it."""
+    broken = FRAME[:-1] + b"?"
+    (tmp_path / "joined.bin").write_bytes(FRAME + broken + FRAME)
+    assert main(["cat", str(tmp_path / "joined.bin")]) == 1
+    out, err = capsys.readouterr()
+    rows = [json.loads(line) for line in out.splitlines()]
+    (row,) = [row for row in rows if "defects" in row]
+    file, at = str(tmp_path / "joined.bin"), len(FRAME)
+    assert (row["file"], row["position"], row["offset"]) == (file, at, at - 16)
+    assert not any("file" in other for other in rows if other != row)
+    place = f"{file} at file offset {at}, byte {at - 16} of the record"
+    counts = "a Kinesis record that cannot be opened counts as one user record"
+    text = f"1 of 7 user records is defective: checksum-mismatch (1); the first: {place}; {counts}; "
+    assert text in err
+
+
 @pytest.mark.parametrize("output", [[], ["--data-only"]])
 def test_an_exit_status_of_1_has_its_reason_on_standard_error(
     output: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]

@@ -66,7 +66,7 @@ def test_the_worst_come_first_and_what_is_left_out_is_said(
     assert "20 of 303 findings shown" in err
     shown = [row for row in out.splitlines() if row.startswith("  s, ")]
     assert len(shown) == 20
-    assert shown[1] == "  s, 0, byte 0, it ends"
+    assert shown[1] == "  s, 0, byte 0 of the record, it ends"
 
 
 def test_filters(results: str, capsys: pytest.CaptureFixture[str]) -> None:

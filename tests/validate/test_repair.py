@@ -245,3 +245,22 @@ def test_what_cannot_be_put_is_named(stream: Stream, tmp_path: Path, capsys: Any
     failed = {entry["old"][2]: entry["error"] for entry in log if entry["outcome"] == "failed"}
     assert failed.keys() == {1, 2}
     assert all(failed.values())
+
+
+@pytest.mark.requirement("SPK-30", "SPK-33")
+def test_the_plan_says_why_a_user_record_cannot_be_put(tmp_path: Path, capsys: Any) -> None:
+    """An aggregate of two shards in a file with the name of its shard: it has no sequence number."""
+    shards = [Shard(f"shardId-{number:012d}", part) for number, part in enumerate(ALL_HASH_KEYS.split(2))]
+    (tmp_path / "shards.json").write_text(ShardMap(shards).to_json())
+    users = [kpl.UserRecord(f"customer-{number}", b"lost") for number in range(10)]
+    capture = tmp_path / "shardId-000000000000.bin"
+    capture.write_bytes(kpl.encode(users))
+    out = tmp_path / "out"
+    given = [str(capture), "--shards", str(tmp_path / "shards.json"), "--output", str(out)]
+    assert main(["validate", "--quiet", *given]) == 1
+    assert main(["repair", str(out)]) == 1
+    assert re.search(r"10 +cannot be re-sent: column reason of the plan", capsys.readouterr().out)
+    plan = pq.read_table(out / "repair/plan").to_pylist()
+    assert {(row["decision"], row["cause"], row["reason"]) for row in plan} == {
+        ("cannot", "across-shards", "it has no sequence number, so its copy cannot name it")
+    }

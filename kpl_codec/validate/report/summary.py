@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...findings import (
     DAMAGE_KINDS,
     HIDDEN_AGGREGATE_KINDS,
-    Finding,
     camel,
     camel_keys,
     is_unread_input,
@@ -96,10 +95,10 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
     if report.distribution is None:
         return headline, f"{read} read. Placement was not checked: there is no shard map."
     if totals.unknown_at_kcl or any(_unread(report)):
-        checkable = plural(totals.user_records - totals.unknown_at_kcl, "user record")
-        none = totals.user_records == totals.unknown_at_kcl
-        text = f"A KCL consumer drops none of the {checkable} that could be checked."
-        return headline, "No user record could be checked." if none else text
+        # What the KCL hands on unopened is in no user record that reaches a consumer.
+        checked = totals.user_records - totals.unknown_at_kcl - totals.kcl.get("raw", 0)
+        text = f"A KCL consumer drops none of the {plural(checked, 'user record')} that could be checked."
+        return headline, text if checked else "No user record could be checked."
     if not report.clean:
         return headline, f"All {read} can be read and reach a KCL consumer; some things need a look."
     if repaired := totals.kcl.get("repaired", 0):
@@ -268,7 +267,7 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
         mark = (f"  {kind.severity.upper():<8} ", _STYLES[kind.severity])
         yield line(mark, (kind.name, "bold"), f": {kind.title}")
         about = f", {plural(count.user_records, 'user record')}" if count.user_records else ""
-        place = next((place_of(finding) for finding in report.findings if finding.kind == kind.name), "")
+        place = next((finding.place for finding in report.findings if finding.kind == kind.name), "")
         texts = [plural(count.findings, "finding") + about + (f"; e.g. {place}" if place else "")]
         if kind.severity != "info":
             texts += [kind.meaning, f"Who is affected: {kind.concerns}"]
@@ -278,22 +277,6 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
                 texts.append(f"What to do: as for {kind_of_todo[kind.todo]}.")
         for text in texts:
             yield from wrap(line(text), width, _INDENT)
-
-
-def place_of(finding: Finding) -> str:
-    """Where a finding is, and its detail, on one line."""
-    parts = []
-    if finding.file:
-        line_number = f" line {finding.line}" if finding.line is not None else ""
-        position = "" if finding.position is None or line_number else f" at {finding.position}"
-        parts.append(f"{finding.file}{line_number}{position}")
-    parts += [finding.shard_id] if finding.shard_id else []
-    if finding.sequence_number:
-        sub = finding.sub_sequence_number
-        parts.append(finding.sequence_number + (f"/{sub}" if sub is not None and sub >= 0 else ""))
-    parts += [f"byte {finding.offset}"] if finding.offset is not None else []
-    parts += [finding.detail] if finding.detail else []
-    return ", ".join(parts)
 
 
 def _shards(report: Report) -> Iterator[RenderableType]:

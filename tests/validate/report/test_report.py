@@ -238,6 +238,17 @@ def test_the_verdict_claims_nothing_of_what_could_not_be_read_or_judged() -> Non
     assert "Not read" not in summary_text(unjudged)
 
 
+def test_a_frame_that_the_kcl_does_not_open_is_not_called_checked() -> None:
+    """Of a broken frame and ten user records of an unknown shard nothing is known to be delivered."""
+    tally = Tally()
+    tally.records["kinesis"] = 2
+    tally.records["broken"] = 1
+    tally.add("groups", ("shardId-000000000000", None, "expected", "raw"), 1, 10, "12")
+    tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 10, 40, "13")
+    text = outcome(report_of(tally, FOUR, findings=[Finding("checksum-mismatch")]))[1]
+    assert text.startswith("No user record could be checked. Whether a KCL consumer drops 10 user records ")
+
+
 def test_hostile_texts_do_not_reach_the_terminal(reports: dict[str, Report]) -> None:
     text = summary_text(reports["hostile"])
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", text)
