@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,12 +12,17 @@ from moto.server import ThreadedMotoServer
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """A running server; gives its URL. All servers of one process have the same buckets, tables and so on."""
+    """A running server with nothing in it; gives its URL.
+
+    All servers of one process share one store, so a second one, begun while the first runs, would empty it.
+    """
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
+    url = "http://{}:{}".format(*server.get_host_and_port())
+    urllib.request.urlopen(f"{url}/moto-api/reset", data=b"").close()
     try:
-        yield "http://{}:{}".format(*server.get_host_and_port())
+        yield url
     finally:
         server.stop()
         assert server._server is not None

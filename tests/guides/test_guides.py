@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,8 +139,6 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with moto_server() as url:
         for service in ("S3", "STS", "GLUE", "DYNAMODB", "CLOUDWATCH"):
             monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", url)
-        # What servers of this process hold is one store: another guide may have left something.
-        urllib.request.urlopen(f"{url}/moto-api/reset", data=b"").close()
         boto3.client("s3").create_bucket(Bucket="captures")
         yield
 

