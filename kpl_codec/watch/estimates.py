@@ -1,8 +1,8 @@
 """Estimates from a sample how many user records were lost in all: spec/10-watch.md, 10.3.
 
-    estimate   sum of n * y: y lost user records in one slot of n
-    interval   that of Fay and Feuer (1997) for a weighted sum of Poisson counts: a gamma distribution with
-               the mean and the variance of the estimate, its upper end with one more poll as bad as the worst
+estimate   sum of n * y: y lost user records in one slot of n
+interval   that of Fay and Feuer (1997) for a weighted sum of Poisson counts: a gamma distribution with the
+           mean and the variance of the estimate, its upper end with one more poll as bad as the worst
 """
 
 from __future__ import annotations

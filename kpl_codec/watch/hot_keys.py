@@ -1,4 +1,4 @@
-"""Finds partition keys and shards that get far more user records than the others: spec/10-watch.md, WCH-19."""
+"""Finds partition keys and shards that get far more user records than others: spec/10-watch.md, WCH-19."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How one shard is read, and how many calls and bytes that may take: spec/10-watch.md, 10.1. Sampled: one slot
-of each period; whole: every record once, with a sampling rate of 1 and for a while after a reshard.
+"""How one shard is read, and how many calls and bytes that may take: spec/10-watch.md, 10.1. Sampled: one
+slot of each period; whole: every record once, with a sampling rate of 1 and for a while after a reshard.
 
 Times are seconds since 1970; names that end in ``_ms`` are milliseconds.
 """

@@ -52,9 +52,9 @@ class OpenFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchFinding(Finding):
-    """One thing that is wrong with a stream now. ``state``: "open" when new, "grown" when it has doubled since
-    it was last reported, "resolved" when it was not seen for ten minutes. ``first_seen``, ``last_seen``:
-    seconds since 1970. ``writer``: a key of `WRITERS`. ``kinesis_records``: how many have it;
+    """One thing that is wrong with a stream now. ``state``: "open" when new, "grown" when it has doubled
+    since it was last reported, "resolved" when it was not seen for ten minutes. ``first_seen``,
+    ``last_seen``: seconds since 1970. ``writer``: a key of `WRITERS`. ``kinesis_records``: how many have it;
     ``sequence_number``: of one. ``lost``: user records that the KCL drops, in the last hour."""
 
     stream: str
@@ -165,7 +165,7 @@ class LastHour:
     def lag(
         self, shard_id: str | None, seconds: float, now: float, *, allowed: float, detail: str
     ) -> list[WatchFinding]:
-        """Note that a shard's records are read ``seconds`` after they arrived: a finding above ``allowed``."""
+        """Note that a shard's records are read ``seconds`` after they arrive: a finding above ``allowed``."""
         self.lags[shard_id] = seconds
         return self.report(FindingGroup("lag"), shard_id, now, detail) if seconds > allowed else []
 

@@ -274,7 +274,8 @@ class Watch:
             # WCH-32: "A shard that is read whole MUST be a finding when its lag is above a minute. For a
             # watch that begins in the past, the limit is larger by that time until it reaches the end."
             allowed = _ALLOWED_LAG + (0.0 if reader.polls else self._since)
-            detail = f"this watch reads {reader.lag:.0f} s behind the end of the shard; its budget is too small"
+            behind = f"this watch reads {reader.lag:.0f} s behind the end of the shard"
+            detail = f"{behind}; its budget is too small"
             findings += self.last_hour.lag(reader.shard_id, reader.lag, now, allowed=allowed, detail=detail)
         if batch.ended:  # a closed shard
             del self.shards[reader.shard_id]
