@@ -18,12 +18,19 @@ LOW, HIGH = 5, 2**127 + 5  # hash keys of the first and the second of two shards
 class Bench:
     """A core, a model stream and a clock."""
 
-    def __init__(self, shards: int = 2, *, ready: bool = True, **config: Any) -> None:
+    def __init__(
+        self,
+        shards: int = 2,
+        *,
+        ready: bool = True,
+        core_class: type[ProducerCore] = ProducerCore,
+        **config: Any,
+    ) -> None:
         self.now = 100.0
         self.stream = ModelStream.of(shards)
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
         self.measured: Counter[str] = Counter()
-        self.core = ProducerCore(ProducerConfig(**config), self.live, chance_of(3), self.observe)
+        self.core = core_class(ProducerConfig(**config), self.live, chance_of(3), self.observe)
         self.core.live.refresh(self.now)
         self.results: dict[bytes, Delivery | DeliveryError] = {}
         if ready:

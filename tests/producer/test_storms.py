@@ -85,20 +85,6 @@ def test_a_rate_falls_once_for_what_was_sent_before_and_rises_by_time() -> None:
 
 
 @pytest.mark.requirement("PRD-21")
-def test_a_success_in_the_same_answer_does_not_end_the_backoff() -> None:
-    bench = Bench(aggregation_enabled=False)
-    bench.put(b"1", LOW)
-    bench.put(b"2", LOW)
-    bench.core.flush()
-    (call,) = bench.puts()
-    good = bench.stream.put_records(call.records[1:])["Records"]
-    refused = {"ErrorCode": "ProvisionedThroughputExceededException"}
-    bench.core.receive(call, {"Records": [refused, *good]}, bench.now)
-    assert bench.puts(0.04) == []
-    assert len(bench.puts(0.11)) == 1
-
-
-@pytest.mark.requirement("PRD-21")
 def test_an_outage_costs_attempts_by_time_and_not_by_what_is_held() -> None:
     def sent_in_an_outage(held: int) -> int:
         bench = Bench(aggregation_enabled=False, max_outstanding_records=10_000)

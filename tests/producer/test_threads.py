@@ -19,15 +19,11 @@ from kpl_codec.producer import (
     Producer,
     ProducerClosed,
     ProducerConfig,
-    ProducerCore,
     ProducerThreads,
     delivery,
     record_builder,
 )
-from kpl_codec.producer.record_builder import PutRecordsRequest
-from kpl_codec.shards.live_shard_map import LiveShardMap
 
-from .model import ModelStream
 from .model_client import ModelClient
 
 pytestmark = pytest.mark.timeout(60)
@@ -366,38 +362,6 @@ def test_user_records_end_whatever_call_never_returns(monkeypatch: pytest.Monkey
         go.set()  # an answer that comes late changes nothing
         assert isinstance(producer.put("k", b"goes, too").result(60), Delivery)
     assert ended == [error]
-
-
-@pytest.mark.requirement("PRD-72")
-@pytest.mark.parametrize(
-    ("first", "last", "at"),
-    [
-        (5.0, 5.0, 8.0),  # both end before the timeouts: 3 seconds later
-        (5.0, 90.0, 10.0),  # one ends before the timeouts: then
-        (20.0, 90.0, 20.0),  # the first ends after the timeouts
-        (900.0, 10**15, 70.0),  # hardly any time to live: a minute after the timeouts
-    ],
-)
-def test_when_a_call_is_given_up(first: float, last: float, at: float) -> None:
-    ttl = 1000.0
-    config = ProducerConfig(connect_timeout_ms=2000, request_timeout_ms=8000, record_ttl_ms=int(ttl * 1000))
-    live = LiveShardMap("s")
-    live.refresh(0.0)
-    core = ProducerCore(config, live, lambda n: 0)
-    for number, expires_at in enumerate((first, last)):
-        core.accept(core.prepare("k", b"%d" % number), 0.0, expires_at - ttl)
-    core.flush()
-    stream, calls = ModelStream.of(2), core.requests(0.0)
-    while not isinstance(call := calls.pop(), PutRecordsRequest):
-        core.receive(call, stream.answer(call), 0.0)
-        calls += core.requests(0.0)
-    assert core.is_under_way(call)
-    core.requests(at - 0.001)
-    assert core.is_under_way(call)
-    core.requests(at)
-    assert not core.is_under_way(call)
-    core.receive(call, {"Records": [{"ShardId": "x", "SequenceNumber": "1"}]}, at)  # comes too late
-    assert core.outstanding or {pending.result.outcome for pending in core.results()} == {"expired"}
 
 
 def test_ctrl_c_at_the_start_of_the_log_thread_stops_no_later_log_call(
