@@ -23,12 +23,13 @@ from kpl_codec.producer import (
     ProducerClosed,
     ProducerConfig,
     RecordTooLarge,
+    record_builder,
 )
 from kpl_codec.producer.driver import SIZE_AGE
 from kpl_codec.shards.stream_name import StreamNameError
 
 from .model_client import ModelClient
-from .skins import SKINS, Caller, call, check_handed_over, new_producer, of_size, refuse, result_of, run
+from .skins import FAST, SKINS, Caller, call, check_handed_over, new_producer, of_size, refuse, result_of, run
 
 pytestmark = pytest.mark.timeout(120)
 ARN = "arn:aws:kinesis:ap-south-1:123456789012:stream/orders"
@@ -348,6 +349,47 @@ def test_a_limit_that_is_set_goes_before_and_a_stream_that_may_not_be_described_
             await call(producer.close)
 
         asyncio.run(main())
+
+
+@SKINS
+@pytest.mark.requirement("PRD-72")
+def test_user_records_end_whatever_call_never_returns(skin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_builder, "GRACE", 0.1)
+    go, hangs, cancelled = threading.Event(), [True], list[bool]()
+
+    class Hanging(ModelClient):
+        def put_records(self, **arguments: Any) -> Any:
+            if hangs[0] and skin == "asyncio":
+                return self._never()
+            if hangs[0]:
+                go.wait(100)
+                raise OSError
+            return super().put_records(**arguments)
+
+        async def _never(self) -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                cancelled.append(True)
+                raise
+
+    ended: list[DeliveryError] = []
+
+    async def main() -> None:
+        producer = new_producer(skin, client=Hanging(), config=FAST, on_undelivered=ended.append)
+        error = await result_of(await call(producer.put, "k", b"hangs"), 60)
+        assert (error.outcome, error.may_be_stored) == ("expired", True)
+        assert [attempt.outcome for attempt in error.attempts] == ["no-answer"]
+        assert await call(producer.flush, 60)
+        hangs[0] = False
+        for data in (b"goes", b"goes, too"):
+            assert isinstance(await result_of(await call(producer.put, "k", data), 60), Delivery)
+            go.set()  # an answer that comes late changes nothing
+        assert ended == [error]
+        await call(producer.close)
+
+    asyncio.run(main())
+    assert cancelled == [True] * (skin == "asyncio")
 
 
 def _meta_of(skin: str, stream: str, settings: dict[str, Any]) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -34,31 +36,19 @@ def test_on_a_healthy_stream_nothing_waits_longer_than_was_asked(
     """``puts``: seconds since the one before, seconds that it waited for its thread, place, size."""
     bench = Bench(8, record_max_buffered_time_ms=buffered, aggregation_max_size=1000, max_connections=256)
     latest: dict[bytes, float] = {}
-    under_way: list[tuple[float, PutRecordsRequest]] = []
 
-    def go_on(until: float) -> None:
-        at = bench.now
-        while at <= until:
-            bench.now = at
-            for due, call in [entry for entry in under_way if entry[0] <= at]:
-                under_way.remove((due, call))
-                bench.serve(call)
-            for call in bench.puts():
-                under_way.append((at + latency, call))
-                for data in itertools.chain(*data_of(call)):
-                    assert at <= latest.pop(data) + 1e-9
-            timer = bench.core.timer()
-            at = min([due for due, _ in under_way] + ([] if timer is None else [timer]), default=float("inf"))
-            assert at > bench.now
-        bench.now = until
+    def answer(call: PutRecordsRequest) -> tuple[float, Callable[[], None]]:
+        for data in itertools.chain(*data_of(call)):
+            assert bench.now <= latest.pop(data) + 1e-9
+        return latency, partial(bench.serve, call)
 
     for number, (gap, waited, place, size) in enumerate(puts):
-        go_on(bench.now + gap)
+        bench.run(gap, answer)
         pending = bench.core.prepare("k", b"%d " % number + b"x" * size, place * 2**124)
         pending.token = pending.record.data
         bench.core.accept(pending, bench.now, bench.now - waited)
         latest[pending.record.data] = max(bench.now, bench.now - waited + buffered / 1000)
-    go_on(bench.now + 3)
+    bench.run(3, answer)
     assert not latest
     assert len(bench.results) == len(puts)
 
@@ -88,7 +78,7 @@ def test_in_an_outage_nothing_is_aggregated_again(trouble: str, monkeypatch: pyt
                 code = "InternalFailure" if trouble == "entries" else "ProvisionedThroughputExceededException"
                 bench.core.receive(call, {"Records": [{"ErrorCode": code}] * len(call.records)}, bench.now)
             else:
-                bench.core.fail(call, Failure(trouble), bench.now, answered=True)
+                bench.fail(call, trouble)
     assert calls > 5
     assert aggregated == accepted
     bench.run(10.0)
@@ -175,7 +165,7 @@ def test_only_lives_that_began_in_one_second_cannot_be_told_apart(same_second: b
     bench.core.flush()
     (call,) = bench.puts()
     if notice == "missing":
-        bench.core.fail(call, Failure("InternalFailure"), bench.now, answered=True)
+        bench.fail(call, "InternalFailure")
         bench.live.stream_gone(bench.now)
         (refresh,) = bench.calls()
     bench.stream.create_again(2, same_second=same_second)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kpl_codec.producer import Delivery, DeliveryError, Outcome
 from kpl_codec.producer.outcomes import ACTIONS
 from kpl_codec.producer.send_queue import BACKOFF, Lane, TokenBucket
-from kpl_codec.shards.live_shard_map import Failure
 from tests.examples import examples
 
 from .bench import HIGH, LOW, Bench, data_of
@@ -42,7 +41,7 @@ def test_each_action_is_taken(code: str, outcome: Outcome, whole_call: bool) -> 
     bench.core.flush()
     (call,) = bench.puts()
     if whole_call:
-        bench.core.fail(call, Failure(code), bench.now, answered=True)
+        bench.fail(call, code)
     else:
         answer = {"Records": [{"ErrorCode": code, "ErrorMessage": "because"}], "FailedRecordCount": 1}
         bench.core.receive(call, answer, bench.now)
@@ -85,7 +84,7 @@ def test_halving_finds_exactly_the_bad_records(shards: list[int], bad: set[int])
             break
         for call in calls:
             if any(data.startswith(b"bad") for outgoing in data_of(call) for data in outgoing):
-                bench.core.fail(call, Failure("ValidationException"), bench.now, answered=True)
+                bench.fail(call, "ValidationException")
             else:
                 bench.serve(call)
     bench.collect()
@@ -175,7 +174,7 @@ def test_abandon_gives_every_record_its_result_wherever_it_is() -> None:
     assert bench.results[b"in flight"].may_be_stored  # type: ignore[union-attr]
     assert not bench.results[b"open"].may_be_stored  # type: ignore[union-attr]
     bench.serve(call)  # the answer comes too late, and changes nothing
-    bench.core.fail(call, Failure("ValidationException"), bench.now, answered=True)
+    bench.fail(call, "ValidationException")
     assert bench.core.outstanding == 0
     assert not bench.core.results()
 
@@ -193,7 +192,7 @@ def test_every_metric_name_is_one_of_the_kpls() -> None:
     bench.run(20.0)
     bench.live.refresh(bench.now)
     (call,) = bench.calls()
-    bench.core.fail(call, Failure("ResourceNotFoundException"), bench.now, answered=True)
+    bench.fail(call, "ResourceNotFoundException")
     assert set(bench.measured) == set(METRICS)
     assert bench.measured["UserRecordsReceived"] == bench.measured["UserRecordsPut"] == 2
     assert bench.measured["UserRecordsDataPut"] == 2
