@@ -24,7 +24,6 @@ from kpl_codec.shards.stream_name import StreamNameError
 from kpl_codec.watch import LastHour, Watch, WatchFinding
 from kpl_codec.watch.exporters import EmfLines, OpenTelemetryExporter, TerminalExporter, Webhook, alarms
 from kpl_codec.watch.watch_metrics import METRICS, NAMESPACE, Emf, cloudwatch_name, watch_metrics
-
 from tests.widths import COLUMNS, too_wide
 
 from .model import START, ModelStream, open_map, run
