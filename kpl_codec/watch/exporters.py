@@ -21,7 +21,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from ..aws_errors import Backoff
-from ..lazy import needing_extras
+from ..lazy import require_extras
 from ..rendering.labels import plural, safe_lines
 from ..rendering.terminal import json_line, line, note, table, write_on
 from ..shards.stream_name import stream_of
@@ -93,7 +93,7 @@ class OpenTelemetryExporter(Exporter):
     kpl_watch_lost_user_records, kpl_watch_polls_total and so on."""
 
     def __init__(self, stream: str, meter: Any = None) -> None:
-        with needing_extras("OpenTelemetryExporter"):
+        with require_extras("OpenTelemetryExporter"):
             from opentelemetry import metrics
 
         self._stream = stream

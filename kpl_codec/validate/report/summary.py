@@ -78,8 +78,8 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
             "Records are lost",
             f"{estimate} an estimate: it drops {number(dropped)} of the {read} that were read.",
         )
-    if about.share < 1 and report.clean:
-        part = percent(about.share, 1)
+    if about.sampling_rate < 1 and report.clean:
+        part = percent(about.sampling_rate, 1)
         return "Nothing was found", f"Nothing was found in the {read} read, {part} of each shard's time."
     if dropped:
         part = f"{number(totals.user_records)} ({percent(dropped, totals.user_records)})"
@@ -206,7 +206,7 @@ def _per_second(report: Report) -> str:
         return ""
     seconds = (report.last_arrival - report.first_arrival).total_seconds()
     # What is read of a sample says nothing of the rate.
-    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.share == 1 else 0
+    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.sampling_rate == 1 else 0
     return f"{rate:,.1f} a second" if rate >= 0.1 else ""
 
 
