@@ -246,7 +246,7 @@ class IndexOutOfTable(DecodeError):
     index: int
     table: str
     size: int
-    text = "index {index} is outside {table}, which has {size} entries"
+    text = "index {index} is outside {table}, whose length is {size}"
 
 
 class NoUserRecords(DecodeError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Uni
 
 from .errors import DecodeError, EncodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
-from .lazy import needing_extras
+from .lazy import require_extras
 from .values import Value
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def decode_payload(schema: GlueSchema, data: bytes) -> Any:
 def _avro(definition: str, data: bytes) -> Any:
     from io import BytesIO
 
-    with needing_extras("decode_payload"):
+    with require_extras("decode_payload"):
         import fastavro
     source = BytesIO(data)
     value = fastavro.schemaless_reader(source, _parse_schema(definition), None)

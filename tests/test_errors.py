@@ -70,7 +70,7 @@ def test_the_place_is_added_and_the_type_stays() -> None:
     there = error.at(sequence_number="7", shard_id="shardId-000000000000")
     assert (there.table, there.size, there.sequence_number) == ("partition_key_table", 2, "7")
     assert str(there) == (
-        "index 5 is outside partition_key_table, which has 2 entries (at byte 9, user record 1, "
+        "index 5 is outside partition_key_table, whose length is 2 (at byte 9, user record 1, "
         "sequence number 7, shardId-000000000000) [MSG-7]"
     )
     assert error.sequence_number is None

@@ -27,7 +27,7 @@ from ..deaggregation.policies import RecordDeaggregator
 from ..deaggregation.policy_rules import Policy, rules_of
 from ..format.hash_keys import HashKeyRange
 from ..keywords import check_keywords
-from ..lazy import needing_extras
+from ..lazy import require_extras
 from ..schema_registry import Unframe
 from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
@@ -36,7 +36,7 @@ from ..shards.stream_name import StreamMatcher
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-with needing_extras("kpl_codec.arrow"):
+with require_extras("kpl_codec.arrow"):
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

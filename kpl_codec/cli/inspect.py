@@ -28,8 +28,9 @@ from .options import add, add_aws, add_shared
 
 #: Fields and user records that are listed without --limit.
 _SHOWN = 400
-#: Fewest columns in which long lines of the tree are folded.
-_FOLDED = 80
+#: Fewest columns in which long lines of the tree are folded; columns before the names in it; and before an
+#: arrow's text.
+_FOLDED, _NAMES, _ARROWS = 80, 46, 21
 #: Codes that `read_captures` reports of data that is not a capture, but one record's own data.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
 
@@ -152,18 +153,21 @@ def _show(explanation: Explanation, defects: list[DecodeError], data: bytes) -> 
     show(line(f"{plural(explanation.size, 'byte')}: ", kind, records + canonical))
     lines = [line((f"{'offset':>8} {'length':>8}  {'bytes':<26} what", "bold"))]
     marked = [defect for defect in defects if defect.offset is not None]
+    fold = width() >= _FOLDED
     for depth, node in explanation.root.walk():
         here = [d for d in marked if d.offset is not None and _holds(node, depth, d.offset)]
         marked = [d for d in marked if d not in here]
-        lines.append(line(*_node(node, depth, data, bool(here))))
-        lines += [line(f"{'':>18} ", (f"▲ {defect}", "red")) for defect in here]
+        parts = _node(node, depth, data, bool(here))
+        lines.append(line(*parts, hang=_NAMES + 2 * min(depth, 4), fold=fold))
+        arrows = (line(f"{'':>18} ", (f"▲ {defect}", "red"), hang=_ARROWS, fold=fold) for defect in here)
+        lines += arrows
     lines += [
         line((f"defect: {defect}", "red")) for defect in defects if defect.offset is None or defect in marked
     ]
     lines += [line((f"warning: {warning}", "yellow")) for warning in explanation.warnings]
     if explanation.omitted:
         lines.append(line((f"... and {explanation.omitted:,} more, not listed (--limit)", "dim")))
-    show(*lines, fold=width() >= _FOLDED)
+    show(*lines)
 
 
 def _holds(node: ExplanationNode, depth: int, offset: int) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names, needing_extras
+from ..lazy import lazy_names, require_extras
 
-with needing_extras("kpl_codec.spark"):
+with require_extras("kpl_codec.spark"):
     from .functions import deaggregate, handled_runs, is_aggregated, register_table_function, verify
     from .session import local_session
 

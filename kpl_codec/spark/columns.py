@@ -72,7 +72,7 @@ def name_folding(spark: SparkSession) -> Callable[[str], str]:
 
 def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
     """``df`` with other connectors' columns renamed as `validate` renames them. Where there is no
-    ``shardId``, also with empty columns ``shardId`` and ``shardIdFrom``, to be filled by `with_shards`, and
+    ``shardId``, also with empty columns ``shardId`` and ``shardIdFrom``, to be filled by `add_shards`, and
     True. Raises ValueError."""
     from pyspark.sql import functions as f
 

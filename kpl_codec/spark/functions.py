@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..arrow import DEFAULT_BATCH_BYTES, coalesce, process_all
 from ..arrow.layout import TYPES
-from ..captures.capture_rows import with_shards
+from ..captures.capture_rows import add_shards
 from ..deaggregation.deaggregated_record import Counts
 from ..deaggregation.payload import version_ids
 from ..deaggregation.policy_rules import Policy
@@ -219,7 +219,7 @@ def _task(
         _freeze_gc()
         shard_map = find_map()
         if find_shards:
-            batches = (with_shards(batch, shard_map, batch.schema) for batch in batches)
+            batches = (add_shards(batch, shard_map, batch.schema) for batch in batches)
         with plain_errors():
             rows = deaggregate_in_task(batches, policy, shard_map=shard_map, streams=streams(), **options)
             yield from coalesce(rows, DEFAULT_BATCH_BYTES)

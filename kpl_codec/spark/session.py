@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KplError
-from ..lazy import install, needing_extras
+from ..lazy import install, require_extras
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,7 +135,7 @@ def local_session(
     unchanged. ``log_file``: gets the output of the JVM and the workers. Java does not check the bounds of
     Arrow's buffers. Raises NoJava.
     """
-    with needing_extras("kpl_codec.spark.local_session"):
+    with require_extras("kpl_codec.spark.local_session"):
         from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()

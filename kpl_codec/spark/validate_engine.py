@@ -25,7 +25,7 @@ from ..findings.counters import Tally
 from ..shards.shard_map import ShardMap
 from ..validate.check import check
 from ..validate.repair_marks import Copies
-from ..validate.report.build import findings_of_the_whole
+from ..validate.report.build import input_findings
 from ..validate.report.scan import findings_batch
 from ..validate.task import Job, gather, make_folders, part_name, scan_batches, work_folder, write_users
 from ..validate.validate_job import OutputError, Validation, check_output, write_report
@@ -163,7 +163,7 @@ def _batch(df: DataFrame, number: int, shard_map: ShardMap, output: Location, st
 def _report(tally: Tally, shard_map: ShardMap, output: Location, stream: str) -> Validation:
     source = f"Kinesis stream {stream}, followed"
     report = write_report(output, tally, shard_map, stream_name=stream, source=source, complete=False)
-    whole = pa.table(findings_batch(list(findings_of_the_whole(tally, shard_map))))
+    whole = pa.table(findings_batch(list(input_findings(tally, shard_map))))
     (output / "findings-of-the-whole.parquet").write_table(whole)
     (output / "shards.json").write(shard_map.to_json().encode())
     return Validation(report, output)

@@ -13,7 +13,7 @@ from ..cli.inputs import UsageError, results_of
 from ..cli.options import add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of, order_of_kind
-from ..rendering.terminal import json_line, line, note, show, table, width, wrap, write
+from ..rendering.terminal import json_line, line, note, show, table, write
 
 if TYPE_CHECKING:
     from ..findings import Finding
@@ -91,4 +91,4 @@ def _show(findings: list[Finding], counts: Counter[str]) -> None:
         if finding.kind != before:
             show(line((finding.kind, "bold"), f": {kind_of(finding.kind).title}"))
             before = finding.kind
-        show(*wrap(line(finding.place or "(nothing more is known)"), max(width(), 60), 2))
+        show(line(f"  {finding.place or '(nothing more is known)'}"))

@@ -93,7 +93,7 @@ def check_results(output: Location, *, with_plan: bool) -> None:
 
 def _summary_of_log(output: Location) -> str:
     """What was put of the plan, where and when, and what to do then; empty where nothing was."""
-    put_places = repair_marks.Repaired()
+    put_places = repair_marks.RecordPlaces()
     log = output / "repair/log"
     put = sum(put_places.add(old) for old, _ in repair_marks.read_copies(log))
     if not put:

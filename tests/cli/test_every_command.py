@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from kpl_codec import ShardMap, UserRecord, encode
 from kpl_codec.cli.main import COMMANDS, _parser, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
+from tests.widths import COLUMNS, too_wide
 
 pytestmark = pytest.mark.timeout(120)
 SHARD = "shardId-000000000000"
@@ -40,6 +42,37 @@ JSON = [
     "shards predict --shards shards.json a --json",
     "validate capture.json --shards shards.json --output new --quiet --json",
 ]
+#: What commands print for people, or why a command is not here.
+TEXTS = [
+    "audit --produced produced.csv --handled handled.csv",
+    "cat capture.json",
+    "conformance --failures --lines --kind decode -- python unopened.py",
+    "explain",
+    "explain UnicodeDecodeError mixed-aggregate",
+    "explain mixed-aggregate",
+    "explain FRM-3",
+    "explain 84mawgoB",
+    "findings results",
+    "generate --output made --user-records 20 --per-aggregate 5",
+    "inspect broken.bin",
+    "inspect joined.bin",
+    "keys allocate 3",
+    "keys hash a",
+    "keys hot results",
+    "repair results",
+    "shards history --shards shards.json",
+    "shards list --shards shards.json",
+    "shards predict --shards shards.json a",
+    "validate capture.json --shards shards.json --output new --quiet",
+]
+#: A decoder that takes every frame for a plain record.
+UNOPENED = """\
+import sys
+for line in sys.stdin:
+    print("name unopened\\nops decode" if line.startswith("hello") else "plain")
+    print("end", flush=True)
+"""
+NOT_TEXTS = {"demo": "test_demo.py", "watch": "tests/watch: it writes to standard error"}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +84,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = encode([UserRecord("a", b"1"), UserRecord("b", b"2", "7")])
     (folder / "frame.bin").write_bytes(frame)
     (folder / "broken.bin").write_bytes(frame[:-1] + b"\0")
+    (folder / "joined.bin").write_bytes(frame + frame)
+    (folder / "unopened.py").write_text(UNOPENED)
     records = [
         {"SequenceNumber": number, "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
         for number, data in (("7", frame), ("8", frame[:-1] + b"\0"))
@@ -102,6 +137,34 @@ def test_names_in_json_are_in_camel_case(
     wrong = {name for name in names(found) if not re.fullmatch("[a-z][a-zA-Z0-9]*", name)}
     assert found
     assert wrong <= {"not-judged"}  # a value of the column kcl
+
+
+@pytest.mark.parametrize("columns", [None, COLUMNS])
+@pytest.mark.parametrize("line", TEXTS)
+def test_no_line_is_wider_than_the_page(
+    line: str,
+    columns: int | None,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a pipe, and on a terminal of 100 columns."""
+    monkeypatch.chdir(folder)
+    if columns:
+        monkeypatch.setenv("COLUMNS", str(columns))
+    arguments = [str(tmp_path / word) if word in ("made", "new") else word for word in line.split()]
+    if arguments[0] == "repair":  # it writes a plan, once
+        shutil.copytree("results", tmp_path / "results")
+        arguments[1] = str(tmp_path / "results")
+    assert main(arguments) in (0, 1)
+    text = capsys.readouterr().out
+    assert text
+    assert not too_wide(text)
+
+
+def test_every_command_has_its_lines_measured() -> None:
+    assert COMMANDS.keys() - NOT_TEXTS.keys() == {line.partition(" ")[0] for line in TEXTS}
 
 
 def test_shards_take_the_json_of_shards_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
