@@ -216,22 +216,6 @@ def test_whoever_stops_goes_on_with_the_next_record(data: list[bytes], policy: A
 
 
 @pytest.mark.requirement("DAG-13")
-def test_a_live_source_is_not_held_back() -> None:
-    """Neither an iterator nor the adapters' reading of one waits for the record after."""
-    asked: list[int] = []
-
-    def answers() -> Iterator[dict[str, Any]]:
-        for number in range(3):
-            asked.append(number)
-            yield {"Records": [{"Data": SOUND, "PartitionKey": "a", "SequenceNumber": str(number)}]}
-
-    for rows in (kpl.deaggregate(kinesis_records(answers())), user_records(answers())):
-        asked.clear()
-        assert next(rows).sequence_number == "0"
-        assert asked == [0]
-
-
-@pytest.mark.requirement("DAG-13")
 def test_an_iterator_is_not_read_far_ahead() -> None:
     """Where it is allowed: at first 32 Kinesis records, then as many as have about half a MiB."""
     large = kpl.encode([kpl.UserRecord("a", bytes(100_000))])
