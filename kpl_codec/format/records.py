@@ -179,6 +179,11 @@ def _has_utf_8(*texts: str) -> bool:
     return True
 
 
+def without_none(**fields: Any) -> dict[str, Any]:
+    """The members of a JSON object or a response that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def record_from_response(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:
     """A record of boto3's GetRecords, which does not name its shard."""
     return KinesisRecord(
