@@ -400,6 +400,15 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_shown_by_a_guide(name: str) -> None:
+    pages = [path.read_text() for path in (Path("README.md"), *Path("spec/guides").glob("*.md"))]
+    text = "\n".join(page for page in pages if f"kpl-codec {name}" in page)
+    options = {option for parser in parsers(_parser([name])) for option in parser._option_string_actions}
+    shown = {*re.findall(r"--[a-z-]+", text), "--help"}
+    assert sorted({option for option in options if option.startswith("--")} - shown) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_no_option_can_be_abbreviated(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A newer option with the same beginning would give the command line another meaning."""
     for parser in parsers(_parser([name])):
