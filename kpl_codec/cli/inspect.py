@@ -16,7 +16,7 @@ from ..deaggregation.kcl import KclOutcome
 from ..deaggregation.policies import deaggregate
 from ..errors import DecodeError
 from ..findings import camel_keys
-from ..format.frame import disguise_of
+from ..format.frame import disguise_of, sound_end
 from ..format.hash_keys import HashKeyRange
 from ..format.nested import describe_nested, layers_around
 from ..format.records import KinesisRecord
@@ -82,6 +82,13 @@ def _inner_records(record: KinesisRecord) -> list[str]:
 def _from_data(args: argparse.Namespace) -> KinesisRecord:
     """The record in DATA; without keys where DATA is not a capture. Raises UsageError."""
     data, number = _data(args), args.sequence_number
+    if not args.raw and data[:4] == MAGIC:
+        end = sound_end(data)
+        if end is not None and data[end : end + 4] == MAGIC:
+            several = f"{args.data} holds several aggregated records: the first ends at byte {end}"
+            raise UsageError(
+                reason=f"{several}; kpl-codec cat and validate read each (--raw takes it as one record)"
+            )
     if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
         return KinesisRecord(None, data)
     from .capture_records import read_captures  # pyarrow

@@ -55,7 +55,7 @@ TEXTS = [
     "findings results",
     "generate --output made --user-records 20 --per-aggregate 5",
     "inspect broken.bin",
-    "inspect joined.bin",
+    "inspect joined.bin --raw",
     "keys allocate 3",
     "keys hash a",
     "keys hot results",
@@ -351,6 +351,11 @@ RESULTS = "; give the --output of kpl-codec validate"
         ("findings folder", "cannot read folder: it has no findings" + RESULTS),
         ("keys hot frame.bin", "cannot read frame.bin: it is a file, not a folder" + RESULTS),
         ("inspect folder", "cannot read folder: it is a folder, not a file"),
+        (
+            "inspect joined.bin",
+            "joined.bin holds several aggregated records: the first ends at byte 45; kpl-codec cat and "
+            "validate read each (--raw takes it as one record)",
+        ),
         ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin/x", "cannot write to frame.bin/x: a part of the path is a file, not"),
