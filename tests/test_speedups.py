@@ -276,7 +276,7 @@ def test_deaggregate_gives_the_same_with_and_without(
 
     compiled = outcome()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(message, "_user_records", message.user_records_in_python)
+        patch.setattr(message, "_user_records", None)
         patch.setattr(policies, "_FrameRows", lambda *_, **__: None)
         assert outcome() == compiled
 
@@ -313,7 +313,7 @@ def test_columns_are_the_same_with_and_without(
     compiled = columns()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_columns, "_FrameColumns", None)
-        patch.setattr(message, "_user_records", message.user_records_in_python)
+        patch.setattr(message, "_user_records", None)
         patch.setattr(policies, "_FrameRows", lambda *_, **__: None)
         assert columns() == compiled
 

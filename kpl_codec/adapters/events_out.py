@@ -1,9 +1,6 @@
-"""Writes KinesisRecords as events and answers, to make or replay a capture, or to try a handler.
-
-Reading the result gives the same records. A value that the shape cannot hold raises CaptureError
-(not-representable), and one that it needs and the record lacks (missing-field).
-Specification: spec/06-lambda.md, CAP-8, CAP-9.
-"""
+"""Writes KinesisRecords as events and answers, to make or replay a capture, or to try a handler. Reading the
+result gives the same records. A value that the shape cannot hold raises CaptureError (not-representable), and
+one that it needs and the record lacks (missing-field)."""
 
 from __future__ import annotations
 
@@ -47,8 +44,7 @@ def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str,
 def to_firehose(
     records: Iterable[KinesisRecord], *, delivery_stream_arn: str, source_stream_arn: str | None = None
 ) -> dict[str, Any]:
-    """The Firehose transformation event; records without a sequence number are direct puts. Their record ids
-    are their indices."""
+    """The Firehose transformation event; records without a sequence number are direct puts."""
     rows = []
     for index, (at, record) in enumerate(_with_places(records, "records")):
         _refuse(record, at, "explicit_hash_key", "record_id")
@@ -114,7 +110,6 @@ def _sequence_number(record: KinesisRecord, at: str) -> str:
 
 
 def _arrival(record: KinesisRecord, unit: int, at: str) -> float | int | None:
-    """The arrival as a number: a float of seconds, an int of milliseconds."""
     when = read_timestamp(record.approximate_arrival_timestamp, unit, at + _ARRIVAL)
     if when is None:
         return None

@@ -1,6 +1,6 @@
-"""Makes columns from objects: for Kinesis records that the compiled parser cannot decide (without it, for
-all), for rows without data, and for rows that were opened before. `decode_payloads` undoes compression and
-the Schema Registry's frame in the data of user records."""
+"""Makes columns from objects: of Kinesis records that the compiled parser cannot decide (without it, of all),
+rows without data, and rows that were opened before. `decode_payloads` undoes compression and the Schema
+Registry's frame."""
 
 from __future__ import annotations
 
@@ -55,8 +55,6 @@ _VALUES: dict[str, Callable[[DeaggregatedRecord], Any]] = {
 
 
 class NoData(DecodeError):
-    """A row whose data is null."""
-
     code: str = "no-data"
     requirement = "SPK-1"
     text = "the row has no data"
@@ -87,12 +85,11 @@ class ObjectColumns:
         self._last: tuple[str | None, str | None, int] | None = None
 
     def forget_last_row(self) -> None:
-        """The next rows do not go on with a Kinesis record of the rows before."""
         self._last = None
 
     def open_rows(self, source: InputBatch, start: int, end: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """The user records of the rows ``start`` to before ``end``, in batches of at most ``max_bytes`` (or
-        one user record). Those before an error come before the error."""
+        one user record). Those before an error come before it."""
         self.forget_last_row()
         return self._batches(source, self._open(source, start, end), max_bytes, ())
 

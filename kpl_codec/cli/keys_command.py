@@ -9,7 +9,7 @@ from typing import Any
 
 from ..format.hash_keys import ALL_HASH_KEYS, parse_hash_key, partition_key_hash
 from ..rendering.labels import percent, plural
-from ..rendering.terminal import line, show, show_json, table, write
+from ..rendering.terminal import line, note, show, show_json, table, write
 from ..shards.skew import balanced_keys
 from .inputs import each_line, hashed_keys, load_shard_map, results_of
 from .options import add, add_action, add_aws, add_shards, add_shared
@@ -75,6 +75,9 @@ def _hot(args: argparse.Namespace) -> int:
         rows = [{"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in hot]
         show_json({"userRecords": total, "keys": rows})
     else:
+        if not hot:
+            note(f"there is no user record with a partition key in {args.results}")
+            return 0
         texts = [[key, f"{count:,}", percent(count, total), str(hash_key)] for key, hash_key, count in hot]
         show(table(["key", "user records", "share", "hash key"], texts, (1, 2, 3)))
         show(line(f"of {plural(total, 'user record')} with a partition key"))

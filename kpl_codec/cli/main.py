@@ -86,6 +86,14 @@ _CANNOT_WRITE = {
 }  # fmt: skip
 
 
+#: What the library advises, and the option of commands that does it.
+_OPTIONS = {
+    "give a region": "give --region",
+    "set AWS_PROFILE": "give --profile, or set AWS_PROFILE",
+    "the endpoint URL": "--endpoint-url",
+}
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's parser. An error is one line, which names the command and what may have been meant."""
 
@@ -203,7 +211,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _identity(getattr(args, "profile", None), getattr(args, "role_arn", None)):
             return int(args.run(args))
     except KplError as error:
-        return _fail(str(error))
+        text = str(error)
+        for advice, option in _OPTIONS.items():
+            text = text.replace(advice, option)
+        return _fail(text)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..findings import SEVERITIES
-from ..rendering.labels import utc
+from ..rendering.labels import plural, utc
+from ..rendering.terminal import note
 from ..shards.stream_name import StreamNameError, stream_of
 
 #: Where reading begins: at the oldest record, after the newest, or at a time.
@@ -166,6 +167,17 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **fields: str) -
     for name in names:
         option, text = shared[name]
         add(parser, option, text.format(**fields), **_MORE.get(name, {}))
+
+
+def note_nothing(args: argparse.Namespace, what: str, read: int, place: str, *options: str) -> None:
+    """Say on standard error why nothing was printed: there is no ``what`` in ``place``, or of the ``read``
+    that are there the ``options`` that were given let none through."""
+    given = [option for option in options if getattr(args, option[2:].replace("-", "_")) is not None]
+    chosen = " and ".join(given)
+    if read:
+        note(f"nothing to print: of {plural(read, what)} in {place}, none is let through by {chosen}")
+    else:
+        note(f"there is no {what} in {place}" + (f" with {chosen}" if chosen else ""))
 
 
 def add_shards(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

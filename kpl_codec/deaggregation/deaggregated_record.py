@@ -16,17 +16,15 @@ from .kcl import DropReason, KclResult
 
 
 class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
-    """One user record of a Kinesis record.
+    """One user record of a Kinesis record. It does not keep the frame in memory.
 
     ``sub_sequence_number``: its number in its Kinesis record, from 0. ``aggregated``: False for a plain
-    record. ``placement``: where a shard map was given. ``defects`` and ``kcl``, what the KCL does with it:
-    under the ``report`` policy. ``schema_version_id``: with ``unframe``, the schema of ``data``. A record
-    from a queue has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis record.
+    record. ``placement``: with a shard map. ``defects`` and ``kcl``, what the KCL does with it: under the
+    ``report`` policy. ``schema_version_id``: with ``unframe``, the schema of ``data``. A record from a queue
+    has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis record.
 
     ``partition_key`` is None in two cases only: a plain record of a stream that distributes records AUTO,
     and, under ``report``, a user record with a defect in its key. `require_partition_key` gives it as a str.
-
-    It does not keep the frame in memory. Compiled code makes ``data`` whenever it is asked for.
     """
 
     partition_key: str | None
@@ -58,8 +56,8 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
 
 
 class Drop(Value):
-    """How many user records of one Kinesis record were dropped, why, and because of which one of them
-    (``record_index``, from 0)."""
+    """The number of ``user_records`` of one Kinesis record that were dropped, why, and because of which one
+    of them (``record_index``, from 0)."""
 
     sequence_number: str | None
     shard_id: str | None
@@ -70,8 +68,8 @@ class Drop(Value):
 
 class Counts(SimpleNamespace):
     """Counts so far. ``dropped``: user records that the policy dropped, by reason. ``empty_records``:
-    aggregated records from which it had none to drop, as the KCL finds no user record. ``defects``: delivered
-    user records by the code of their first defect, where the policy does not raise it."""
+    aggregated records in which the KCL finds no user record to drop. ``defects``: delivered user records by
+    the code of their first defect."""
 
     kinesis_records: int
     aggregated_records: int

@@ -1,7 +1,5 @@
 """Decompresses the data of user records, and takes off the Schema Registry's frame, under a policy.
-
-Specification: spec/05-producer.md, ZIP-3 to ZIP-5; spec/13-schema-registry.md, GSR-3 to GSR-5.
-"""
+Specification: spec/05-producer.md, ZIP; spec/13-schema-registry.md, GSR."""
 
 from __future__ import annotations
 
@@ -16,10 +14,9 @@ from .policy_rules import PayloadRule, PolicyRules
 
 
 class PayloadDecoder:
-    """A function of user records: decompresses their data, unless ``max_size`` is None, and then takes off
-    the frame, if ``unframes`` says so. ``max_size``: the largest data in bytes, for frames 64 MiB by default.
-    ``defects``: counts by code what stays as it is. Raises ValueError for a size below 1, and for a text that
-    is no schema version id."""
+    """A function of user records: decompresses their data, unless ``max_size`` (bytes) is None, and then
+    takes off the frame, if ``unframes`` says so (at most 64 MiB by default). ``defects``: counts by code what
+    stays as it is. Raises ValueError for a size below 1, and for a text that is no schema version id."""
 
     def __init__(
         self, max_size: int | None, unframes: Unframe, rules: PolicyRules, defects: Counter[str]
@@ -45,8 +42,7 @@ class PayloadDecoder:
         self.beginnings = compression.STARTS * decompresses + (PLAIN, ZLIB) * framed
 
     def __call__(self, record: DeaggregatedRecord) -> DeaggregatedRecord:
-        """The user record with its data as it was before; if that is not possible, the policy decides. Raises
-        DecodeError."""
+        """The user record with its data decoded; where that fails, the policy decides. Raises DecodeError."""
         for step, rule in self._steps:
             try:
                 record = step(record)
@@ -76,8 +72,7 @@ class PayloadDecoder:
 
 
 def version_ids(unframes: Unframe) -> frozenset[bytes] | None:
-    """The schema version ids in ``unframes``, 16 bytes each; None: any. Raises ValueError for a text that is
-    no UUID."""
+    """The schema version ids, 16 bytes each; None: any. Raises ValueError for a text that is no UUID."""
     from uuid import UUID  # readers need not load it
 
     if isinstance(unframes, bool):

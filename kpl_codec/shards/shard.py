@@ -1,7 +1,4 @@
-"""A shard, as the responses of ListShards and DescribeStream have it.
-
-Specification: spec/04-shards-and-placement.md, SHD-1 and SHD-9.
-"""
+"""A shard, as the responses of ListShards and DescribeStream have it. See spec/04-shards-and-placement.md."""
 
 from __future__ import annotations
 
@@ -37,8 +34,8 @@ class Shard(Value):
         return tuple(p for p in (self.parent_shard_id, self.adjacent_parent_shard_id) if p is not None)
 
     def contradicts(self, other: Shard) -> bool:
-        """Whether ``other``, which has the same id, is another shard: range, parents and starting sequence
-        number of a shard never change. A missing starting number is no contradiction."""
+        """Whether ``other``, which has the same id, is another shard: its range, parents or starting sequence
+        number (where both have one) differ."""
         starts = {self.starting_sequence_number, other.starting_sequence_number} - {None}
         return (
             self.hash_key_range != other.hash_key_range

@@ -1,4 +1,4 @@
-"""The table of `kpl_codec.shards.map_freshness`, row by row; and against a machine that keeps its whole
+"""The table of `MapFreshness`, row by row; and against a machine that keeps its whole
 history."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.aws_errors import Backoff
-from kpl_codec.shards.map_freshness import MapFreshness
+from kpl_codec.shards.live_shard_map import MapFreshness
 
 BACKOFF = Backoff(10, 40)
 Known = tuple[str, Collection[str] | None]

@@ -39,8 +39,6 @@ def article_next_key(keys: set[int], floor: int, top: int, lowest: int | None = 
 def test_skew_of_small_sets_of_partition_keys(n, counts):
     skew = skew_of((partition_key_hash(str(i)) for i in range(1, n + 1)), ALL_HASH_KEYS.split(2))
     assert skew.counts == counts
-    assert skew.total == n
-    assert skew.ratio == max(counts) * 2 / n
 
 
 @pytest.mark.requirement("HKA-1", "HKA-2")
