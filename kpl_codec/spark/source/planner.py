@@ -108,8 +108,8 @@ class Planner:
         return offset
 
     def at_tips(self, position: Position) -> StreamOffset:
-        """Every shard at its tip, for a Spark that does not give the query's offset: it fits one that goes on,
-        and a new one, which begins with the records that ``initial`` names."""
+        """Every shard at its tip, for a Spark that gives no offset of the query. It fits a query that goes
+        on, and a new one, which begins with the records that ``initial`` names."""
         begin = self.begin_at(position)
         lineage = self.lineage()
 
