@@ -34,6 +34,14 @@ _FOLDED, _NAMES, _ARROWS = 80, 46, 21
 #: Codes that `read_captures` reports of data that is not a capture, but one record's own data.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
 
+EPILOG = """\
+offset and length of each field are in bytes; the arrow below a field says what is
+wrong with it. canonical: the KPL would write the same bytes for these user records.
+
+Exit status: 0 a plain record, or a sound one that the KCL delivers whole; 1 any other
+record; 2 failure.
+"""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     text = "one record's data (raw, base64 or hex), or a capture: a file, also in S3; - for standard input"

@@ -109,6 +109,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ):
             line = f"validate {capture} --shards shards.json --output {output} --quiet"
             assert main(words(line)) == status
+        line = "audit --produced produced.csv --handled handled.csv --output audited --json"
+        assert main(words(line)) == 1
     finally:
         os.chdir(here)
     return folder
@@ -191,6 +193,7 @@ def test_every_command_has_its_lines_measured() -> None:
             "nothing to print: of 1 finding in results, none is let through by --kind",
         ),
         ("keys hot nothing", "there is no user record with a partition key in nothing"),
+        ("keys hot audited", "there is no user record with a partition key in audited"),
         ("conformance --failures --kind placement", "all of 19 vectors passed: there is no failure to list"),
     ],
 )
