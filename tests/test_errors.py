@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 import pkgutil
+import re
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from string import Formatter
 from typing import Any, get_type_hints
 
@@ -130,3 +133,33 @@ def test_wrong_fields_are_named() -> None:
     assert refused.describe().startswith("invalid listing of shards (")
     disguised = errors.NotAggregated(offset=0, length=3, disguise="base64")
     assert str(disguised).startswith("an aggregated record encoded as base64: ")
+
+
+#: Folders whose texts reach programs that use the library; those of the other features reach commands.
+_LIBRARY = {
+    "adapters", "arrow", "aws", "aws_lambda", "captures", "compat", "deaggregation", "format", "kcl",
+    "ledger", "producer", "queues", "shards", "spark",
+}  # fmt: skip
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def test_no_text_of_the_library_advises_a_command_s_option() -> None:
+    """A program that reads "give --profile" has nothing to give it to. A whole command may be named."""
+    package = Path(kpl_codec.__file__).parent
+    for path in [
+        *package.glob("*.py"),
+        *(file for name in _LIBRARY for file in (package / name).rglob("*.py")),
+    ]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {
+            ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)
+        }
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value not in docstrings
+            ):
+                text = re.sub("#!/bin/sh.*", "", node.value, flags=re.DOTALL)
+                named = re.search(r"kpl-codec|aws kinesis|of a command", text)
+                assert named or not re.search(r"(^|\W)--[a-z]", text), (path, text)

@@ -32,6 +32,7 @@ from ..schema_registry import Unframe
 from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
+from ..values import describe_fields
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -245,6 +246,7 @@ class Batches(Iterator[pa.RecordBatch]):
         return next(self._batches)
 
 
+@describe_fields(table="The user records, one a row.", counts="What was read and what was dropped.")
 class Users(NamedTuple):
     """The result of `deaggregate_table`."""
 

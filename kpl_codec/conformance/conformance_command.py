@@ -64,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
             if grade.grade != "pass":
                 detail = f": {grade.detail}" if grade.detail else ""
                 show(line(f"{result.name}: {grade.vector_id}: {grade.grade}{detail}", hang=2))
+        if args.failures and result.conforms:
+            note(f"all of {plural(len(result.grades), 'vector')} passed: there is no failure to list")
     return 0 if result.conforms else 1
 
 

@@ -55,7 +55,7 @@ TEXTS = [
     "findings results",
     "generate --output made --user-records 20 --per-aggregate 5",
     "inspect broken.bin",
-    "inspect joined.bin",
+    "inspect joined.bin --raw",
     "keys allocate 3",
     "keys hash a",
     "keys hot results",
@@ -91,6 +91,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number, data in (("7", frame), ("8", frame[:-1] + b"\0"))
     ]
     (folder / "capture.json").write_text(json.dumps({"StreamName": "orders", "Records": records}))
+    text = json.dumps({"StreamName": "orders", "ShardId": SHARD, "Records": records[:1]})
+    (folder / "frame.json").write_text(text)
+    (folder / "none.json").write_text('{"Records": []}')
     (folder / "folder").mkdir()
     (folder / "produced.csv").write_text(f"shard,sequence_number,user_records\n{SHARD},7,2\n{SHARD},8,1\n")
     (folder / "handled.csv").write_text(
@@ -99,8 +102,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = os.getcwd()
     os.chdir(folder)
     try:
-        validated = words("validate capture.json --shards shards.json --output results --quiet")
-        assert main(validated) == 1
+        for capture, output, status in (
+            ("capture.json", "results", 1),
+            ("frame.json", "clean", 0),
+            ("none.json", "nothing", 1),
+        ):
+            line = f"validate {capture} --shards shards.json --output {output} --quiet"
+            assert main(words(line)) == status
+        line = "audit --produced produced.csv --handled handled.csv --output audited --json"
+        assert main(words(line)) == 1
     finally:
         os.chdir(here)
     return folder
@@ -165,6 +175,36 @@ def test_no_line_is_wider_than_the_page(
 
 def test_every_command_has_its_lines_measured() -> None:
     assert COMMANDS.keys() - NOT_TEXTS.keys() == {line.partition(" ")[0] for line in TEXTS}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("cat none.json", "there is no Kinesis record in none.json"),
+        ("cat none.json --since 1h", "there is no Kinesis record in none.json with --since"),
+        (
+            "cat capture.json --key x --until 5m",
+            "nothing to print: of 3 user records in capture.json, none is let through by --key and --until",
+        ),
+        ("findings clean", "there is no finding in clean"),
+        ("findings clean --json", "there is no finding in clean"),
+        (
+            "findings results --kind hot-key",
+            "nothing to print: of 1 finding in results, none is let through by --kind",
+        ),
+        ("keys hot nothing", "there is no user record with a partition key in nothing"),
+        ("keys hot audited", "there is no user record with a partition key in audited"),
+        ("conformance --failures --kind placement", "all of 19 vectors passed: there is no failure to list"),
+    ],
+)
+def test_who_prints_nothing_says_of_how_many(
+    line: str, why: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(line.split()) in (0, 1)
+    output = capsys.readouterr()
+    assert output.err == f"kpl-codec: {why}\n"
+    assert line.startswith("conformance") or output.out == ""
 
 
 def test_shards_take_the_json_of_shards_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,6 +354,11 @@ RESULTS = "; give the --output of kpl-codec validate"
         ("findings folder", "cannot read folder: it has no findings" + RESULTS),
         ("keys hot frame.bin", "cannot read frame.bin: it is a file, not a folder" + RESULTS),
         ("inspect folder", "cannot read folder: it is a folder, not a file"),
+        (
+            "inspect joined.bin",
+            "joined.bin holds several aggregated records: the first ends at byte 45; kpl-codec cat and "
+            "validate read each (--raw takes it as one record)",
+        ),
         ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin/x", "cannot write to frame.bin/x: a part of the path is a file, not"),
@@ -360,6 +405,15 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():
                 yield from parsers(inner)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_shown_by_a_guide(name: str) -> None:
+    pages = [path.read_text() for path in (Path("README.md"), *Path("spec/guides").glob("*.md"))]
+    text = "\n".join(page for page in pages if f"kpl-codec {name}" in page)
+    options = {option for parser in parsers(_parser([name])) for option in parser._option_string_actions}
+    shown = {*re.findall(r"--[a-z-]+", text), "--help"}
+    assert sorted({option for option in options if option.startswith("--")} - shown) == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

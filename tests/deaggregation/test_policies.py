@@ -94,24 +94,6 @@ def test_strict_raises_before_any_user_record_of_the_broken_one() -> None:
     assert caught.value.record_index == 1
 
 
-@pytest.mark.requirement("PLC-5", "DAG-5")
-def test_report_names_mixed_aggregates_and_what_the_kcl_loses() -> None:
-    mixed = kpl.encode([kpl.UserRecord("a", b"in"), kpl.UserRecord("a", b"out", str(HALF))])
-    whole = kpl.encode([kpl.UserRecord("a", b"in")])
-    foreign = kpl.encode([kpl.UserRecord("a", b"out", str(HALF))])
-    rows = list(
-        kpl.deaggregate(
-            [record(mixed), record(whole), record(foreign)], "report", shard_map=kpl.ShardMap(SPLIT)
-        )
-    )
-    assert [(r.placement.verdict, r.placement.aggregate, r.kcl) for r in rows if r.placement] == [
-        ("expected", "mixed", "dropped"),
-        ("stray", "mixed", "dropped"),
-        ("expected", "whole", "delivered"),
-        ("stray", "foreign", "dropped"),
-    ]
-
-
 @pytest.mark.requirement("DAG-5", "DAG-6", "DAG-7")
 @given(st.binary(min_size=1, max_size=120))
 def test_report_never_raises_and_loses_nothing(message: bytes) -> None:
@@ -202,13 +184,6 @@ def test_user_records_of_defective_aggregates_are_placed_by_the_hash_key_that_is
         )
         assert [row.placement for row in rows] == [found.replace(aggregate=kind) for found in alone]
         assert {row.approximate_arrival_timestamp for row in rows} <= {WHEN}
-
-
-@pytest.mark.requirement("DAG-8")
-def test_nested_aggregates_stay_closed() -> None:
-    inner = kpl.encode([kpl.UserRecord("k", b"x")])
-    rows = list(kpl.deaggregate([record(kpl.encode([kpl.UserRecord("o", inner)]))]))
-    assert [r.data for r in rows] == [inner]
 
 
 def test_a_key_of_ten_megabytes_of_nonsense_takes_linear_time() -> None:

@@ -222,22 +222,6 @@ def test_whoever_stops_goes_on_with_the_next_record(data: list[bytes], policy: A
 
 
 @pytest.mark.requirement("DAG-13")
-def test_a_live_source_is_not_held_back() -> None:
-    """Neither an iterator nor the adapters' reading of one waits for the record after."""
-    asked: list[int] = []
-
-    def answers() -> Iterator[dict[str, Any]]:
-        for number in range(3):
-            asked.append(number)
-            yield {"Records": [{"Data": SOUND, "PartitionKey": "a", "SequenceNumber": str(number)}]}
-
-    for rows in (kpl.deaggregate(kinesis_records(answers())), user_records(answers())):
-        asked.clear()
-        assert next(rows).sequence_number == "0"
-        assert asked == [0]
-
-
-@pytest.mark.requirement("DAG-13")
 def test_an_iterator_is_not_read_far_ahead() -> None:
     """Where it is allowed: at first 32 Kinesis records, then as many as have about half a MiB."""
     large = kpl.encode([kpl.UserRecord("a", bytes(100_000))])
@@ -274,9 +258,9 @@ def test_read_ahead_compiled_code_reads_an_iterable_as_often_as_a_list(
         assert len(read) <= most
 
 
-@pytest.mark.requirement("DAG-8", "SPK-2")
+@pytest.mark.requirement("DAG-8")
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("shape", ["records", "kclpy", "firehose", "lambda", "columns", "columns, marked"])
+@pytest.mark.parametrize("shape", ["records", "kclpy", "firehose", "lambda"])
 def test_what_was_opened_before_stays_closed_whatever_its_number(policy: Any, shape: str) -> None:
     """A sub-sequence number of 0 says as much as any other: named by it, and never opened."""
     numbers = [0, 1, 2**31, 2**63 - 1]
@@ -286,19 +270,6 @@ def test_what_was_opened_before_stays_closed_whatever_its_number(policy: Any, sh
         for data in (SOUND, BAD_INDEX, b"plain")
     ]
     wanted = [(row.data, row.sequence_number, row.sub_sequence_number, False, ()) for row in given_]
-    if shape.startswith("columns"):
-        columns_ = {
-            "data": [row.data for row in given_],
-            "sequenceNumber": ["7"] * len(given_),
-            "partitionKey": ["a"] * len(given_),
-            "subSequenceNumber": pa.array([row.sub_sequence_number for row in given_], pa.int64()),
-        }
-        if shape.endswith("marked"):
-            columns_["aggregated"] = [False] * len(given_)
-        table = deaggregate_table(pa.RecordBatch.from_pydict(columns_), policy).table
-        names = ("data", "sequenceNumber", "subSequenceNumber")
-        assert list(zip(*(table[name].to_pylist() for name in names), strict=True)) == [w[:3] for w in wanted]
-        return
     if shape == "records":
         read: list[kpl.KinesisRecord] = given_
     elif shape == "kclpy":
