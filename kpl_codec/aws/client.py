@@ -12,9 +12,9 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, Final
 
-from ..lazy import needing_extras
+from ..lazy import require_extras
 
-with needing_extras("kpl_codec.aws.client"):
+with require_extras("kpl_codec.aws.client"):
     import boto3
 from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args, get_
 from ..aws_errors import region_named
 from ..errors import KplError
 from ..format.compression import zstd_module
-from ..lazy import install, needing_extras
+from ..lazy import install, require_extras
 from ..limits import (
     DEFAULT_MAX_RECORD_SIZE,
     LARGEST_MAX_RECORD_SIZE,
@@ -281,13 +281,13 @@ def client_config(config: ProducerConfig, connections: int, caller_config: Any =
 
 
 def import_boto3() -> Any:
-    with needing_extras("kpl_codec.producer.Producer"):
+    with require_extras("kpl_codec.producer.Producer"):
         import boto3
     return boto3
 
 
 def async_session() -> Any:
-    with needing_extras("kpl_codec.producer.AsyncProducer"):
+    with require_extras("kpl_codec.producer.AsyncProducer"):
         from aiobotocore.session import get_session
     return get_session()
 

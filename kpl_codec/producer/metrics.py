@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..lazy import needing_extras
+from ..lazy import require_extras
 from ..shards.stream_name import stream_of
 from .config import Observe
 from .outcomes import NO_HISTORY
@@ -127,7 +127,7 @@ class OpenTelemetryMetrics:
     """
 
     def __init__(self, stream: str, *, meter: Any = None) -> None:
-        with needing_extras("OpenTelemetryMetrics"):
+        with require_extras("OpenTelemetryMetrics"):
             from opentelemetry import metrics
 
         meter = meter or metrics.get_meter("kpl_codec.producer")

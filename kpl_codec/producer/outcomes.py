@@ -16,7 +16,7 @@ from ..format.records import Tag
 from ..limits import DEFAULT_MAX_RECORD_SIZE, LARGEST_MAX_RECORD_SIZE
 from ..rendering.labels import plural
 from ..shards.live_shard_map import Failure
-from ..values import Value
+from ..values import Value, describe_fields
 
 Outcome = Literal[
     "delivered", "misplaced", "placement-unknown", "throttled", "internal", "unauthenticated", "not-sent",
@@ -184,6 +184,12 @@ class Delivery(Value):
     attempts_left_out: int = 0
 
 
+@describe_fields(
+    partition_key="The partition key; None if there was neither it nor an explicit hash key.",
+    data="The data as it was put, in the frame of its schema if it has one.",
+    explicit_hash_key="The explicit hash key as decimal text, or None.",
+    tags="The tags.",
+)
 class Put(NamedTuple):
     """The arguments of a ``put``: ``producer.put(*error.user_record)`` puts it again. Its repr shows no data.
 

@@ -275,6 +275,8 @@ def rows_of(reader: LedgerReader, file: str, members: Iterable[bytes]) -> list[R
 
 
 class Outcome(NamedTuple):
+    """An audit, and what it is made of; ``seen``: how often ledgers and tables name a user record."""
+
     audit: Audit
     names: UserRecordIndex
     rows: list[Row]
@@ -286,9 +288,7 @@ class Outcome(NamedTuple):
 
 def run_audit(world: World, *, until: int | None = None) -> Outcome:
     produced, rows, handled, notes = world.readers()
-    copies = {(new[0], new[1]): 0 for _, new in world.copies}
-    for _, new in world.copies:
-        copies[new[0], new[1]] = max(copies[new[0], new[1]], new[2] + 1)
+    copies = Counter((shard_id, number) for _, (shard_id, number, _) in world.copies)
     repairs = [Row("repaired", *place, count, 1 << 62) for place, count in copies.items()]
     names = UserRecordIndex([row for row in rows if row.kind in NAMED] + repairs)
     tally, seen = HandledCounts(names), Counter[Name]()

@@ -31,9 +31,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from botocore.awsrequest import AWSResponse
 
-from kpl_codec import ALL_HASH_KEYS, HashKeyRange
 from kpl_codec.audit import Ledger, Row
 from kpl_codec.producer import Producer, ProducerConfig
+
+from ..shards.model import ModelStream
 
 ROOT = Path(__file__).parents[2]
 EACH, SHARDS, GROUP = 500, 8, 2000
@@ -101,14 +102,7 @@ def make(folder: Path, kinesis_records: int, *, runs: bool = False) -> None:
 
 def command(folder: Path) -> dict[str, Any]:
     """The whole command in a process of its own."""
-    line = [
-        "audit",
-        "--produced",
-        str(folder / "produced"),
-        "--handled",
-        str(folder / "handled.parquet"),
-        "--json",
-    ]
+    sides = ["--produced", str(folder / "produced"), "--handled", str(folder / "handled.parquet")]
     code = (
         "import sys, resource, json, contextlib, io\n"
         "from kpl_codec.cli.main import main\n"
@@ -120,7 +114,11 @@ def command(folder: Path) -> dict[str, Any]:
     )
     started = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", code, *line], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, "audit", *sides, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     status, missing, cpu, peak = json.loads(done.stdout)
     assert status == 1
@@ -131,8 +129,8 @@ class Stub:
     """Responds to every call of a producer, as an active stream would."""
 
     def __init__(self, shards: int) -> None:
-        self._ranges: list[HashKeyRange] = ALL_HASH_KEYS.split(shards)
-        self._starts = [keys.starting_hash_key for keys in self._ranges]
+        self._shards = ModelStream(shards, now=0).shards
+        self._starts = [shard.hash_key_range.starting_hash_key for shard in self._shards]
         self._numbers = itertools.count(10**20)
 
     def answer(self, operation: str, arguments: dict[str, Any]) -> Any:
@@ -141,29 +139,16 @@ class Stub:
                 "FailedRecordCount": 0,
                 "Records": [self._stored(entry) for entry in arguments["Records"]],
             }
-        shards = [
-            {
-                "ShardId": f"shardId-{index:012}",
-                "HashKeyRange": {
-                    "StartingHashKey": str(keys.starting_hash_key),
-                    "EndingHashKey": str(keys.ending_hash_key),
-                },
-                "SequenceNumberRange": {"StartingSequenceNumber": "1"},
-            }
-            for index, keys in enumerate(self._ranges)
-        ]
         if operation == "ListShards":
-            return {"Shards": shards}
-        if operation == "DescribeStream":
-            return {"StreamDescription": {"StreamStatus": "ACTIVE", "Shards": shards}}
+            return {"Shards": [shard.to_aws() for shard in self._shards]}
         return {"StreamDescriptionSummary": {"StreamStatus": "ACTIVE"}}
 
     def _stored(self, entry: dict[str, Any]) -> dict[str, str]:
         given = entry.get("ExplicitHashKey")
         digest = hashlib.md5(entry["PartitionKey"].encode(), usedforsecurity=False).digest()
         hash_key = int.from_bytes(digest, "big") if given is None else int(given)
-        index = bisect_right(self._starts, hash_key) - 1
-        return {"ShardId": f"shardId-{index:012}", "SequenceNumber": str(next(self._numbers))}
+        shard = self._shards[bisect_right(self._starts, hash_key) - 1]
+        return {"ShardId": shard.shard_id, "SequenceNumber": str(next(self._numbers))}
 
 
 def answer_requests() -> None:

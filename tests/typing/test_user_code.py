@@ -21,9 +21,7 @@ PYTHON = "3.10"
 
 
 def _run(*command: str) -> str:
-    run = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=280
-    )
+    run = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     return run.stdout
 
@@ -71,11 +69,8 @@ EXPECTED = {
 
 
 @pytest.mark.slow
-def test_mypy_agrees(tmp_path: Path) -> None:
-    assert mypy(tmp_path) == EXPECTED
-
-
-@pytest.mark.slow
-def test_pyright_agrees(tmp_path: Path) -> None:
-    pytest.importorskip("basedpyright")
-    assert pyright(tmp_path) == EXPECTED
+@pytest.mark.parametrize("checker", [mypy, pyright], ids=lambda checker: checker.__name__)
+def test_every_mistake_is_an_error_and_nothing_else(checker: Any, tmp_path: Path) -> None:
+    if checker is pyright:
+        pytest.importorskip("basedpyright")
+    assert checker(tmp_path) == EXPECTED

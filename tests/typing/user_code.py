@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from kpl_codec.aws_lambda import (
     process_user_records,
     process_window,
     transform_user_records,
-    user_records,
 )
 from kpl_codec.aws_lambda.batch import Once
 from kpl_codec.producer import (
@@ -42,9 +40,6 @@ if TYPE_CHECKING:
     from typing_extensions import assert_type
 
 
-# -- a Lambda handler ------------------------------------------------------------------------------
-
-
 def handle(record: kpl.DeaggregatedRecord) -> None:
     key: str | None = record.partition_key
     required: str = record.require_partition_key()
@@ -52,11 +47,10 @@ def handle(record: kpl.DeaggregatedRecord) -> None:
     print(key, required, data, record.sub_sequence_number + 1, record.tags[0].key)
 
 
-def keep(poison: Poison) -> None:
-    print(poison.error.code, poison.stream_arn)
-
-
 def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    def keep(poison: Poison) -> None:
+        print(poison.error.code, poison.stream_arn)
+
     return process_user_records(event, handle, after_failure="continue", on_poison=keep, policy="report")
 
 
@@ -68,9 +62,6 @@ def window_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def consume_a_queue(client: Any, once: Once) -> int:
-    def handle(record: kpl.DeaggregatedRecord) -> None:
-        print(record.record_id)
-
     queue = find_queue(client, "orders-queue")
     counts = process_queue_records(client, queue, handle, once=once, visibility=60, batch=None)
     return counts.acknowledged
@@ -89,13 +80,6 @@ def firehose_handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return Transformed(record.data.upper(), {"tenant": "a"}) if record.data else None
 
     return transform_user_records(event, upper, delimiter=b"\n")
-
-
-def plain_handler(event: dict[str, Any], context: Any) -> list[bytes]:
-    return [record.data for record in user_records(event)]
-
-
-# -- a loop over GetRecords --------------------------------------------------------------------------
 
 
 def follow(iterator: str, shard_map: kpl.ShardMap) -> Iterator[kpl.DeaggregatedRecord]:
@@ -142,24 +126,18 @@ def captures(text: str) -> None:
     print(event)
 
 
-# -- a producer ----------------------------------------------------------------------------------
-
-
 def produce() -> None:
     config = ProducerConfig(record_ttl_ms=60_000, ordering="partition-key", reshard_proof=True)
     with Producer("orders", config=config) as producer:
         try:
             future = producer.put("customer-17", b"data", tags=(kpl.Tag("trace", "1"),))
+            delivery: Delivery = future.result(timeout=10)
+            print(delivery.shard_id, delivery.sequence_number)
         except ProducerFull as full:
             print(full.records, full.bytes)
-            return
-        try:
-            delivery: Delivery = future.result(timeout=10)
         except DeliveryError as error:
             first: Attempt = error.attempts[0]
             print(error.outcome == "expired", first.code)
-        else:
-            print(delivery.shard_id, delivery.sequence_number)
 
 
 async def keep_undelivered(error: DeliveryError) -> None:
@@ -176,17 +154,11 @@ async def produce_async() -> None:
         print(delivery.sub_sequence_number)
 
 
-# -- a Spark job ---------------------------------------------------------------------------------
-
-
 def job(spark: SparkSession, shards: str) -> DataFrame:
     spark.dataSource.register(KinesisDataSource)
     raw = spark.readStream.format("kpl-kinesis").options(stream="orders", region="eu-west-1").load()
     checked = verify(raw, kpl.ShardMap.from_json(shards))
     return deaggregate(checked, "report", tags=False)
-
-
-# -- property tests ------------------------------------------------------------------------------
 
 
 @given(kpl_st.aggregated_records(), kpl_st.shard_maps())
@@ -199,10 +171,7 @@ def test_on_a_server(kinesis_local: LocalKinesis, stream_name: str) -> None:
     kinesis_local.create_stream(stream_name, shards=2)
 
 
-# -- errors, the codec ---------------------------------------------------------------------------
-
-
-def say(data: bytes) -> str:
+def open_aggregate(data: bytes) -> str:
     try:
         aggregate = kpl.decode(data)
     except kpl.IndexOutOfTable as error:
@@ -227,14 +196,9 @@ def write(records: list[kpl.UserRecord]) -> bytes:
         raise
 
 
-def explained(data: bytes) -> None:
-    explanation = kpl.explain(data)
+def explain(data: bytes) -> None:
+    explanation = kpl.explain(data, hash_key_range=kpl.ALL_HASH_KEYS)
     for _, node in explanation.root.walk():
         assert_type(node, kpl.ExplanationNode)
-    outcome: kpl.KclOutcome = kpl.explain(data, hash_key_range=kpl.ALL_HASH_KEYS).kcl
-    if outcome.reason == "out-of-range":
-        print(explanation.kind == "broken frame", outcome)
-
-
-if __name__ == "__main__":
-    asyncio.run(produce_async())
+    outcome: kpl.KclOutcome = explanation.kcl
+    print(explanation.kind == "broken frame", outcome.reason == "out-of-range")
