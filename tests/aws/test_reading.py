@@ -10,7 +10,6 @@ import pytest
 from kpl_codec import UnknownShard
 from kpl_codec.aws import read_stream
 from kpl_codec.format.hash_keys import partition_key_hash
-from kpl_codec.shards.live_shard_map import StreamUnavailable
 from kpl_codec.shards.sequence_numbers import sequence_hint
 from kpl_codec.testing.faults import cut_before, cut_response, error, throttle
 
@@ -65,16 +64,6 @@ def test_reading_through_faults_gives_every_record_once(readers, proxy, faulty, 
     records = list(readers.read_stream(faulty, stream, poll_interval=0.01, sleep=lambda _: None))
     assert sorted((r.shard_id, r.sequence_number) for r in records) == sorted(put)
     assert {c.fault for c in proxy.calls} >= {"throttle", "cut_response", "cut_before"}
-
-
-@pytest.mark.requirement("MAP-14")
-def test_an_answer_without_records_is_never_the_end_of_a_shard(readers, proxy, faulty, client, stream):
-    put_numbered(client, stream, 5)
-    proxy.on("GetRecords", cut_response(0.5))
-    with pytest.raises(StreamUnavailable) as caught:
-        list(readers.read_stream(faulty, stream, patience=0.3))
-    assert caught.value.code in ("IncompleteAnswer", "ConnectionClosedError", "ResponseStreamingError")
-    assert not caught.value.permanent
 
 
 def test_one_record_and_positions(readers, client, stream):
