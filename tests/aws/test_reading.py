@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
 
 import pytest
 
@@ -85,17 +84,6 @@ def test_a_record_that_is_not_there(readers, kinesalite, stream_name):
     (first, *_) = put_numbered(client, stream_name, 3)
     assert readers.read_record(client, stream_name, *first) is not None
     assert readers.read_record(client, stream_name, first[0], str(int(first[1]) + (100 << 80))) is None
-
-
-def test_from_a_time_on(readers, client, stream):
-    put_numbered(client, stream, 5)
-    time.sleep(1.2)
-    since = datetime.now(timezone.utc)
-    time.sleep(0.2)
-    put_numbered(client, stream, 5, 5)
-    records = list(readers.read_stream(client, stream, start=since, poll_interval=0.01))
-    assert {int(r.data) for r in records} == set(range(5, 10))
-    assert all(r.approximate_arrival_timestamp >= since for r in records)
 
 
 def test_latest_waits_for_what_comes(readers, client, stream):

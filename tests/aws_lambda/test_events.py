@@ -269,27 +269,21 @@ class Once:
             self.keys.add(key)
 
 
-@given(batches(), modes, st.booleans())
-@pytest.mark.requirement("LMB-1", "LMB-3", "LMB-8")
-def test_every_user_record_gets_done_and_once_with_a_store(batch: Any, mode: Any, with_store: bool) -> None:
+@given(batches(), modes, st.booleans(), st.sampled_from([None, 1, 2, 4]))
+@pytest.mark.requirement("LMB-1", "LMB-3", "LMB-8", "LMB-14")
+def test_every_user_record_gets_done_and_once_with_a_store(
+    batch: Any, mode: Any, with_store: bool, concurrency: int | None
+) -> None:
+    """``concurrency``: on asyncio; None: the plain function."""
     event, records, failing = batch
     handler, once = Handler(failing), Once() if with_store else None
-    deliver(event, lambda event: process_user_records(event, handler, after_failure=mode, once=once), 200)
-    check_delivery(handler, records, with_store)
-
-
-@given(batches(), modes, st.booleans(), st.integers(1, 4))
-@pytest.mark.requirement("LMB-14")
-def test_the_same_when_async(batch: Any, mode: Any, with_store: bool, concurrency: int) -> None:
-    event, records, failing = batch
-    handler, once = Handler(failing), Once().run if with_store else None
 
     def function(event: dict[str, Any]) -> Any:
-        return aio.run(
-            aio.process_user_records(
-                event, handler.run, concurrency=concurrency, after_failure=mode, once=once
-            )
-        )
+        if concurrency is None:
+            return process_user_records(event, handler, after_failure=mode, once=once)
+        options: dict[str, Any] = {"concurrency": concurrency, "after_failure": mode}
+        run = once and once.run
+        return aio.run(aio.process_user_records(event, handler.run, once=run, **options))
 
     deliver(event, function, 200)
     check_delivery(handler, records, with_store)
