@@ -7,15 +7,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import botocore.loaders
 import botocore.session
 import pytest
 
+from kpl_codec.deaggregation.policy_rules import POLICY_RULES
 from kpl_codec.testing.faults import FaultProxy
 from kpl_codec.testing.local_kinesis import LocalKinesis
 
 from . import examples
+from .deaggregation.every_policy import DROP, DROP_RULES
 from .moto_server import moto_server
 from .queues import queue_model
 
@@ -58,6 +61,13 @@ TOGETHER = {
     "site": ("tests/site/",),
     "browser": ("tests/watch/test_status_page.py", "tests/validate/report/test_page_browser.py"),
 }
+
+
+@pytest.fixture(scope="class")  # Hypothesis refuses one of each function: it is not set up for each example
+def drop_policy() -> Iterator[str]:
+    """A policy with the rules that drop what has a defect."""
+    with mock.patch.dict(POLICY_RULES, {DROP: DROP_RULES}):  # type: ignore[arg-type]
+        yield DROP
 
 
 def together(test_id: str) -> str | None:

@@ -155,17 +155,8 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
     return value
 
 
-def lambda_record(record: _RawRecord) -> KinesisRecord:
-    """One element of ``event["Records"]``."""
-    return _stream_record(record, mapping(record, "kinesis"), "kinesis.")
-
-
-def pipes_record(record: _RawRecord) -> KinesisRecord:
-    """One element of an EventBridge Pipes event: the Lambda record without its inner level."""
-    return _stream_record(record, record, "")
-
-
-def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
+def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
+    """One element of ``event["Records"]``, which has ``kinesis`` in it; in EventBridge Pipes both are one."""
     event_id = optional_text(outer, "eventID") or ""
     record = KinesisRecord(
         optional_text(kinesis, "partitionKey", prefix),
@@ -275,8 +266,8 @@ def kcl_record(record: Any) -> KinesisRecord:
 
 
 READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
-    "lambda": lambda_record,
-    "pipes": pipes_record,
+    "lambda": lambda record: lambda_record(record, mapping(record, "kinesis"), "kinesis."),
+    "pipes": lambda record: lambda_record(record, record, ""),
     "firehose": firehose_record,
     "failed": failed_record,
     "daemon": daemon_record,

@@ -32,6 +32,7 @@ from ..schema_registry import Unframe
 from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
+from ..values import describe_fields
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -139,7 +140,7 @@ class Deaggregator:
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: Undoes compression and frames of the Schema Registry.
-        self._decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts.defects)
+        self._decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts, on_drop)
         #: Whether compiled code takes the frames off: it looks into no compressed data, and at no versions.
         self._compiled_unframe = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
@@ -162,7 +163,7 @@ class Deaggregator:
         self._objects = []
         for judge in self._judges:
             opener = RecordDeaggregator(rules, judge, self.counts, on_drop)
-            self._objects.append(ObjectColumns(self._layout, rules, opener, judge, self.counts))
+            self._objects.append(ObjectColumns(self._layout, rules, opener, judge, self.counts, on_drop))
 
     @property
     def schema(self) -> pa.Schema:
@@ -212,9 +213,7 @@ class Deaggregator:
                 objects.forget_last_row()
                 columns = compiled[other]
                 for drop in columns.drops(start, end):
-                    self.counts.dropped[drop.reason] += drop.user_records
-                    if self._on_drop is not None:
-                        self._on_drop(drop)
+                    self.counts.add_drop(drop, self._on_drop)
                 batches = columns.batches(start, end, self.counts, limit)
                 decode = decode and (columns.packed or not self._compiled_unframe)
             for batch in batches:
@@ -247,6 +246,7 @@ class Batches(Iterator[pa.RecordBatch]):
         return next(self._batches)
 
 
+@describe_fields(table="The user records, one a row.", counts="What was read and what was dropped.")
 class Users(NamedTuple):
     """The result of `deaggregate_table`."""
 

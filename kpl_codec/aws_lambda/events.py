@@ -124,7 +124,7 @@ def records_of_event(
     """
     if watch is not None:
         watch.check(event)
-    # LMB-12: "Under the kcl policy what the KCL drops MUST be reported to the caller."
+    # LMB-12: "What a policy drops MUST be reported to the caller."
     require_on_drop(policy, on_drop)
     maps: Any = shard_map  # one, or a cache with one for each stream
     if shard_map is not None and not hasattr(shard_map, "shard_map"):

@@ -100,14 +100,15 @@ def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
         return np.frombuffer(data, ">u2")[::8].astype(np.int64)
 
     (folder,) = results_of(results, "user-records")
+    schema = pa.schema({"hashKey": pa.binary(), "partitionKey": pa.string()})  # of an empty folder, too
     with_key = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
     parts = np.zeros(_PARTS, np.int64)
-    for batch in folder.rows(["hashKey"], with_key):
+    for batch in folder.rows(["hashKey"], with_key, schema):
         parts += np.bincount(part_of(batch["hashKey"]), minlength=_PARTS)
     fullest = np.zeros(_PARTS, bool)
     fullest[np.argsort(parts, kind="stable")[-_COUNTED_PARTS:]] = True
     counts: Counter[str] = Counter()
-    for batch in folder.rows(["hashKey", "partitionKey"], with_key):
+    for batch in folder.rows(["hashKey", "partitionKey"], with_key, schema):
         hot = pa.array(fullest[part_of(batch["hashKey"])])
         keys = batch["partitionKey"].cast(pa.string()).filter(hot)
         for pair in pc.value_counts(keys).to_pylist():

@@ -122,15 +122,15 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
 #: Options and arguments of several commands, as they are typed, and their help with {fields}.
 _SHARED = {
     "paths PATH": "captures: files or folders, also in S3; - for standard input",
-    "results DIR": "the folder that kpl-codec validate wrote",
+    "results DIR": "the folder that kpl-codec validate or audit wrote",
     "keys KEY": "partition keys",
     "--keys-from FILE": "more keys, one a line; - for standard input",
     "--stream NAME": "{use}; its name or ARN",
-    "--shards FILE": "output of `aws kinesis list-shards` or `kpl-codec shards list --json`; - for standard "
-    "input",
+    "--shards FILE": "the shards of a stream: output of `aws kinesis list-shards` or `kpl-codec shards list "
+    "--json`; - for standard input",
     "--since WHEN": f"where reading begins: beginning, latest, {_WHEN}; default: {{begin}}",
     "--until WHEN": f"only records that arrived before: {_WHEN}",
-    "--only FILE": "only read records whose sequence numbers are listed in FILE (JSON, such as dead letters)",
+    "--only FILE": "read only the records whose sequence numbers are in FILE (JSON, such as dead letters)",
     "--limit N": "at most N {what}",
     "--json": "print one JSON value",
     "--quiet": "print no progress on standard error",

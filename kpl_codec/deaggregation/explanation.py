@@ -73,8 +73,7 @@ class Explanation(Value):
     def __repr__(self) -> str:
         return f"<Explanation of {self.size} bytes: {self.kind}, {len(self.defects)} defects>"
 
-    def _repr_html_(self) -> str:
-        return repr_html(self)
+    _repr_html_ = repr_html
 
     @property
     def sound(self) -> bool:

@@ -189,13 +189,9 @@ class AggregatedRecordBuilder:
             ) from None
 
 
-def _build_each(builders: Iterable[AggregatedRecordBuilder]) -> list[bytes]:
-    return [builder.build() for builder in builders]
-
-
 #: `build` of every builder; the compiled one computes the digests in parallel.
 build_many: Callable[[Iterable[AggregatedRecordBuilder]], list[bytes]] = prefer_compiled(
-    "build_many", _build_each
+    "build_many", lambda builders: [builder.build() for builder in builders]
 )
 
 

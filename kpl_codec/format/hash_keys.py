@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..compiled import md5
 from ..errors import HashKeyError
 from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
+from ..values import describe_fields
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -132,6 +133,9 @@ def hash_key_from_bytes(data: bytes) -> int:
     return int.from_bytes(data, "big")
 
 
+@describe_fields(
+    starting_hash_key="The first hash key of the range.", ending_hash_key="The last hash key of the range."
+)
 class _Ends(NamedTuple):
     starting_hash_key: int
     ending_hash_key: int

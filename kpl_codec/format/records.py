@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import EncodeError, HashKeyError
 from ..lazy import repr_html
 from ..limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
-from ..values import Value
+from ..values import Value, describe_fields
 from .hash_keys import format_hash_key, is_canonical
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def short_fields(record: Any) -> str:
 _CUT = {"partition_key", "partition_keys", "explicit_hash_key", "data", "key", "value", "event_record"}
 
 
+@describe_fields(key="The name of the tag.", value="The value of the tag; None if it has none.")
 class Tag(NamedTuple):
     """A tag of a user record. The KPL and the KCL define tags but never read or write them."""
 
@@ -49,6 +50,12 @@ class Tag(NamedTuple):
         return short_fields(self)
 
 
+@describe_fields(
+    partition_key="1 to 256 characters.",
+    data="What the application puts, as bytes.",
+    explicit_hash_key="0 to 2^128 - 1 as decimal text; None: the MD5 of the partition key decides.",
+    tags="Tags, which no consumer reads.",
+)
 class _Fields(NamedTuple):
     partition_key: str
     data: bytes
@@ -177,6 +184,11 @@ def _has_utf_8(*texts: str) -> bool:
     except (TypeError, UnicodeEncodeError):
         return False
     return True
+
+
+def without_none(**fields: Any) -> dict[str, Any]:
+    """The members of a JSON object or a response that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def record_from_response(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ..errors import HashKeyError, ShardMapError
 from ..format.hash_keys import HashKeyRange, format_hash_key, parse_hash_key
+from ..format.records import without_none
 from ..values import Value
 
 Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
@@ -78,21 +79,17 @@ class Shard(Value):
 
     def to_aws(self) -> dict[str, Any]:
         """The ``Shard`` structure of ListShards; the inverse of `from_aws`."""
-        shard: dict[str, Any] = {"ShardId": self.shard_id}
-        if self.parent_shard_id is not None:
-            shard["ParentShardId"] = self.parent_shard_id
-        if self.adjacent_parent_shard_id is not None:
-            shard["AdjacentParentShardId"] = self.adjacent_parent_shard_id
-        shard["HashKeyRange"] = {
-            "StartingHashKey": format_hash_key(self.hash_key_range.starting_hash_key),
-            "EndingHashKey": format_hash_key(self.hash_key_range.ending_hash_key),
-        }
-        numbers = {
-            "StartingSequenceNumber": self.starting_sequence_number,
-            "EndingSequenceNumber": self.ending_sequence_number,
-        }
-        shard["SequenceNumberRange"] = {name: text for name, text in numbers.items() if text is not None}
-        return shard
+        first, last = map(format_hash_key, self.hash_key_range)
+        return without_none(
+            ShardId=self.shard_id,
+            ParentShardId=self.parent_shard_id,
+            AdjacentParentShardId=self.adjacent_parent_shard_id,
+            HashKeyRange={"StartingHashKey": first, "EndingHashKey": last},
+            SequenceNumberRange=without_none(
+                StartingSequenceNumber=self.starting_sequence_number,
+                EndingSequenceNumber=self.ending_sequence_number,
+            ),
+        )
 
 
 def shards_of_pages(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool]:

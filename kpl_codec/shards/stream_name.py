@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
 from ..errors import KplError
+from ..format.records import without_none
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _ARN: Final = re.compile(r"arn:aws[a-z-]*:kinesis:([a-z0-9-]+):\d+:stream/([a-zA-Z0-9_.-]{1,128})")
@@ -117,8 +118,7 @@ def stream_of(text: str) -> Stream:
 def stream_members(stream: Stream) -> dict[str, Any]:
     """What names the stream in a response of DescribeStream."""
     created = stream.created and stream.created.isoformat()
-    members = {"StreamName": stream.name, "StreamARN": stream.arn, "StreamCreationTimestamp": created}
-    return {name: text for name, text in members.items() if text is not None}
+    return without_none(StreamName=stream.name, StreamARN=stream.arn, StreamCreationTimestamp=created)
 
 
 def stream_of_pages(pages: Sequence[Any]) -> Stream | None:

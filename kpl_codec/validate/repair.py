@@ -63,7 +63,7 @@ class RepairError(KplError, ValueError):
     reason: str = ""
     text = "cannot repair from {path}: {code}"
     _WHY: ClassVar[dict[str, str]] = {
-        "no-results": "it holds no results of kpl-codec validate",
+        "no-results": "it lacks user records or shards; kpl-codec validate, or audit --stream, writes both",
         "several-streams": "the results are of several streams; validate each by itself",
         "no-plan": "there is no plan yet; run it without --apply first",
         "planned": "there is a plan already, of which nothing was sent yet: --apply sends it",

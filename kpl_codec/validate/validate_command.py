@@ -48,7 +48,7 @@ Exit status: 0 nothing found, 1 findings (see --fail-on) or nothing was read, 2 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "paths", "--shards")
-    text = "how the stream of --shards distributes records (default: %(default)s)"
+    text = "record distribution strategy of the stream of --shards (default: %(default)s)"
     distributions = ["USER_PARTITION_KEY", "AUTO"]
     add(parser, "--distribution", text, choices=distributions, default=distributions[0])
     add(parser, "--output DIR", "a new or empty folder for the results, also in S3", required=True)

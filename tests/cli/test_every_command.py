@@ -55,7 +55,7 @@ TEXTS = [
     "findings results",
     "generate --output made --user-records 20 --per-aggregate 5",
     "inspect broken.bin",
-    "inspect joined.bin",
+    "inspect joined.bin --raw",
     "keys allocate 3",
     "keys hash a",
     "keys hot results",
@@ -109,6 +109,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ):
             line = f"validate {capture} --shards shards.json --output {output} --quiet"
             assert main(words(line)) == status
+        line = "audit --produced produced.csv --handled handled.csv --output audited --json"
+        assert main(words(line)) == 1
     finally:
         os.chdir(here)
     return folder
@@ -191,6 +193,7 @@ def test_every_command_has_its_lines_measured() -> None:
             "nothing to print: of 1 finding in results, none is let through by --kind",
         ),
         ("keys hot nothing", "there is no user record with a partition key in nothing"),
+        ("keys hot audited", "there is no user record with a partition key in audited"),
         ("conformance --failures --kind placement", "all of 19 vectors passed: there is no failure to list"),
     ],
 )
@@ -351,6 +354,11 @@ RESULTS = "; give the --output of kpl-codec validate"
         ("findings folder", "cannot read folder: it has no findings" + RESULTS),
         ("keys hot frame.bin", "cannot read frame.bin: it is a file, not a folder" + RESULTS),
         ("inspect folder", "cannot read folder: it is a folder, not a file"),
+        (
+            "inspect joined.bin",
+            "joined.bin holds several aggregated records: the first ends at byte 45; kpl-codec cat and "
+            "validate read each (--raw takes it as one record)",
+        ),
         ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin/x", "cannot write to frame.bin/x: a part of the path is a file, not"),

@@ -18,7 +18,6 @@ from kpl_codec.producer import (
     ProducerClosed,
     ProducerConfig,
     async_producer,
-    record_builder,
 )
 
 from .model_client import AsyncModelClient, ModelClient
@@ -101,31 +100,6 @@ def test_in_another_event_loop_every_method_raises_at_once(method: str, first: s
     if first in ("rests", "runs"):
         assert loop.run_until_complete(producer.close())
         loop.close()
-
-
-@pytest.mark.requirement("PRD-72")
-def test_a_task_that_never_returns_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_builder, "GRACE", 0.1)
-
-    class Never(AsyncModelClient):
-        async def put_records(self, **arguments: Any) -> Any:
-            try:
-                await asyncio.get_running_loop().create_future()
-            except asyncio.CancelledError:
-                cancelled.append(True)
-                raise
-
-    cancelled: list[bool] = []
-
-    async def main() -> Any:
-        async with AsyncProducer("s", client=Never(ModelClient()), config=FAST) as producer:
-            future = await producer.put("k", b"x")
-            await asyncio.wait([future], timeout=60)
-            return future.exception()
-
-    error = asyncio.run(main())
-    assert (error.outcome, error.may_be_stored) == ("expired", True)
-    assert cancelled
 
 
 @pytest.mark.requirement("PRD-41")

@@ -148,9 +148,3 @@ def test_the_numbers_are_near_the_kips(both_series: dict[int, list[simulation.Re
                 assert result.size[shard] / sum(result.size.values()) == pytest.approx(
                     node / sum(nodes), abs=0.03
                 )
-
-
-@pytest.mark.slow
-def test_the_table_names_every_configuration(both_series: dict[int, list[simulation.Result]]) -> None:
-    text = simulation.table(both_series[2048], 2048)
-    assert [line.split("  ")[0] for line in text.splitlines()[1::2]] == list(simulation.choices(1))

@@ -26,19 +26,6 @@ def trusted(now: float = 1) -> MapFreshness:
     return trust
 
 
-def test_nothing_is_trusted_until_a_listing_that_began_since_trust_ended() -> None:
-    trust = MapFreshness(BACKOFF)
-    assert known(trust) == ("NONE", None)
-    assert not trust.report("a", 1, 1)  # (nothing is predicted yet, and the first listing is on its way)
-    trust.end(5)
-    assert trust.accept(4, changed=True, now=6)
-    assert known(trust) == ("NONE", None)
-    assert not trust.accept(5, changed=False, now=6)
-    assert known(trust) == ("TRUSTED", set())
-    trust.end(7)
-    assert known(trust) == ("NONE", None)
-
-
 def test_a_report_is_answered_by_a_listing_that_began_after_it() -> None:
     trust = trusted()
     assert trust.report("a", 3, 4)
