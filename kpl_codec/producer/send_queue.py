@@ -144,7 +144,7 @@ class Lane:
 
 
 class SendQueue:
-    """The lanes, and the next request, which goes out when it is full, when its time has come, or in a flush."""
+    """The lanes, and the next request: it goes out when it is full, when its time has come, or in a flush."""
 
     def __init__(self, config: ProducerConfig, chance: Chance) -> None:
         self._config, self._delay = config, config.collecting_seconds
