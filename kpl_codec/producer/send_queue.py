@@ -40,7 +40,7 @@ INCREASE: Final = 0.05
 
 
 class TokenBucket:
-    """``rate`` tokens a second, at most ``capacity``; full at first. ``share``: the part of both in use now."""
+    """``rate`` tokens a second, at most ``capacity``; full at first. ``share``: the part of both in use."""
 
     __slots__ = ("_at", "_tokens", "capacity", "rate", "share")
 
