@@ -40,7 +40,7 @@ def install(extra: str) -> str:
 
 
 @contextmanager
-def needing_extras(name: str) -> Iterator[None]:
+def require_extras(name: str) -> Iterator[None]:
     """A context for the imports of ``name``: its ModuleNotFoundError says which extra to install."""
     try:
         yield
@@ -68,7 +68,7 @@ def lazy_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], A
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        with needing_extras(f"{module}.{name}"):
+        with require_extras(f"{module}.{name}"):
             return getattr(import_module(f"{module}.{homes[name]}"), name)
 
     return get, lambda: sorted([*vars(import_module(module)), *homes])

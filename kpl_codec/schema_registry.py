@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Uni
 
 from .errors import DecodeError, EncodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
-from .lazy import needing_extras
-from .values import Value
+from .lazy import require_extras
+from .values import Value, describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -74,6 +74,10 @@ class SchemaRefused(EncodeError):
     todo = "Give a schema version id of Glue, and compression none or zlib."
 
 
+@describe_fields(
+    schema_version_id="The schema version that the frame named; None if there was no frame.",
+    data="The data without the frame.",
+)
 class Unframed(NamedTuple):
     """``data`` without its frame, and the schema version that the frame named; None: it had no frame."""
 
@@ -199,7 +203,7 @@ def decode_payload(schema: GlueSchema, data: bytes) -> Any:
 def _avro(definition: str, data: bytes) -> Any:
     from io import BytesIO
 
-    with needing_extras("decode_payload"):
+    with require_extras("decode_payload"):
         import fastavro
     source = BytesIO(data)
     value = fastavro.schemaless_reader(source, _parse_schema(definition), None)

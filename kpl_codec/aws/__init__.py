@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names, needing_extras
+from ..lazy import lazy_names, require_extras
 
-with needing_extras("kpl_codec.aws"):
+with require_extras("kpl_codec.aws"):
     import botocore as _botocore  # noqa: F401 - every part needs it; aiobotocore brings it, too
 
 if TYPE_CHECKING:  # what `lazy_names` gives, for type checkers

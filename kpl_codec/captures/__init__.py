@@ -7,9 +7,9 @@ error.
 Specification: spec/07-spark.md, SPK-10 to SPK-16.
 """
 
-from ..lazy import needing_extras
+from ..lazy import require_extras
 
-with needing_extras("kpl_codec.captures"):
+with require_extras("kpl_codec.captures"):
     from .capture_rows import CAPTURE_SCHEMA
     from .files import FileRange, InputError, Location, plan, readable
     from .piece_reading import read_piece

@@ -42,13 +42,13 @@ def capture_batch(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch
 
 
 class CaptureRows:
-    """Collects rows of one file, or of a shard, into batches."""
+    """Collects rows of one file, or of a shard, into batches. ``has_rows``: whether there was a record, a
+    value without records, or something unreadable."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
-        #: Whether there was a record, a value without records, or something unreadable.
         self.has_rows = False
 
     def record(
@@ -94,15 +94,14 @@ class CaptureRows:
             yield pa.RecordBatch.from_pydict(columns, CAPTURE_SCHEMA)
 
 
-def first_line(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The first line of an error's text; where it has none, its class."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def with_shards(batch: pa.RecordBatch, shard_map: ShardMap | None, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns ``schema`` of the batch, with ``shardId`` filled where possible, by the
-    record's own word, else the file's name, the sequence number or the map; ``shardIdFrom``: given,
-    path, sequence-number, map, or null."""
+def add_shards(batch: pa.RecordBatch, shard_map: ShardMap | None, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns ``schema`` of the batch, with ``shardId`` where `shard_of` knows it, and ``shardIdFrom``:
+    given, path, sequence-number, map, or null."""
     shard_ids = batch["shardId"].cast(pa.string())
     origins: pa.Array = pa.repeat("given", batch.num_rows)
     if shard_ids.null_count:

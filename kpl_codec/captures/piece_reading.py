@@ -6,8 +6,8 @@
                           the other, with or without line ends between
     anything else         JSON that `kpl_codec.adapters` reads: one value a line, many, or one over many lines
 
-No content of a file raises an error: what cannot be read becomes a row with its code and place, and reading
-goes on after it. A place is exact: the byte offset of the JSON value, or the row of the Parquet file.
+No content of a file raises an error: what cannot be read becomes a row with its code and exact place, a byte
+offset or a row of Parquet, and reading goes on after it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,27 @@ from ..adapters.shapes import (
     time_error,
 )
 from ..errors import CaptureError
+from ..format.codec import is_aggregated
+from ..format.frame import FIRST_TAGS, sound_end
 from ..format.records import KinesisRecord
 from ..limits import MAGIC
 from ..rendering.labels import plural
-from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, first_line
+from .capture_rows import CAPTURE_SCHEMA, CaptureRows, capture_batch, error_text
 from .files import FileRange, Location
-from .joined_frames import read_frames
 from .text import read_text
 
 #: Microseconds since 1970.
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
+#: Bytes of a file that is one Kinesis record: the largest that Kinesis takes are 10 MiB.
+MAX_RAW = 16 * 1024 * 1024
+_LINE_ENDS: Final = re.compile(rb"[\r\n]*")
+#: An aggregated record begins with the magic and the tag of its first field.
+_START: Final = re.compile(re.escape(MAGIC) + b"[" + b"".join(FIRST_TAGS) + b"]")
+#: What attempts that find no sound aggregated record may cost, in bytes that are hashed in vain: in any file,
+#: and more for each byte of it. An attempt, and each user record in it, takes as long as so many bytes.
+_BUDGET: Final = 1 << 30
+_BUDGET_OF_A_BYTE: Final = 64
+_ATTEMPT_COST, _FIELD_COST = 4096, 512
 #: How a file of JSON begins.
 _JSON: Final = re.compile(rb"(\xef\xbb\xbf)?[ \t\r\n,\x1e]*[{\[]")
 #: Bytes of a file in which the magic shows that it holds aggregated records: Kinesis' usual largest record.
@@ -60,8 +71,7 @@ _PACKED: Final = {
 
 
 def read_piece(piece: FileRange, rows: CaptureRows | None = None) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA, or of anything but Parquet what ``rows`` makes of them. Raises at most
-    MemoryError."""
+    """Batches of CAPTURE_SCHEMA. ``rows``: collects what is not Parquet. Raises at most MemoryError."""
     rows = rows or CaptureRows(piece.path)
     if piece.size == 0:
         rows.unreadable("empty", "the file is empty", 0)
@@ -75,7 +85,7 @@ def read_piece(piece: FileRange, rows: CaptureRows | None = None) -> Iterator[pa
         except (OSError, pa.ArrowException) as error:
             # SPK-12: "A file that cannot be read, or not to its end, MUST be reported as file with
             # the place; what was read before it counts, and so do the other files."
-            rows.unreadable("file", first_line(error), piece.start)
+            rows.unreadable("file", error_text(error), piece.start)
     yield from rows.take()
 
 
@@ -100,8 +110,8 @@ def _read(source: Any, piece: FileRange, rows: CaptureRows) -> Iterator[pa.Recor
 
 
 def _holds_frames(head: bytes) -> bool:
-    """Whether a file that begins so holds aggregated records; the first may be broken. No text in UTF-8 has
-    the magic in it."""
+    """Whether a file that begins so holds aggregated records, the first perhaps broken. No UTF-8 text has the
+    magic in it."""
     return head.startswith(MAGIC) or (MAGIC in head and not _JSON.match(head))
 
 
@@ -124,8 +134,7 @@ class _Unpacked:
         self.head = self._ahead
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes; none at the end. Raises OSError where the file is damaged, after all bytes
-        before."""
+        """At most ``size`` bytes; none at the end. Raises OSError where the file is damaged."""
         if self._ahead:
             block, self._ahead = self._ahead[:size], self._ahead[size:]
         else:
@@ -143,6 +152,117 @@ class _Unpacked:
         return b""
 
 
+# -- aggregated records one behind the other ------------------------------------------------------
+# Only its digest says where an aggregated record ends. Behind a broken one the next is searched for: the
+# magic, and a digest that fits.
+
+
+class _Window:
+    """The bytes of a file from byte ``position`` on: in ``data`` from ``at`` on, at least MAX_RAW of them if
+    there are so many. ``gave_up``: the budget is spent, and nothing is searched for any more."""
+
+    def __init__(self, stream: Any) -> None:
+        self.data, self.at, self.position = b"", 0, 0
+        self.ended = self.gave_up = False
+        self.error: OSError | None = None
+        self._stream = stream
+        self._budget = _BUDGET
+
+    def fill(self) -> bool:
+        """Reads on where needed; False at the end of the file, or where ``error`` says why it ends."""
+        if not self.ended and len(self.data) - self.at <= MAX_RAW:
+            blocks, size = [self.data[self.at :]], len(self.data) - self.at
+            self.at = 0
+            try:
+                while size <= 2 * MAX_RAW and not self.ended:
+                    blocks.append(self._stream.read(1 << 22))
+                    size += len(blocks[-1])
+                    self.ended = not blocks[-1]
+            except OSError as error:
+                self.error, self.ended = error, True
+            self.data = b"".join(blocks)
+        return self.at < len(self.data)
+
+    def take(self, end: int) -> bytes:
+        """The bytes up to ``end`` of ``data``, which are used up."""
+        data = self.data[self.at : end]
+        self.at, self.position = end, self.position + len(data)
+        self._budget += _BUDGET_OF_A_BYTE * len(data)
+        return data
+
+    def sound_end(self) -> int | None:
+        """Where the sound aggregated record ends that begins at ``at``; None where none does."""
+        if self.position == 0 and self.ended and is_aggregated(self.data):
+            return len(self.data)
+        budget = self._budget
+        self._spend(_ATTEMPT_COST)
+        for whatever_follows in (False, True):
+            if self.gave_up:
+                return None
+            end = sound_end(self.data, self.at, whatever_follows=whatever_follows, spend=self._spend)
+            if end is not None:
+                self._budget = budget
+                return end
+        return None
+
+    def _spend(self, size: int) -> bool:
+        self._budget -= size + _FIELD_COST
+        self.gave_up |= self._budget < 0
+        return not self.gave_up
+
+    def next_start(self) -> int:
+        """Where behind ``at`` an aggregated record may begin, or the end of what is here."""
+        start = None if self.gave_up else _START.search(self.data, self.at + 1)
+        if start is not None:
+            return start.start()
+        return len(self.data) if self.ended else len(self.data) - len(MAGIC)
+
+
+def read_frames(stream: Any, rows: CaptureRows) -> Iterator[pa.RecordBatch]:
+    """The aggregated records of a file, one behind the other."""
+    # CAP-14: "Sound aggregated records one behind the other in one file, with or without line ends between,
+    # MUST each be read, whatever is broken around them; other bytes MUST be named with their place, also
+    # those that are not searched because too much is broken."
+    window = _Window(stream)
+    broken, broken_size, broken_at = bytearray(), 0, 0
+    while window.fill():
+        if broken_size == 0:
+            line_ends = _LINE_ENDS.match(window.data, window.at)
+            if window.position and line_ends is not None and line_ends.group():
+                window.take(line_ends.end())
+                continue
+            broken_at = window.position
+        end = window.sound_end()
+        if end is None:
+            piece = window.take(window.next_start())
+            broken_size += len(piece)
+            broken += piece[: MAX_RAW + 1 - len(broken)]
+            continue
+        _add_broken(rows, bytes(broken), broken_size, broken_at)
+        broken, broken_size = bytearray(), 0
+        position = window.position
+        rows.record(KinesisRecord(None, window.take(end)), None, position, None, 0)
+        if rows.full():
+            yield from rows.take()
+    if window.error is not None:
+        # SPK-12, as above
+        rows.unreadable("file", error_text(window.error), broken_at if broken_size else window.position)
+    elif broken_size and window.gave_up:
+        text = f"{plural(broken_size, 'byte')}: too many broken aggregated records to search for a sound one"
+        rows.unreadable("file", text, broken_at)
+    else:
+        _add_broken(rows, bytes(broken), broken_size, broken_at)
+
+
+def _add_broken(rows: CaptureRows, data: bytes, size: int, position: int) -> None:
+    """The ``size`` bytes between sound aggregated records, which begin with ``data``."""
+    if size <= MAX_RAW and data.startswith(MAGIC):
+        rows.record(KinesisRecord(None, data), None, position, None, 0)
+    elif size:
+        none = "in which no sound aggregated record begins" if size > MAX_RAW else "no aggregated record"
+        rows.unreadable("file", f"{plural(size, 'byte')}, {none}", position)
+
+
 # -- Parquet --------------------------------------------------------------------------------------
 
 
@@ -153,10 +273,9 @@ def _read_parquet(piece: FileRange, source: Any, rows: CaptureRows) -> Iterator[
         file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         columns = _columns(file.schema_arrow)
     except (pa.ArrowException, OSError, CaptureError) as error:
-        if piece.start == 0 and isinstance(error, CaptureError):
-            rows.unreadable(error.code, str(error), 0)
-        elif piece.start == 0:
-            rows.unreadable("file", first_line(error), 0)
+        if piece.start == 0:
+            code = error.code if isinstance(error, CaptureError) else "file"
+            rows.unreadable(code, error_text(error), 0)
         return
     row = 0
     for number in range(file.metadata.num_row_groups):
@@ -177,7 +296,7 @@ def _read_parquet(piece: FileRange, source: Any, rows: CaptureRows) -> Iterator[
                     yield from rows.take()
                 read += batch.num_rows
         except (pa.ArrowException, OSError) as error:
-            text = f"{plural(count - read, 'row')} of row group {number}: {first_line(error)}"
+            text = f"{plural(count - read, 'row')} of row group {number}: {error_text(error)}"
             rows.unreadable("file", text, first + read)
             yield from rows.take()
     if row == 0 and piece.start == 0:
@@ -192,11 +311,8 @@ def _batch_rows(group: pq.RowGroupMetaData) -> int:
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
     """Our name -> the file's. Raises CaptureError without a column ``data``."""
-    names_in_file: dict[str, str] = {}
-    for name in schema.names:
-        ours = standard_name(name)
-        if ours is not None:
-            names_in_file.setdefault(ours, name)
+    pairs = ((standard_name(name), name) for name in reversed(schema.names))
+    names_in_file = {ours: name for ours, name in pairs if ours is not None}
     # SPK-15: "A Parquet file without a column data, or with one that is not binary, MUST be reported: text
     # may be base64 or not."
     if "data" not in names_in_file:
@@ -205,9 +321,8 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
     kind = schema.field(names_in_file["data"]).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if "binary" not in str(kind):  # binary, large_binary, binary_view, fixed_size_binary
-        raise CaptureError(
-            code="wrong-type", field=f"the column {names_in_file['data']} ({kind}, not binary)"
-        )
+        field = f"the column {names_in_file['data']} ({kind}, not binary)"
+        raise CaptureError(code="wrong-type", field=field)
     return names_in_file
 
 
@@ -228,16 +343,12 @@ def _capture_columns(batch: pa.RecordBatch, columns: dict[str, str], path: str, 
             if is_time and not kind.tz:
                 column = column.cast(pa.timestamp("us"), safe=False)
             arrays[field.name] = column.cast(field.type, safe=not is_time)
-            if is_time and not _within(arrays[field.name]):
-                raise pa.ArrowInvalid("a time outside of the years 1 to 9999")
+            if is_time:
+                bounds = pc.min_max(arrays[field.name].cast(pa.int64()))
+                least, most = (bounds[name].as_py() or 0 for name in ("min", "max"))
+                if least < _YEAR_1 or most >= _YEAR_10000:
+                    raise pa.ArrowInvalid("not a time that Python's datetime holds")
     return capture_batch(arrays, count)
-
-
-def _within(times: pa.Array) -> bool:
-    """Whether all lie in the years 1 to 9999, which Python's datetime holds."""
-    bounds = pc.min_max(times.cast(pa.int64()))
-    least, most = (bounds[name].as_py() or 0 for name in ("min", "max"))
-    return least >= _YEAR_1 and most < _YEAR_10000
 
 
 def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRows, row: int) -> None:
@@ -261,22 +372,18 @@ def _one_by_one(batch: pa.RecordBatch, columns: dict[str, str], rows: CaptureRow
 
 def _record_of(row: Mapping[str, Any]) -> tuple[KinesisRecord, str | None]:
     """A row by this library's names of columns, and its stream. Its data may be None."""
-    texts = {name: _text_of(row, name) for name in _TEXTS}
     sub = row.get("subSequenceNumber")
     if isinstance(sub, float):  # as pandas has a column of numbers with gaps
         row = {**row, "subSequenceNumber": None if isnan(sub) else int(sub) if sub.is_integer() else sub}
     return KinesisRecord(
-        texts["partitionKey"],
+        _text_of(row, "partitionKey"),
         row["data"],
-        texts["sequenceNumber"],
-        texts["shardId"],
+        _text_of(row, "sequenceNumber"),
+        _text_of(row, "shardId"),
         arrival(row, "approximateArrivalTimestamp", MILLISECONDS),
-        texts["explicitHashKey"],
+        _text_of(row, "explicitHashKey"),
         sub_sequence_number(row, "subSequenceNumber"),
-    ), texts["streamName"]
-
-
-_TEXTS = ("partitionKey", "sequenceNumber", "shardId", "explicitHashKey", "streamName")
+    ), _text_of(row, "streamName")
 
 
 def _text_of(row: Mapping[str, Any], name: str) -> str | None:

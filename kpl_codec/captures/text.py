@@ -1,5 +1,5 @@
-"""Captured records in JSON: one value a line, many, or one over many lines. The bounds of a piece are moved
-to where a value begins for certain, so each value is in one piece, whatever the file holds.
+"""Captured records in JSON: one value a line, many, or one over many lines. The bounds of a piece move to
+where a value begins for certain, so each value is in one piece, whatever the file holds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from .. import adapters
 from ..adapters.events_in import is_about_time
 from ..adapters.json_stream import Defect, json_documents
 from ..errors import CaptureError
-from .capture_rows import CaptureRows, first_line
+from ..rendering.labels import plural
+from .capture_rows import CaptureRows, error_text
 from .files import FileRange
 
 _NO_CAPTURE: Final = "it is no capture that is known; if it is base64, decode it first (base64 -d)"
@@ -47,16 +48,15 @@ def read_text(stream: Any, piece: FileRange, rows: CaptureRows, *, packed: bool)
                 # SPK-13: "A JSON value of more than 32 MiB MUST be reported as too-large; of a list each item
                 # is a value by itself."
                 hint = f": {_NO_CAPTURE}" if document.at == document.offset else ""
-                rows.unreadable(
-                    document.code, f"{document.reason} (byte {document.at}){hint}", position, line
-                )
+                text = f"{document.reason} (byte {document.at}){hint}"
+                rows.unreadable(document.code, text, position, line)
             else:
                 values.add(document.value, position, line)
             if rows.full():
                 yield from rows.take()
     except OSError as error:
         # SPK-12, as in piece_reading.py
-        rows.unreadable("file", first_line(error), position)
+        rows.unreadable("file", error_text(error), position)
     values.finish()
     # SPK-11: "A file without a byte in it, or of white space alone, also unpacked, MUST be reported as
     # empty."
@@ -109,8 +109,8 @@ def _cut(text: bytes, first: int) -> int | None:
 
 
 class _Values:
-    """Adds what the JSON values of one piece hold to ``rows``. If there are only values of unknown shape,
-    they are user data, as Firehose writes to S3, and reported once."""
+    """Adds what the JSON values of one piece hold to ``rows``. If all are of unknown shape, they are user
+    data, as Firehose writes to S3, and reported once."""
 
     def __init__(self, rows: CaptureRows) -> None:
         self._rows = rows
@@ -120,8 +120,8 @@ class _Values:
         self._position, self._index = -1, 0
 
     def add(self, value: Any, position: int, line: int | None) -> None:
-        """One value: an answer, an event, a record, or a list of those. The items of a large list come one by
-        one, with its position."""
+        """One value: a response, an event, a record, or a list of those. The items of a large list come one
+        by one, with its position."""
         self._rows.has_rows = True
         if _is_shard_listing(value):
             return
@@ -162,7 +162,8 @@ class _Values:
             self._rows.unreadable("unknown-shape", text, position, line, index)
         more = self._unknown_count - len(self._unknown)
         if more:
-            self._rows.unreadable("unknown-shape", f"{more} more values of no known shape", position, line)
+            text = f"{plural(more, 'more value')} of no known shape"
+            self._rows.unreadable("unknown-shape", text, position, line)
 
 
 def _is_shard_listing(value: Any) -> bool:

@@ -1,19 +1,16 @@
 """PySpark: `deaggregate`, `verify`, `is_aggregated`, `handled_runs`, and the data source `kpl-kinesis`.
 
-    users = deaggregate(df)                      # any DataFrame with a binary column `data`
-    checked = verify(df, shard_map)              # every user record, its placement, every defect
-
-The DataFrame functions need PySpark 3.5 or newer; the data source 4.0 or newer. Nothing here starts a
-session but `local_session`. Specification: spec/07-spark.md.
+The DataFrame functions need PySpark 3.5 or newer, the data source 4.0. Nothing here starts a session but
+`local_session`. Specification: spec/07-spark.md.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy_names, needing_extras
+from ..lazy import lazy_names, require_extras
 
-with needing_extras("kpl_codec.spark"):
+with require_extras("kpl_codec.spark"):
     from .functions import deaggregate, handled_runs, is_aggregated, register_table_function, verify
     from .session import local_session
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import uuid4
 
-from ..lazy import needing_extras
+from ..lazy import require_extras
 from .faults import FaultProxy
 from .local_kinesis import LocalKinesis
 
-with needing_extras("kpl_codec.testing.fixtures"):
+with require_extras("kpl_codec.testing.fixtures"):
     import pytest
 
 

@@ -34,7 +34,7 @@ from typing import Any, Literal
 
 from ..errors import KplError
 from ..lazy import install as install_extra
-from ..lazy import needing_extras
+from ..lazy import require_extras
 
 __all__ = ["LocalKinesis", "local_kinesis"]
 
@@ -188,7 +188,7 @@ class LocalKinesis:
 
     def client(self, **overrides: Any) -> Any:
         """A boto3 Kinesis client on the server. ``overrides`` go to boto3 (``config`` ...)."""
-        with needing_extras("LocalKinesis"):
+        with require_extras("LocalKinesis"):
             import boto3
         from botocore.config import Config
 

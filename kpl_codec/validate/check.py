@@ -1,4 +1,4 @@
-"""Captured Kinesis records in, judged user records out, as Arrow batches."""
+"""Captured Kinesis records in, user records with their verdicts out, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -14,43 +14,39 @@ import pyarrow.compute as pc
 from ..arrow import Deaggregator, coalesce
 from ..arrow.compiled_columns import may_nest
 from ..captures import CAPTURE_SCHEMA
-from ..captures.capture_rows import with_shards
+from ..captures.capture_rows import add_shards
 from ..deaggregation.fingerprints import OTHERS, fingerprint
 from ..format.frame import BEGINNINGS, FIRST_TAGS, MAGIC_END, disguise_of
 from ..format.nested import describe_nested, layers_around
 from ..limits import MAGIC
+from ..rendering.labels import plural
 from ..schema_registry import HEADER_SIZE, PLAIN, ZLIB, SchemaFrameError, unframe, version_id_text
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
-from .report.record_sums import COLUMNS_READ
+from .report.scan import COLUMNS_READ
 
 #: Bytes of a batch of user records. At 4 MiB a tenth of the time goes into the fixed cost of each batch.
 _BATCH_BYTES = 16 * 1024 * 1024
-
-#: Which Kinesis records of a task are examined for their writer: the first 32, then one of 128.
-_ALL_LOOKED_AT, _ONE_OF = 32, 128
+#: Kinesis records of a task that are examined for their writer: the first 32, then one of 128.
+_FIRST_EXAMINED, _ONE_OF = 32, 128
 #: Batches of findings that are collected before they go on: a small batch takes as long as a large one.
 _FINDING_BATCHES = 32
 #: Schema versions that are counted at most.
-_MOST_VERSIONS = 1000
+_MAX_VERSIONS = 1000
 #: A row of a batch, the code of a finding about it, and its text.
 _About = tuple[int, str, str]
-
 _IN = pa.schema(
     [
         *(field for field in CAPTURE_SCHEMA if not field.name.startswith("capture")),
         pa.field("shardIdFrom", pa.string()),  # given, path, sequence-number, map; null if not known
     ]
 )
-#: Columns that findings, counts and the marks of repaired user records need; with the keys of copies.
-_READ = {*COLUMNS_READ, "tags"}
-_READ_WITH_KEYS = {*_READ, "partitionKey", "explicitHashKey"}
 _deaggregator = partial(Deaggregator, _IN, "report", tags=True, max_batch_bytes=_BATCH_BYTES)
 
 
-def checked_schema(shard_map: ShardMap, *, dictionaries: bool = False) -> pa.Schema:
-    """The columns of user records: those of `kpl_codec.arrow` under the report policy, and where it was read.
-    ``dictionaries``: as `check` gives them, where text that repeats is in dictionary arrays."""
+def user_record_schema(shard_map: ShardMap, *, dictionaries: bool = False) -> pa.Schema:
+    """The columns of user records: those of `kpl_codec.arrow` under the report policy, and where each was
+    read. ``dictionaries``: as `check` gives them, with text that repeats in dictionary arrays."""
     return _deaggregator(shard_map=shard_map, dictionaries=dictionaries).schema
 
 
@@ -62,9 +58,9 @@ def check(
     keys: bool = False,
     versions: frozenset[str] = frozenset(),
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of CAPTURE_SCHEMA in, batches of `checked_schema` with dictionaries out: every user record with
-    its verdict, and for data that cannot be read a row with its error and without sub-sequence number.
-    ``whole``: all columns, else those that findings and counts need, and keys if ``keys``.
+    """Batches of CAPTURE_SCHEMA in, batches of `user_record_schema` with dictionaries out: every user record
+    with its verdict, and for data that cannot be read a row with its error and no sub-sequence number.
+    ``whole``: all columns, else those that findings and counts need, and the keys if ``keys``.
     ``versions``: schema versions known to stand in sound frames."""
     new_deaggregator = partial(
         _deaggregator,
@@ -74,13 +70,13 @@ def check(
     )
     deaggregator = new_deaggregator()
     if not whole:
-        read = _READ_WITH_KEYS if keys else _READ
+        read = {*COLUMNS_READ, "tags", *(("partitionKey", "explicitHashKey") if keys else ())}
         deaggregator = new_deaggregator(columns=filter(read.__contains__, deaggregator.schema.names))
     schema = deaggregator.schema
     schemas = _Schemas(schema, versions)
 
     def rows() -> Iterator[pa.RecordBatch]:
-        named: set[str] = set()
+        writers: set[str] = set()
         count = 0
         about: list[pa.RecordBatch] = []
         for batch in captured:
@@ -89,13 +85,13 @@ def check(
                 unread = batch.filter(bad)
                 yield _unreadable(unread, unread["captureError"], unread["captureText"], schema)
                 batch = batch.filter(pc.invert(bad))
-            first = range(min(batch.num_rows, _ALL_LOOKED_AT - count))
-            looked_at = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
+            first = range(min(batch.num_rows, _FIRST_EXAMINED - count))
+            examined = (*first, *range(-count % _ONE_OF, batch.num_rows, _ONE_OF))
             about += rows_about(
-                batch, (*_text_encoded_aggregates(batch), *_writers(batch, looked_at, named)), schema
+                batch, (*_text_encoded_aggregates(batch), *_writers(batch, examined, writers)), schema
             )
             count += batch.num_rows
-            for users in deaggregator.process(with_shards(batch, shard_map, _IN)):
+            for users in deaggregator.process(add_shards(batch, shard_map, _IN)):
                 yield users
                 about += chain(rows_about(users, _nested_aggregates(users), schema), schemas.see(users))
             if len(about) >= _FINDING_BATCHES:
@@ -110,10 +106,9 @@ def _text_encoded_aggregates(batch: pa.RecordBatch) -> Iterator[_About]:
     """Every Kinesis record whose data is an aggregated record turned into text, or with a foreign magic."""
     data = batch["data"]
     begins = [pc.starts_with(data, pattern) for pattern in BEGINNINGS]
-    tags = pa.array(FIRST_TAGS, data.type)
     foreign = pc.or_(
         pc.equal(pc.binary_slice(data, 1, 4), pa.scalar(MAGIC_END, data.type)),
-        pc.is_in(pc.binary_slice(data, 4, 5), value_set=tags),
+        pc.is_in(pc.binary_slice(data, 4, 5), value_set=pa.array(FIRST_TAGS, data.type)),
     )
     begins.append(pc.and_not(foreign, pc.starts_with(data, MAGIC)))
     rows = pc.indices_nonzero(pc.fill_null(reduce(pc.or_, begins), False))
@@ -129,8 +124,7 @@ def _text_encoded_aggregates(batch: pa.RecordBatch) -> Iterator[_About]:
 
 
 def _nested_aggregates(rows: pa.RecordBatch) -> Iterator[_About]:
-    """Every user record with an aggregated record within its data; not one with an error, which is a finding
-    already."""
+    """Every user record with an aggregated record in its data, unless it has an error, which is a finding."""
     for row in may_nest(rows["data"]).tolist():
         data = rows["data"][row].as_py()
         layers = None if data is None else layers_around(data)
@@ -144,26 +138,25 @@ def _nested_aggregates(rows: pa.RecordBatch) -> Iterator[_About]:
         yield row, "nested-aggregate", describe_nested(layers, sub if aggregated else None)
 
 
-def _writers(batch: pa.RecordBatch, rows: Iterable[int], named: set[str]) -> Iterator[_About]:
-    """The first Kinesis record of each writer that is at least likely, among ``rows``. ``named``: the signs
-    already reported. The KPL is not reported."""
+def _writers(batch: pa.RecordBatch, rows: Iterable[int], reported: set[str]) -> Iterator[_About]:
+    """The first Kinesis record among ``rows`` of each likely writer but the KPL that is not ``reported``."""
     for row in rows:
         data, outer_key = (batch[name][row].as_py() for name in ("data", "partitionKey"))
         sign = fingerprint(data, outer_key, OTHERS) if data and data.startswith(MAGIC) else None
-        if sign is not None and sign.name not in named:
-            named.add(sign.name)
+        if sign is not None and sign.name not in reported:
+            reported.add(sign.name)
             # FPR-3: "An aggregate whose likely writer is known to swap keys MUST be a finding,
             # `swapped-keys`."
             yield row, "writer" if sign.swaps is None else "swapped-keys", str(sign)
 
 
 class _Schemas:
-    """The Schema Registry's frames around user records' data: their findings; the frames stay on. ``sound``:
+    """Findings about the Schema Registry's frames around user records' data; the frames stay on. ``sound``:
     the schema versions that stand in sound frames elsewhere in this run."""
 
     def __init__(self, schema: pa.Schema, sound: frozenset[str]) -> None:
         self._schema = schema
-        #: By schema version: how many user records, and the first one. Then the versions in sound frames.
+        #: How many user records each schema version has, and the first of them.
         self._counts = Counter[str]()
         self._first: dict[str, pa.RecordBatch] = {}
         self._sound = set(sound)
@@ -178,28 +171,33 @@ class _Schemas:
         )
         framed = reduce(pc.and_, begins, pc.greater_equal(pc.binary_length(begun), HEADER_SIZE))
         at, begun = at.filter(framed), begun.filter(framed)
-        if len(at):
-            is_zlib = pc.starts_with(begun, ZLIB)
-            none, broken_items = _examine_compressed(pc.indices_nonzero(is_zlib).to_pylist(), begun)
-            broken = [(at[item].as_py(), error) for item, error in broken_items]
-            ids = pc.binary_slice(begun, 2, HEADER_SIZE)
-            if none:
-                is_framed = pa.array(np.delete(np.arange(len(at)), none))
-                at, ids = at.take(is_framed), ids.take(is_framed)
-            damaged = Counter(error.schema_version_id for _, error in broken)
-            counted = ids.value_counts().to_pylist()
-            for entry in counted:
-                version = version_id_text(entry["values"])
-                if entry["counts"] > damaged[version] and len(self._sound) < _MOST_VERSIONS:
-                    self._sound.add(version)
-                if version in self._first or len(self._first) < _MOST_VERSIONS:
-                    self._counts[version] += entry["counts"]
-                    first = at[pc.index(ids, entry["values"]).as_py()].as_py()
-                    self._first.setdefault(version, rows.slice(first, 1))
-            about = [(row, *self._of_broken(error)) for row, error in broken]
-            yield from rows_about(
-                rows, chain(_mixed_versions(rows, at, ids) if len(counted) > 1 else (), about), self._schema
-            )
+        if not len(at):
+            return
+        unframed: list[int] = []
+        broken: list[tuple[int, SchemaFrameError]] = []
+        for item in pc.indices_nonzero(pc.starts_with(begun, ZLIB)).to_pylist():
+            try:
+                if unframe(begun[item].as_py()).schema_version_id is None:
+                    unframed.append(item)
+            except SchemaFrameError as error:
+                broken.append((at[item].as_py(), error))
+        ids = pc.binary_slice(begun, 2, HEADER_SIZE)
+        if unframed:
+            is_framed = pa.array(np.delete(np.arange(len(at)), unframed))
+            at, ids = at.take(is_framed), ids.take(is_framed)
+        damaged = Counter(error.schema_version_id for _, error in broken)
+        counted = ids.value_counts().to_pylist()
+        for entry in counted:
+            version = version_id_text(entry["values"])
+            if entry["counts"] > damaged[version] and len(self._sound) < _MAX_VERSIONS:
+                self._sound.add(version)
+            if version in self._first or len(self._first) < _MAX_VERSIONS:
+                self._counts[version] += entry["counts"]
+                first = at[pc.index(ids, entry["values"]).as_py()].as_py()
+                self._first.setdefault(version, rows.slice(first, 1))
+        about = [(row, *self._of_broken(error)) for row, error in broken]
+        mixed = _mixed_versions(rows, at, ids) if len(counted) > 1 else ()
+        yield from rows_about(rows, chain(mixed, about), self._schema)
 
     def _of_broken(self, error: SchemaFrameError) -> tuple[str, str]:
         # GSR-11: "A check MUST leave frames as they are, and report each broken one, each aggregate with
@@ -213,14 +211,13 @@ class _Schemas:
     def versions(self) -> Iterator[pa.RecordBatch]:
         for version, first in self._first.items():
             if version in self._sound:
-                text = f"{self._counts[version]} user records of schema version {version}"
+                text = f"{plural(self._counts[version], 'user record')} of schema version {version}"
                 yield from rows_about(first, [(0, "schema-version", text)], self._schema)
 
 
 @lru_cache(4)
 def _frame_signs(kind: pa.DataType) -> list[tuple[tuple[int, int], pa.Array]]:
-    """Which bytes of a frame's header have which values: its first two, and those that make a UUID of version
-    4."""
+    """Which bytes of a frame's header have which values: the first two, and those of a UUID of version 4."""
     version, variant = (
         [bytes([high | low]) for high in highs for low in range(16)]
         for highs in ((0x40,), (0x80, 0x90, 0xA0, 0xB0))
@@ -239,22 +236,8 @@ def _mixed_versions(rows: pa.RecordBatch, at: pa.Array, ids: pa.Array) -> Iterat
         yield record["row_min"], "mixed-schema-versions", text
 
 
-def _examine_compressed(
-    at: list[int], data: pa.Array
-) -> tuple[list[int], list[tuple[int, SchemaFrameError]]]:
-    """The items ``at`` of ``data``, all with 03 05: which are no frames, and which are broken ones."""
-    none, broken = [], []
-    for item in at:
-        try:
-            if unframe(data[item].as_py()).schema_version_id is None:
-                none.append(item)
-        except SchemaFrameError as error:
-            broken.append((item, error))
-    return none, broken
-
-
 def rows_about(batch: pa.RecordBatch, about: Iterable[_About], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows that become findings about rows of ``batch``: which, the kind, and the text."""
+    """Rows that become findings ``about`` rows of ``batch``."""
     items = list(about)
     if items:
         rows, codes, texts = (pa.array(column) for column in zip(*items, strict=True))

@@ -63,7 +63,7 @@ class RepairError(KplError, ValueError):
     reason: str = ""
     text = "cannot repair from {path}: {code}"
     _WHY: ClassVar[dict[str, str]] = {
-        "no-results": "it holds no results of kpl-codec validate",
+        "no-results": "it lacks user records or shards; kpl-codec validate, or audit --stream, writes both",
         "several-streams": "the results are of several streams; validate each by itself",
         "no-plan": "there is no plan yet; run it without --apply first",
         "planned": "there is a plan already, of which nothing was sent yet: --apply sends it",
@@ -93,7 +93,7 @@ def check_results(output: Location, *, with_plan: bool) -> None:
 
 def _summary_of_log(output: Location) -> str:
     """What was put of the plan, where and when, and what to do then; empty where nothing was."""
-    put_places = repair_marks.Repaired()
+    put_places = repair_marks.RecordPlaces()
     log = output / "repair/log"
     put = sum(put_places.add(old) for old, _ in repair_marks.read_copies(log))
     if not put:

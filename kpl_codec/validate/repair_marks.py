@@ -46,7 +46,7 @@ def nameable_place(place: Iterable[Any]) -> RecordPlace | None:
     return None if None in place else _place(tag_value(place))
 
 
-class Repaired:
+class RecordPlaces:
     """Places of user records that were put again. Memory: a bit for each, and about 300 bytes for each 1,024
     of a Kinesis record, whatever indices the places have."""
 
@@ -191,9 +191,9 @@ class RepairLog:
         self._folder, self._attempt, self._segment = folder, uuid4().hex, 0
         self._lines: list[str] = []
 
-    def put_places(self) -> Repaired:
+    def put_places(self) -> RecordPlaces:
         """What earlier attempts have put. Raises InputError."""
-        return Repaired(old for old, _ in read_copies(self._folder))
+        return RecordPlaces(old for old, _ in read_copies(self._folder))
 
     def add(self, entry: dict[str, Any]) -> None:
         self._lines.append(json.dumps(entry) + "\n")

@@ -158,7 +158,7 @@ def _decisions(
     counts: Counter[str],
 ) -> Iterator[pa.RecordBatch]:
     """The lost user records with their decisions, each once; ``counts`` are kept."""
-    places = repair_marks.Repaired()
+    places = repair_marks.RecordPlaces()
     columns = [name for name in _BUCKETED.names if name not in ("decision", "cause", "reason", "bucket")]
     for batch in (output / "user-records").rows([*columns, "error"], LOST):
         rows = list(_rows(batch))

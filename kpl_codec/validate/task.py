@@ -1,12 +1,11 @@
-"""The tasks of a validate job: captured records in; user records, findings, counts out.
+"""The tasks of a validate job: captured files or shards in; user records, findings and counts out.
 
-Each task writes its own files, whose names depend only on its number: one that runs twice writes the same
-files twice.
+A task writes its own files, named after its number, so that one that runs twice writes the same files twice:
 
-    WORK/user-records/part-00007.parquet    the columns of `checked_schema`
-    WORK/findings/part-00007.parquet        one row per finding (validate/report/scan.py)
-    WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for repeats
-    WORK/copies/part-00007.json             what says that it is a copy (repaired.py)
+    WORK/user-records/part-00007.parquet    the columns of `user_record_schema`
+    WORK/findings/part-00007.parquet        one row per finding (report/scan.py)
+    WORK/kinesis-records/part-00007.parquet one row per Kinesis record, for the search for duplicates
+    WORK/copies/part-00007.json             copies that a repair has put (repair_marks.py)
     WORK/tally/part-00007.json              counts (findings/counters.py)
 """
 
@@ -14,26 +13,35 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ..captures import FileRange, Location, read_piece
+from ..captures.capture_rows import CaptureRows
+from ..findings import Finding
 from ..findings.counters import Tally
+from ..format.records import record_from_response
+from ..rendering.labels import plural
 from ..shards.shard_map import ShardMap
-from .check import check, checked_schema
-from .duplicates import RECORDS_SCHEMA
+from ..shards.stream_name import stream_of
+from .check import check, user_record_schema
 from .repair_marks import Copies, copies_in
 from .report.scan import FINDINGS_SCHEMA, Scan
-from .shard_tasks import ShardPart, read_shard
 
-#: What a task reads.
-TaskPart = FileRange | ShardPart
+if TYPE_CHECKING:
+    from ..aws.fetch_by_sequence_number import RecordLocation, UnreadableEntry
+    from ..aws.stream_reading import Start
 
 #: What readers of user records filter by: only of these columns Parquet keeps the least and largest value.
 _FILTERED = ["shardId", "sequenceNumber", "approximateArrivalTimestamp", "placement", "kcl", "error"]
@@ -43,57 +51,41 @@ _AT_ONCE = 32 * 1024
 _CODEC = "zstd" if pa.Codec.is_available("zstd") else "snappy"
 #: Bytes of a row group, which a task holds before it writes.
 _GROUP_BYTES = 32 * 1024 * 1024
-
-
 _VERSION = re.compile(r"schema version ([0-9a-f-]{36})")
+#: What tells Kinesis records apart, and the columns of the files of `kinesis-records`.
+_KEYS = ["streamName", "shardId", "sequenceNumber"]
+RECORDS_SCHEMA = pa.schema([*((name, pa.string()) for name in (*_KEYS, "file")), ("line", pa.int64())])
+#: Duplicate Kinesis records that get a finding each.
+MAX_LISTED = 1000
+#: Rows that are grouped at a time: about 200 bytes each.
+MAX_GROUPED = 1_000_000
 
 
-@contextmanager
-def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Writes batches as row groups of about `_GROUP_BYTES`: one for each batch would take longer."""
-    batches: list[pa.RecordBatch] = []
-    size = 0
-    with (
-        file.whole_file() as out,
-        pq.ParquetWriter(out, schema, compression=_CODEC, **options) as writer,
-    ):
+@dataclass(frozen=True, slots=True)
+class ShardPart:
+    """A shard of ``stream`` (a name or an ARN) from ``start`` to what arrived at ``until``, so that a second
+    reading gives the same. ``connection``: arguments of `kpl_codec.aws.client.kinesis_client`."""
 
-        def write(batch: pa.RecordBatch | None) -> None:
-            nonlocal size
-            if batch is not None and batch.num_rows:
-                batches.append(batch)
-                size += batch.nbytes
-            if batches and (batch is None or size >= _GROUP_BYTES):
-                # Codes of dictionary arrays are taken over where all batches have the same dictionary.
-                writer.write_table(pa.Table.from_batches(batches).unify_dictionaries())
-                batches.clear()
-                size = 0
-
-        yield write
-        write(None)
+    connection: Mapping[str, Any]
+    stream: str
+    shard_id: str
+    start: Start
+    until: datetime
+    #: If given, just these records of it.
+    only: tuple[RecordLocation | UnreadableEntry, ...] | None = None
+    #: Nobody knows how many bytes it holds. One is read in this process, several in processes of their own.
+    weight: ClassVar[int] = 5 * 1024 * 1024
 
 
-def pack(
-    parts: Iterable[TaskPart], *, task_bytes: int = 64 * 1024 * 1024, task_files: int = 500
-) -> list[list[TaskPart]]:
-    """Groups parts into tasks of about ``task_bytes``: many small files make few tasks, a large file many.
-    The largest come first, so that no large task starts last."""
-    tasks: list[list[TaskPart]] = []
-    size = 0
-    for part in sorted(parts, key=lambda part: part.weight, reverse=True):
-        if not tasks or size + part.weight > task_bytes or len(tasks[-1]) >= task_files:
-            tasks.append([])
-            size = 0
-        tasks[-1].append(part)
-        size += part.weight
-    return tasks
+#: What a task reads.
+TaskPart = FileRange | ShardPart
 
 
 @dataclass(frozen=True)
 class Job:
     """The tasks over files or shards, and the output folder. ``user_records``: whether they are written.
-    ``copies``: those that an earlier run of the tasks has found; ``keys``: whether to look at their keys;
-    ``versions``: the schema versions that it has found in sound frames."""
+    Of an earlier run of the tasks: ``copies`` that a repair has put, and the schema ``versions`` of sound
+    frames. ``keys``: whether copies are looked for by their keys."""
 
     tasks: list[list[TaskPart]]
     shard_map: ShardMap
@@ -122,7 +114,97 @@ class Job:
         # the same without them."
         if not self.user_records:
             return sum(batch.num_rows for batch in rows)
-        return write_users(rows, self.shard_map, users_folder(self.output), part_name(number))
+        return write_users(rows, self.shard_map, _users_folder(self.output), part_name(number))
+
+
+def pack(
+    parts: Iterable[TaskPart], *, task_bytes: int = 64 * 1024 * 1024, task_files: int = 500
+) -> list[list[TaskPart]]:
+    """Groups parts into tasks of about ``task_bytes``: many small files make few tasks, a large file many.
+    The largest come first, so that no large task starts last."""
+    tasks: list[list[TaskPart]] = []
+    size = 0
+    for part in sorted(parts, key=lambda part: part.weight, reverse=True):
+        if not tasks or size + part.weight > task_bytes or len(tasks[-1]) >= task_files:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(part)
+        size += part.weight
+    return tasks
+
+
+# -- shards ---------------------------------------------------------------------------------------
+
+
+def shard_parts(connection: Mapping[str, Any], stream: str, start: Start) -> list[ShardPart]:
+    """Every shard that the stream has now. Raises StreamUnavailable."""
+    from ..aws.client import kinesis_client
+    from ..aws.list_shards import fetch_lineage
+
+    client = kinesis_client(**connection)
+    times: list[datetime] = []
+    # The service's own clock: this machine's may be behind, and what arrived meanwhile would not be read.
+    client.meta.events.register("after-call.kinesis", lambda parsed, **_: times.append(_date_of(parsed)))
+    lineage = fetch_lineage(client, stream)
+    return [ShardPart(connection, stream, shard_id, start, max(times)) for shard_id in lineage]
+
+
+def only_parts(of: ShardPart, places: Iterable[RecordLocation | UnreadableEntry]) -> list[ShardPart]:
+    """A part with each shard's places of those. ``of``: any part of the stream."""
+    by_shard: defaultdict[str, list[RecordLocation | UnreadableEntry]] = defaultdict(list)
+    for place in places:
+        by_shard[getattr(place, "shard_id", None) or ""].append(place)
+    return [replace(of, shard_id=shard_id, only=tuple(places)) for shard_id, places in by_shard.items()]
+
+
+def _date_of(response: Mapping[str, Any]) -> datetime:
+    """When the service sent ``response``: whole seconds, rounded up."""
+    date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
+    now = parsedate_to_datetime(date) if date else datetime.now(timezone.utc)
+    return now.replace(microsecond=0) + timedelta(seconds=1)
+
+
+def read_shard(part: ShardPart) -> Iterator[pa.RecordBatch]:
+    """The Kinesis records of a shard, in batches as those of a captured file."""
+    from ..aws.client import kinesis_client
+    from ..aws.cursor import Pace, ShardCursor
+    from ..aws.fetch_by_sequence_number import GoneRecord, UnreadableEntry, fetch_records
+    from ..aws.stream_reading import PATIENCE, POLL_INTERVAL, position_of
+
+    rows, name = CaptureRows(None), stream_of(part.stream).name
+    client, pace = kinesis_client(**part.connection), Pace(1 / POLL_INTERVAL, None)
+    if part.only is not None:
+        for index, item in enumerate(fetch_records(client, part.stream, part.only)):
+            if isinstance(item, GoneRecord):
+                where = f"{item.location.shard_id or 'no shard'}, sequence number {item.location}"
+                rows.unreadable("gone", f"{where}: {item.reason}", index)
+            elif isinstance(item, UnreadableEntry):
+                rows.unreadable("only", f"--only: {item.reason}", index, item.line)
+            else:
+                rows.record(item, name)
+        yield from rows.take()
+        return
+    cursor = ShardCursor(
+        client, part.stream, part.shard_id, position_of(part.start), pace=pace, patience=PATIENCE
+    )
+    while not cursor.at_tip:
+        records = cursor.fetch().records
+        # Times of arrival are only nearly in order: the first later one is not the end.
+        in_time = [
+            fields
+            for fields in records
+            if (when := fields.get("ApproximateArrivalTimestamp")) is None or when <= part.until
+        ]
+        for fields in in_time:
+            rows.record(record_from_response(fields, part.shard_id), name)
+        if rows.full():
+            yield from rows.take()
+        if records and not in_time:
+            break
+    yield from rows.take()
+
+
+# -- what a task writes ---------------------------------------------------------------------------
 
 
 def part_name(number: int) -> str:
@@ -134,9 +216,8 @@ def work_folder(output: Location) -> Location:
     return output / "_work"
 
 
-def users_folder(output: Location) -> Location:
-    """The folder for user records: the work folder, or in an object store, where moving means copying, the
-    final one."""
+def _users_folder(output: Location) -> Location:
+    """The folder for user records: in an object store, where moving means copying, the final one."""
     return (work_folder(output) if output.is_local else output) / "user-records"
 
 
@@ -145,12 +226,42 @@ def make_folders(work: Location) -> None:
         (work / name).make_folder()
 
 
+def discard(output: Location) -> None:
+    work_folder(output).delete()
+    _users_folder(output).delete()
+
+
+@contextmanager
+def _parquet(file: Location, schema: pa.Schema, **options: Any) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Writes batches as row groups of about `_GROUP_BYTES`: one for each batch would take longer."""
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    with (
+        file.whole_file() as out,
+        pq.ParquetWriter(out, schema, compression=_CODEC, **options) as writer,
+    ):
+
+        def write(batch: pa.RecordBatch | None) -> None:
+            nonlocal size
+            if batch is not None and batch.num_rows:
+                batches.append(batch)
+                size += batch.nbytes
+            if batches and (batch is None or size >= _GROUP_BYTES):
+                # Codes of dictionary arrays are taken over where all batches have the same dictionary.
+                writer.write_table(pa.Table.from_batches(batches).unify_dictionaries())
+                batches.clear()
+                size = 0
+
+        yield write
+        write(None)
+
+
 def write_users(rows: Iterable[pa.RecordBatch], shard_map: ShardMap, folder: Location, name: str) -> int:
     """Writes ``rows`` (batches of `check`), even if there are none; gives how many there were."""
     count = 0
     with _parquet(
         folder.make_folder() / f"{name}.parquet",
-        checked_schema(shard_map, dictionaries=True),
+        user_record_schema(shard_map, dictionaries=True),
         write_statistics=_FILTERED,
         write_batch_size=_AT_ONCE,
         store_schema=False,  # the columns are plain text to readers
@@ -195,9 +306,7 @@ def scan_batches(
     (work / f"tally/{name}.json").write(scan.tally.to_bytes())
 
 
-def discard(output: Location) -> None:
-    work_folder(output).delete()
-    users_folder(output).delete()
+# -- what all tasks have written ------------------------------------------------------------------
 
 
 def gather(work: Location) -> Tally:
@@ -205,11 +314,64 @@ def gather(work: Location) -> Tally:
     return Tally.merge_all(Tally.from_bytes(file.read()) for file in (work / "tally").files())
 
 
-def sound_and_doubtful(work: Location) -> frozenset[str]:
-    """The schema versions of sound frames, if one of them was told as doubtful in another task, or before."""
+def sound_versions(work: Location) -> frozenset[str]:
+    """The schema versions of sound frames, if one of them was doubtful in another task, or before."""
     versions: dict[str, set[str]] = {"schema-version": set(), "schema-frame-doubtful": set()}
     for batch in (work / "findings").rows(["kind", "detail"], pc.field("kind").isin([*versions])):
         for kind, detail in zip(batch["kind"].to_pylist(), batch["detail"].to_pylist(), strict=True):
             versions[kind].update(_VERSION.findall(detail))
     sound = versions["schema-version"]
     return frozenset(sound) if sound & versions["schema-frame-doubtful"] else frozenset()
+
+
+def find_duplicates(work: Location) -> list[Finding]:
+    """A finding for each of MAX_LISTED Kinesis records that were captured more than once, and one for all
+    others. Memory: at most MAX_GROUPED rows at a time, of records whose numbers have the same hash."""
+    system, inner = (work / "kinesis-records").filesystem()
+    dataset = ds.dataset(inner, RECORDS_SCHEMA, "parquet", system)
+    parts = -(-dataset.count_rows() // MAX_GROUPED)
+    listed: list[Finding] = []
+    records = times = 0
+    for part in range(parts):
+        rows = pa.Table.from_batches(_rows_of_part(dataset, part, parts), RECORDS_SCHEMA)
+        # The last place is reported, one with a line before one without: nulls come at the end.
+        rows = rows.sort_by([("file", "descending"), ("line", "descending")])
+        whole = pc.ScalarAggregateOptions(skip_nulls=False)  # file and line of the same row
+        counted: list[Any] = [([], "count_all"), ("file", "first", whole), ("line", "first", whole)]
+        groups = rows.group_by(_KEYS, use_threads=False).aggregate(counted)
+        groups = groups.filter(pc.greater(groups["count_all"], 1))
+        records += groups.num_rows
+        times += pc.sum(groups["count_all"]).as_py() or 0
+        first = groups.sort_by([(name, "ascending") for name in _KEYS]).slice(0, MAX_LISTED)
+        # The parts differ by a hash of the key, so the first of all are among the first of each.
+        listed = sorted([*listed, *map(_duplicate, first.to_pylist())], key=_place_order)[:MAX_LISTED]
+    if records > len(listed):
+        detail = f"{plural(records - len(listed), 'more Kinesis record')} captured more than once, not listed"
+        rest = times - sum(finding.user_records or 0 for finding in listed)
+        listed.append(Finding(kind="duplicate", user_records=rest, detail=detail))
+    return listed
+
+
+def _place_order(finding: Finding) -> tuple[Any, ...]:
+    return finding.shard_id or "", finding.sequence_number, finding.file or "", finding.line or 0
+
+
+def _rows_of_part(dataset: ds.Dataset, part: int, parts: int) -> Iterator[pa.RecordBatch]:
+    for batch in dataset.to_batches():
+        if parts > 1:
+            numbers = batch["sequenceNumber"].to_pylist()
+            in_part = [crc32(text.encode()) % parts == part for text in numbers]
+            batch = batch.filter(pa.array(in_part, pa.bool_()))
+        yield batch
+
+
+def _duplicate(group: dict[str, Any]) -> Finding:
+    return Finding(
+        kind="duplicate",
+        shard_id=group["shardId"],
+        sequence_number=group["sequenceNumber"],
+        file=group["file_first"],
+        line=group["line_first"],
+        user_records=group["count_all"],
+        detail=f"captured {group['count_all']} times",
+    )

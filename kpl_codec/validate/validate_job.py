@@ -1,6 +1,6 @@
 """The validate job: files or shards -> tasks -> an engine that runs them -> results in the output folder.
 
-out/user-records/     Parquet: the columns of `check.checked_schema`; not with --no-user-records
+out/user-records/     Parquet: the columns of `check.user_record_schema`; not with --no-user-records
 out/findings/         Parquet: one row per finding (validate/report/scan.py), with file and place
 out/summary.txt       what was printed
 out/summary.json      the same for machines; its schema is spec/summary.schema.json
@@ -29,15 +29,24 @@ from ..findings.counters import Tally
 from ..rendering.labels import refusal
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import Stream
-from .duplicates import find_duplicates
 from .repair_marks import read_task_copies
-from .report.build import build_report, findings_of_the_whole
+from .report.build import build_report, input_findings
 from .report.model import About, Report
 from .report.report_page import render_page
 from .report.scan import findings_batch
 from .report.summary import report_facts, summary_text
-from .shard_tasks import only_parts, shard_parts
-from .task import Job, discard, gather, make_folders, pack, sound_and_doubtful, work_folder
+from .task import (
+    Job,
+    discard,
+    find_duplicates,
+    gather,
+    make_folders,
+    only_parts,
+    pack,
+    shard_parts,
+    sound_versions,
+    work_folder,
+)
 
 if TYPE_CHECKING:
     from ..aws.fetch_by_sequence_number import RecordLocation, UnreadableEntry
@@ -203,7 +212,7 @@ def _run(
             job = replace(job, shard_map=of_none)
             _again(job, engine)
         # A sound frame may have come after a damaged one of its schema version, or in another task.
-        if versions := sound_and_doubtful(work):
+        if versions := sound_versions(work):
             job = replace(job, versions=versions)
             _again(job, engine)
         copies = read_task_copies(work)
@@ -228,7 +237,7 @@ def _run(
         findings += channel_findings(find_subscribers(kinesis_client(**connection), inputs[0]), aggregated)
     report = write_report(output, tally, shard_map, findings, inputs=inputs, **about)
     # SPK-21: "An input without a single Kinesis record MUST NOT be called clean."
-    whole = [*findings, *findings_of_the_whole(tally, shard_map)]
+    whole = [*findings, *input_findings(tally, shard_map)]
     if whole:
         (work / "findings/part-whole.parquet").write_table(pa.table(findings_batch(whole)))
     # SPK-42: "A job that ends before its time MUST leave nothing where results stand in a local folder; a

@@ -20,7 +20,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from ..aws_errors import Backoff
-from ..lazy import needing_extras
+from ..lazy import require_extras
 from ..rendering.labels import plural, safe_lines
 from ..rendering.terminal import json_line, line, note, table, write_on
 from ..shards.stream_name import stream_of
@@ -41,8 +41,9 @@ _EMOJI: Final = {
     "info": ":memo:",
 }
 _STYLES: Final = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
-#: Shards that the table on the terminal has room for.
+#: Shards that the table on the terminal has room for; columns before the text of a finding.
 _MOST_ROWS: Final = 20
+_TEXT: Final = 28
 #: The most findings that wait to be posted; attempts for each; seconds for one attempt.
 _MOST_WAITING, _ATTEMPTS, _TIMEOUT = 100, 4, 10.0
 _PAUSE = Backoff(0.5, 10.0)
@@ -90,7 +91,7 @@ class OpenTelemetryExporter(Exporter):
     that of the global provider. Prometheus names: kpl_watch_lost_user_records, kpl_watch_polls_total ..."""
 
     def __init__(self, stream: str, meter: Any = None) -> None:
-        with needing_extras("OpenTelemetryExporter"):
+        with require_extras("OpenTelemetryExporter"):
             from opentelemetry import metrics
 
         self._stream = stream
@@ -215,7 +216,7 @@ class TerminalExporter(Exporter):
             write_on(json_line(finding.to_json()))
             return
         text = f"{time.strftime('%H:%M:%S')}  {finding.severity:<8} {finding.state:<8} {finding.text}"
-        self._print(text, _STYLES[finding.severity])
+        self._print(text, _STYLES[finding.severity], hang=_TEXT)
 
     def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
         if not self._cost_printed and self._watch.shards:
@@ -227,10 +228,11 @@ class TerminalExporter(Exporter):
         if self._live is not None and self._watch.shards:
             self._live.update(_shard_table(self._watch, now), refresh=True)
 
-    def _print(self, text: str, style: str = "") -> None:
-        from rich.text import Text
-
-        self._console.print(Text(safe_lines(text), style=style), soft_wrap=True)
+    def _print(self, text: str, style: str = "", hang: int = 0) -> None:
+        """``text`` folded at the width of the terminal; in a pipe, as of a service's log, it is one line."""
+        for row in safe_lines(text).split("\n"):
+            one = line((row, style), hang=hang, fold=self._console.is_terminal)
+            self._console.print(one, soft_wrap=True)
 
 
 def _shard_table(watch: Watch, now: float) -> Any:

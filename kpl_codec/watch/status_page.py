@@ -48,7 +48,7 @@ def report_of(watch: Watch, now: float) -> Report:
             title="Watch of the last hour",
             stream_name=last_hour.stream,
             source=f"read: {read}; {note}",
-            share=rate,
+            sampling_rate=rate,
             estimated_loss=str(lost) if lost.seen and rate < 1 else None,
         ),
     )

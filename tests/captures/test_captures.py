@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import kpl_codec as kpl
 from kpl_codec.adapters import json_stream
-from kpl_codec.captures import FileRange, InputError, joined_frames, plan, read_piece, text
+from kpl_codec.captures import FileRange, InputError, piece_reading, plan, read_piece, text
 from kpl_codec.captures.files import PIECE_BYTES
 from kpl_codec.limits import MAGIC
 from kpl_codec.validate.check import check
@@ -473,9 +473,9 @@ def test_a_file_of_broken_frames_costs_no_more_than_its_size(
         steps += 1
         return spend(*arguments)
 
-    spend = joined_frames._Window._spend
-    monkeypatch.setattr(joined_frames._Window, "_spend", count)
-    monkeypatch.setattr(joined_frames, "_BUDGET", 1 << 20)
+    spend = piece_reading._Window._spend
+    monkeypatch.setattr(piece_reading._Window, "_spend", count)
+    monkeypatch.setattr(piece_reading, "_BUDGET", 1 << 20)
     content = FRAMES[0] + unit * (200_000 // len(unit)) + FRAMES[0]
     (tmp_path / "frames").write_bytes(content)
     first, *rows = read(tmp_path / "frames")

@@ -30,7 +30,7 @@ from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
 
 from ..moto_server import moto_server
-from .test_streams import nobody
+from .test_streams import ENDS_WITHIN, nobody
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.requirement("SPK-47")]
 BUCKET = "captures"
@@ -247,7 +247,7 @@ def test_a_store_that_cannot_be_reached_is_told(
             patch.setenv("AWS_ENDPOINT_URL_S3", options[-1])
             began = time.monotonic()
             assert main(words) == 2
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < ENDS_WITHIN
         said = capsys.readouterr()
         assert said.out == ""
         assert "check the network, the region, and AWS_ENDPOINT_URL_S3" in said.err, (kind, said.err)
@@ -266,7 +266,7 @@ def test_a_store_that_never_answers_is_given_up_within_15_seconds(
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", options[-1])
         began = time.monotonic()
         assert main(["cat", f"s3://{BUCKET}/x"]) == 2
-        assert 3 < time.monotonic() - began < 15
+        assert 3 < time.monotonic() - began < ENDS_WITHIN
     first, *_, last = capsys.readouterr().err.splitlines()
     assert first.endswith(" ...")
     assert "check the network" in last

@@ -16,8 +16,8 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.captures import Location, plan
 from kpl_codec.cli.main import entry, main
-from kpl_codec.validate import duplicates
-from kpl_codec.validate.check import checked_schema
+from kpl_codec.validate import task
+from kpl_codec.validate.check import user_record_schema
 from kpl_codec.validate.task import Job, gather, make_folders, pack, work_folder, write_users
 
 from ..arrow.test_arrow import MAX, framed, shard
@@ -244,7 +244,7 @@ def test_a_task_that_runs_twice_counts_once(tmp_path: Path) -> None:
     found = pq.read_table((work / "findings").path).to_pylist()
     assert sorted(f["kind"] for f in found) == ["capture-json", "foreign-aggregate"]
     assert rows == len(sorted_by_shard(50)[UPPER]) + 1
-    assert duplicates.find_duplicates(work) == []
+    assert task.find_duplicates(work) == []
 
 
 @pytest.mark.requirement("SPK-22")
@@ -269,12 +269,12 @@ def test_user_records_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in users.iterdir()] == ["part-00000.parquet"]
     written = pq.read_table(users)
     assert written["data"].to_pylist() == [b"0", b"1", b"2"]
-    assert written.schema == checked_schema(MAP)
+    assert written.schema == user_record_schema(MAP)
 
 
 @pytest.mark.requirement("SPK-18")
 def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duplicates, "MAX_LISTED", 2)
+    monkeypatch.setattr(task, "MAX_LISTED", 2)
     for name in ("a", "b", "c"):
         (run.input / f"{name}.jsonl").write_text(json.dumps(answer(*[b"plain"] * 5, shard=LOWER)))
     assert run() == 1
@@ -282,7 +282,7 @@ def test_what_was_captured_twice_is_told_to_the_last_one(run: Run, monkeypatch: 
     assert len(found) == 3
     assert sum(f["userRecords"] for f in found) == 15
     assert [f["detail"] for f in found if f["sequenceNumber"] is None] == [
-        "3 more Kinesis records were captured more than once; they are not listed"
+        "3 more Kinesis records captured more than once, not listed"
     ]
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from fuzz.growth import BYTES_PER_BYTE
 from kpl_codec.validate import LocalEngine, validate
-from kpl_codec.validate.repair_marks import TAG, Repaired, copies_in, tag_value
+from kpl_codec.validate.repair_marks import TAG, RecordPlaces, copies_in, tag_value
 
 from ..captures.test_captures import answer
 from .test_job import LOWER, MAP, UPPER, Run, run, sorted_by_shard
@@ -31,9 +31,9 @@ places = st.tuples(st.sampled_from(["shardId-0", "a/b"]), st.sampled_from(["1", 
 
 @given(st.lists(places), places)
 def test_it_is_a_set_of_places(one: list[Any], place: Any) -> None:
-    assert (place in Repaired(one)) == (place in one)
-    assert (None, "1", 0) not in Repaired(one)
-    assert ("shardId-0", "1", -1) not in Repaired(one)
+    assert (place in RecordPlaces(one)) == (place in one)
+    assert (None, "1", 0) not in RecordPlaces(one)
+    assert ("shardId-0", "1", -1) not in RecordPlaces(one)
 
 
 def test_only_copies_that_are_delivered_count() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.captures import Location
-from kpl_codec.validate import duplicates
+from kpl_codec.validate import task
 
 rows = st.lists(
     st.tuples(
@@ -34,16 +34,16 @@ def test_repeats_are_those_of_a_counter(
     work: Path = tmp_path_factory.mktemp("work")
     (work / "kinesis-records").mkdir()
     for number, content in enumerate(files):
-        columns = list(zip(*content, strict=True)) or [()] * len(duplicates.RECORDS_SCHEMA)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, duplicates.RECORDS_SCHEMA, strict=True)]
-        table = pa.Table.from_arrays(arrays, schema=duplicates.RECORDS_SCHEMA)
+        columns = list(zip(*content, strict=True)) or [()] * len(task.RECORDS_SCHEMA)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, task.RECORDS_SCHEMA, strict=True)]
+        table = pa.Table.from_arrays(arrays, schema=task.RECORDS_SCHEMA)
         pq.write_table(table, work / "kinesis-records" / f"part-{number:05d}.parquet")
     expected = Counter(row[:3] for content in files for row in content)
     twice = {key: times for key, times in expected.items() if times > 1}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(duplicates, "MAX_GROUPED", at_a_time)
-        patched.setattr(duplicates, "MAX_LISTED", most)
-        found = duplicates.find_duplicates(Location(work))
+        patched.setattr(task, "MAX_GROUPED", at_a_time)
+        patched.setattr(task, "MAX_LISTED", most)
+        found = task.find_duplicates(Location(work))
     listed = [finding for finding in found if finding.sequence_number is not None]
     assert len(listed) == min(len(twice), most)
     assert sum(finding.user_records or 0 for finding in found) == sum(twice.values())

@@ -14,7 +14,7 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.cli.main import main
 from kpl_codec.testing.local_kinesis import LocalKinesis
-from kpl_codec.validate.shard_tasks import read_shard, shard_parts
+from kpl_codec.validate.task import read_shard, shard_parts
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 

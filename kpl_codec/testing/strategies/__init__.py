@@ -27,9 +27,9 @@ Everything shrinks towards one small user record, one shard, no reshard. The fra
 from protobuf's wire format, not by this library's encoder, so that a mistake there cannot hide.
 """
 
-from ...lazy import needing_extras
+from ...lazy import require_extras
 
-with needing_extras("kpl_codec.testing.strategies"):
+with require_extras("kpl_codec.testing.strategies"):
     from .aggregates import (
         DEFECTS,
         Aggregate,

@@ -90,12 +90,12 @@ def build_report(
 ) -> Report:
     """The report on what ``tally`` counted.
 
-    ``findings``: further ones, which neither the scan nor `findings_of_the_whole` makes (for example
+    ``findings``: further ones, which neither the scan nor `input_findings` makes (for example
     duplicates). The tally is not changed.
     """
     tally = Tally.merge_all([tally])
     loads = _Loads(tally, shard_map)
-    for finding in (*findings, *findings_of_the_whole(tally, shard_map)):
+    for finding in (*findings, *input_findings(tally, shard_map)):
         tally.add_finding(finding)
     shards = _shard_facts(tally, loads, shard_map)
     most_telling = {shard.shard_id for shard in worst_first(shards)[:MAX_SHOWN_SHARDS]}
@@ -203,7 +203,7 @@ def _shown_findings(tally: Tally) -> tuple[tuple[KindCount, ...], tuple[Finding,
 _SHARD_VERDICTS = {*get_args(Verdict)} - {"expected", "stray", "distribution-auto"}
 
 
-def findings_of_the_whole(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[Finding]:
+def input_findings(tally: Tally, shard_map: ShardMap | None = None) -> Iterator[Finding]:
     """A naive aggregator, verdicts on shards, skew, other streams, empty input. `build_report` adds them;
     call this only to write findings elsewhere, too."""
     loads = _Loads(tally, shard_map)

@@ -54,7 +54,7 @@ def bar(part: float, whole: float, lost: float = 0) -> Svg:
 
 
 #: What a KCL consumer does with user records: name, meaning, class of the colour.
-FATES = (
+KCL_OUTCOMES = (
     ("delivered", "as they are", "fill"),
     ("dropped", "lost: they are on the stream, but no consumer gets them", "lost"),
     ("altered", "delivered under another key than their own", "altered"),
@@ -64,9 +64,9 @@ FATES = (
 )
 
 
-def fates(kcl: Mapping[str, int]) -> Svg:
+def kcl_bar(kcl: Mapping[str, int]) -> Svg:
     whole = sum(kcl.values())
-    there = [(name, css) for name, _, css in FATES if kcl.get(name)]
+    there = [(name, css) for name, _, css in KCL_OUTCOMES if kcl.get(name)]
     shapes: list[Child] = []
     at = 0.0
     for name, css in there:
@@ -233,7 +233,7 @@ def _open_shards(shards: Sequence[ShardFacts], below: float) -> Svg:
 
 
 #: What an audit says of user records: the field of `AuditCell`, how it is told, the class of the colour.
-AUDIT_FATES = (
+AUDIT_OUTCOMES = (
     ("handled", "handled, repaired or put aside", "fill"),
     ("missing", "missing", "lost"),
     ("unknown", "unknown", "altered"),
@@ -258,18 +258,18 @@ def audit(report: Report) -> Svg | None:
             at, bottom = row * 26.0 + 2, row * 26.0 + 22
             counts = [
                 f"{number(getattr(cell, name))} {text}"
-                for name, text, _ in AUDIT_FATES
+                for name, text, _ in AUDIT_OUTCOMES
                 if getattr(cell, name)
             ]
             tip = f"{short_id(shard_id)} {cell.start:%Y-%m-%d %H:%M:%S}: {', '.join(counts)}"
             # One missing of thousands must be seen, too: what was handled makes room.
             highs = {
                 name: max(20 * getattr(cell, name) / cell.user_records, 4.0)
-                for name, *_ in AUDIT_FATES[1:]
+                for name, *_ in AUDIT_OUTCOMES[1:]
                 if getattr(cell, name)
             }
             highs["handled"] = max(20 - sum(highs.values()), 0) if cell.handled else 0
-            for name, _, css in AUDIT_FATES:
+            for name, _, css in AUDIT_OUTCOMES:
                 high = min(highs.get(name, 0), bottom - at)
                 if high > 0:
                     shapes.append(rect(x1, at, x2 - x1, high, css, tip))

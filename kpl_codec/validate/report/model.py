@@ -24,13 +24,10 @@ class KindCount(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Totals:
     """``kinesis_records``: the three that follow; of these ``broken_frames`` could not be opened.
-
-    ``misplaced``: user records outside the range of their shard although their hash key is certain.
-
-    ``kcl``: user records by what a KCL consumer gets: delivered, dropped, altered, raw (in a frame that it
-    does not open), repaired (dropped, and sent again by a repair), or unknown. Together they are
-    ``user_records``, where a broken frame counts as one. ``bytes``: of the data of all user records.
-    """
+    ``misplaced``: user records that are certainly outside the range of their shard. ``bytes``: of the data of
+    all user records. ``kcl``: user records by what the KCL does: delivered, dropped, altered, raw (in a frame
+    that it does not open), repaired (dropped, and sent again by a repair), or unknown. Together they are
+    ``user_records``, where a broken frame counts as one."""
 
     kinesis_records: int = 0
     plain_records: int = 0
@@ -46,18 +43,16 @@ class Totals:
 
     @property
     def lost_at_kcl(self) -> int:
-        """User records that are on the stream and never reach a KCL consumer."""
         return self.kcl.get("dropped", 0)
 
     @property
     def unknown_at_kcl(self) -> int:
-        """User records of which nobody knows whether a KCL consumer drops them."""
         return self.kcl.get("unknown", 0)
 
 
 class CauseCount(NamedTuple):
-    """Aggregates with user records outside their shard's range that have one cause, a key of
-    `shards.placement.CAUSES`, all user records in them, and those that the KCL drops."""
+    """Aggregates with misplaced user records, by ``cause``, a key of `shards.placement.CAUSES`; all user
+    records in them, and those that the KCL drops."""
 
     cause: str
     aggregates: int
@@ -68,11 +63,9 @@ class CauseCount(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
     """``start``, ``end``: its hash key range, both inclusive, None for a shard the map does not have.
-
-    ``opened``, ``closed``: when, as far as sequence numbers hint at it. ``generation``: reshards since the
-    oldest shard listed. ``user_records`` and the like lie on it; ``belonging``: those whose hash key belongs
-    to it now; ``share``: of all such (None for closed shards).
-    """
+    ``opened``, ``closed``: as sequence numbers hint. ``generation``: reshards since the oldest shard listed.
+    ``user_records`` and the like lie on it; ``belonging``: those whose hash key belongs to it now; ``share``:
+    its part of all such (None for closed shards)."""
 
     shard_id: str
     start: int | None = None
@@ -95,7 +88,7 @@ class ShardFacts:
 
     @property
     def key_space(self) -> float | None:
-        """The part of the hash key space that its range covers, 0 to 1."""
+        """The part of the hash key space in its range, 0 to 1."""
         if self.start is None or self.end is None:
             return None
         return (self.end - self.start + 1) / 2**128
@@ -112,8 +105,8 @@ class RateCell(NamedTuple):
 
 
 class AuditCell(NamedTuple):
-    """What was put to one shard in ``seconds`` from ``start`` on: user records, and of them those that are
-    missing, those of which it is not known, and those of which it is too early to say."""
+    """User records put to one shard in ``seconds`` from ``start`` on; of them those that are missing, that
+    may have been handled, and of which it is too early to say."""
 
     start: datetime
     seconds: float
@@ -130,11 +123,10 @@ class AuditCell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """``generated``: when it was made, with a time zone; ``version``: kpl_codec's. ``source``: one line on
-    where the records came from; ``inputs``: files or shards read. ``complete``: False while a job is still
-    running (--follow) or ended early. ``share``: the part of each shard's time that was read; if that is not
-    all, and a loss was seen, ``estimated_loss`` says how many user records the KCL drops in all, with an
-    interval ("about 400 (95%: 120 to 900)")."""
+    """``generated``: when the report was made; ``version``: kpl_codec's. ``source``: where the records came
+    from, one line; ``inputs``: files or shards read. ``complete``: False while a job runs (--follow).
+    ``sampling_rate``: the part of each shard's time that was read; below 1, ``estimated_loss`` says how many
+    user records the KCL drops in all: "about 400 (95%: 120 to 900)"."""
 
     generated: datetime
     version: str
@@ -143,17 +135,15 @@ class About:
     source: str | None = None
     inputs: Sequence[str] = ()
     complete: bool = True
-    share: float = 1.0
+    sampling_rate: float = 1.0
     estimated_loss: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``distribution``: that of the shard map, None without one. ``cells``: what arrived, by shard and time,
-    of ``bucket_seconds`` each. ``key_space``: user records, and of them misplaced, per 1/256 of the hash key
-    space. ``skew``: see `build`. ``omitted``: what was left out to keep this bounded, by name ("shards",
-    "findings", "inputs", ...).
-    """
+    """``distribution``: of the shard map, None without one. ``cells``: of ``bucket_seconds`` each.
+    ``key_space``: user records, and of them misplaced, per 1/256 of the hash key space. ``skew``: see
+    `build`. ``omitted``: how many "shards", "findings" and "inputs" are not listed here."""
 
     about: About
     totals: Totals

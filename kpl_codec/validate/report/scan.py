@@ -1,4 +1,5 @@
-"""Makes findings and a tally from batches of user records: one pass, in the worker.
+"""Findings and a tally of batches of user records, in one pass. The columns of a batch become sums of each
+Kinesis record by numpy; Python handles only the records that a finding is about.
 
     scan = Scan(shard_map)
     for batch in checked:                 # what `check` gives
@@ -7,27 +8,29 @@
     scan.tally                            # see findings/counters.py
 
 A row with a defect is a finding, and so is an aggregate with user records outside its shard's range. What is
-about a whole shard becomes a finding in `build_report`.
-
-The rows of one Kinesis record must be neighbours. One that is cut between two scans counts once, and its
-finding has the counts of its first part. Memory: `AT_ONCE` rows without their data, and one Kinesis record.
+about a whole shard becomes a finding in `build_report`. The rows of one Kinesis record must be neighbours.
+Memory: `AT_ONCE` rows without their data, and one Kinesis record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ...arrow.layout import values_of
 from ...findings import KINDS, Finding, camel
-from ...findings.counters import MAX_STREAMS, SLOTS, Tally
+from ...findings.counters import FIRST_SECOND, LAST_SECOND, MAX_STREAMS, SLOTS, Tally
 from ...format.hash_keys import hash_key_from_bytes
+from ...rendering.labels import plural
 from ...shards.placement import CAUSES, Cause, Causes, aggregate_kind, time_of_hint
 from ...shards.shard_map import ShardMap
-from .record_sums import EVIDENCE, PLACE, RecordSums, first_rows, merge_equal_rows, slots
+
+Array = np.ndarray[Any, Any]
 
 _TYPES = {
     "str | None": pa.string(),
@@ -35,15 +38,30 @@ _TYPES = {
     "int | None": pa.int64(),
     "datetime | None": pa.timestamp("us", "UTC"),
 }
-
-#: Rows that are counted together at least: less, and most of the time goes into the single steps.
+#: Rows that are counted together at least: with fewer, most of the time goes into the single steps.
 AT_ONCE = 200_000
-
+_NAMES = tuple(field.name for field in fields(Finding))
 #: The columns of a batch of findings: the severity, and every field of `Finding`.
 FINDINGS_SCHEMA = pa.schema(
     [("severity", pa.string())] + [(camel(field.name), _TYPES[str(field.type)]) for field in fields(Finding)]
 )
-_NAMES = tuple(field.name for field in fields(Finding))
+
+#: Columns of few different texts.
+_TEXTS = ("streamName", "shardId", "expectedShardId", "placement", "kcl", "error")
+_CODED = pa.dictionary(pa.int32(), pa.string())
+#: Fields of `Finding` that say where it is; all that come from columns.
+_PLACE = ("shard_id", "sequence_number", "file", "line", "position", "approximate_arrival_timestamp")
+_EVIDENCE = (*_PLACE, "expected_shard_id", "kcl", "offset", "record_index", "requirement", "detail")
+#: Columns that are not named after the field.
+_COLUMNS = {
+    "offset": "errorOffset", "record_index": "errorRecordIndex", "requirement": "errorRequirement",
+    "detail": "errorText",
+}  # fmt: skip
+#: The columns that are read here.
+COLUMNS_READ = {
+    *("subSequenceNumber", "aggregated", "data", "hashKey", "firstOfRecord", "inRange", *_TEXTS),
+    *(_COLUMNS.get(field, camel(field)) for field in _EVIDENCE),
+}
 
 
 def findings_batch(findings: list[Finding]) -> pa.RecordBatch:
@@ -59,7 +77,7 @@ def findings_of(batch: pa.RecordBatch) -> Iterator[Finding]:
 
 
 class Scan:
-    """See the module. ``shard_map`` is the one that the batches were judged with, None if they were not."""
+    """``shard_map``: the one whose verdicts the batches have; None if they have none."""
 
     def __init__(self, shard_map: ShardMap | None = None) -> None:
         self.tally = Tally()
@@ -74,34 +92,34 @@ class Scan:
         batches until there are enough of them."""
         if not batch.num_rows:
             return findings_batch([])
-        self._slots += slots(batch)
+        self._slots += _slots(batch)
         self._rows += batch.num_rows
-        self._batches.append(merge_equal_rows(batch))
+        self._batches.append(_merge_equal_rows(batch))
         if self._rows < AT_ONCE:
             return findings_batch([])
         rows = _join(self._batches)
-        last = first_rows(rows)[-1:].sum()
+        last = _first_rows(rows)[-1:].sum()
         self._batches, self._rows = [rows.slice(last)], 0
         return self._scan(rows.slice(0, last))
 
     def finish(self) -> pa.RecordBatch:
         batches, self._batches = self._batches, []
-        for slot, (count, astray) in enumerate(self._slots.T.tolist()):
+        for slot, (count, misplaced) in enumerate(self._slots.T.tolist()):
             if count:
-                self.tally.add("slots", slot, count, astray)
+                self.tally.add("slots", slot, count, misplaced)
         return self._scan(_join(batches)) if batches else findings_batch([])
 
     def _scan(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         findings: list[Finding] = []
         if batch.num_rows:
-            rows = RecordSums(batch)
+            rows = _Rows(batch)
             self._count(rows)
             findings = [*self._defects(rows), *self._strays(rows), *self._records(rows)]
         for finding in findings:
             self.tally.add_finding(finding)
         return findings_batch(findings)
 
-    def _count(self, rows: RecordSums) -> None:
+    def _count(self, rows: _Rows) -> None:
         columns: dict[str, Any] = {
             **rows.codes,
             "rows": rows.rows,
@@ -126,28 +144,29 @@ class Scan:
             self.tally.add("cells", (row["start"], shard_id), *cell)
             self.tally.add("shards", shard_id, 0, 0, row["second_min"], row["second_max"])
 
-    def _defects(self, rows: RecordSums) -> Iterator[Finding]:
+    def _defects(self, rows: _Rows) -> Iterator[Finding]:
         at = np.flatnonzero(rows.defective)
-        for row, evidence in zip(at.tolist(), rows.evidence(at, EVIDENCE), strict=True):
-            captured = rows.sub[row] < -1
-            code = rows.text("error", row) or ""
+        for row, evidence in zip(at.tolist(), rows.evidence(at, _EVIDENCE), strict=True):
+            about_capture = rows.sub[row] < -1
+            code = rows.texts["error"][rows.codes["error"][row]] or ""
             # A code may be one of the capture and one of a frame's bytes: missing-field is both.
             of_capture = f"capture-{code}" in KINDS or not (code.startswith("capture") or code in KINDS)
             yield Finding(
-                kind=f"capture-{code}" if captured and of_capture else code,
-                sub_sequence_number=None if captured else int(rows.sub[row]),
+                kind=f"capture-{code}" if about_capture and of_capture else code,
+                sub_sequence_number=None if about_capture else int(rows.sub[row]),
                 user_records=1 if rows.sub[row] >= 0 else 0,
                 **evidence,
             )
 
-    def _strays(self, rows: RecordSums) -> Iterator[Finding]:
+    def _strays(self, rows: _Rows) -> Iterator[Finding]:
         """Plain records whose explicit hash key is in the capture; those of aggregates count as a whole."""
         at = np.flatnonzero(rows.where("placement", "stray") & ~rows.aggregated)
-        fields = (*PLACE, "expected_shard_id", "kcl")
-        for row, evidence in zip(at.tolist(), rows.evidence(at, fields), strict=True):
+        for row, evidence in zip(
+            at.tolist(), rows.evidence(at, (*_PLACE, "expected_shard_id", "kcl")), strict=True
+        ):
             yield Finding("stray", sub_sequence_number=int(rows.sub[row]), user_records=1, **evidence)
 
-    def _records(self, rows: RecordSums) -> Iterator[Finding]:
+    def _records(self, rows: _Rows) -> Iterator[Finding]:
         sums = rows.sums()
         aggregated, broken = sums["aggregated"] > 0, sums["defective"] > 0
         # One that was cut between two scans counts where it began; what is about the capture is none.
@@ -166,22 +185,22 @@ class Scan:
             plain=int((begun & ~aggregated & ~broken).sum()),
         )
         # What the KCL does not open it cannot drop.
-        astray = (sums["outside"] > 0) & ((sums["raw"] == 0) | (sums["dropped"] > 0))
-        at = np.flatnonzero(aggregated & (astray | (sums["repaired"] > 0)))
+        outside = (sums["outside"] > 0) & ((sums["raw"] == 0) | (sums["dropped"] > 0))
+        at = np.flatnonzero(aggregated & (outside | (sums["repaired"] > 0)))
         ends = np.append(rows.firsts[1:], len(rows.sub))
-        for record, place in zip(at.tolist(), rows.evidence(rows.firsts[at], PLACE), strict=True):
+        for record, place in zip(at.tolist(), rows.evidence(rows.firsts[at], _PLACE), strict=True):
             counts = {name: int(of_all[record]) for name, of_all in sums.items()}
             keys = rows.hash_keys[rows.firsts[record] : ends[record]]
-            yield from self._judge(counts, keys, place, begun=bool(begun[record]))
+            yield from self._of_aggregate(counts, keys, place, begun=bool(begun[record]))
 
-    def _judge(
+    def _of_aggregate(
         self, counts: dict[str, int], keys: pa.Array, place: dict[str, Any], *, begun: bool
     ) -> Iterator[Finding]:
         """The finding about one aggregated record with these hash keys."""
         dropped, outside, user_records = counts["dropped"], counts["outside"], counts["user_records"]
         repaired = counts["repaired"]
         if repaired and not dropped:
-            detail = f"copies of {repaired} user records that the KCL drops were put and are delivered"
+            detail = f"{plural(repaired, 'user record')} dropped by the KCL, put again and delivered"
             yield Finding("repaired", user_records=repaired, **place, detail=detail)
             return
         inside = counts["known"] - outside
@@ -202,7 +221,7 @@ class Scan:
             outside=outside,
             dropped=dropped,
             cause=cause.name if cause else None,
-            detail=f"{outside} of {user_records} user records {are} outside the shard's range"
+            detail=f"{outside:,} of {plural(user_records, 'user record')} {are} outside the shard's range"
             + (f"; {CAUSES[cause.name]}{shard_note}" if cause else ""),
         )
 
@@ -221,3 +240,145 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _group_sums(table: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.group_by(keys, use_threads=False).aggregate(sums).to_pylist()
     return rows
+
+
+# -- rows of whole Kinesis records ----------------------------------------------------------------
+
+
+def _first_rows(batch: pa.RecordBatch) -> Array:
+    """Where Kinesis records begin in ``batch``. A row about the capture, such as a line that cannot be read,
+    counts as a Kinesis record."""
+    about_capture = _numpy(pc.is_null(_column(batch, "subSequenceNumber", pa.int64())))
+    starts = _flags(batch, "firstOfRecord", default=True) | about_capture
+    starts[1:] |= about_capture[:-1]
+    return np.flatnonzero(starts)
+
+
+def _slots(batch: pa.RecordBatch) -> Array:
+    """How many user records have each first byte of a hash key, and how many of them are misplaced."""
+    user = _numpy(pc.greater_equal(pc.fill_null(_column(batch, "subSequenceNumber", pa.int64()), -2), 0))
+    keys = _column(batch, "hashKey", pa.binary())
+    has_key = user & _numpy(pc.is_valid(keys))
+    keys = pc.fill_null(keys, bytes(16))
+    _, offsets, values = keys.buffers()
+    begin = np.frombuffer(offsets, np.int32)[keys.offset]
+    first_bytes = np.frombuffer(values, np.uint8)[begin::16][: len(keys)]
+    texts, codes = _text_codes(batch, "placement")
+    misplaced = has_key & (codes == texts.index("stray") if "stray" in texts else False)
+    return np.array([np.bincount(first_bytes[where], minlength=SLOTS) for where in (has_key, misplaced)])
+
+
+def _merge_equal_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with one row, the first, for all neighbours that are of one Kinesis record and count alike,
+    without data and key: ``rows`` says how many they are, ``size`` the bytes of their data.
+
+    Rows with an error stay, and those of a Kinesis record with a hash key outside its shard's range, whose
+    keys count. The rows of the last Kinesis record stay: the next batch may have more of it.
+    """
+    firsts = _first_rows(batch)
+    begins = np.zeros(batch.num_rows, bool)
+    begins[firsts] = True
+    record = np.cumsum(begins)
+    whole = np.ones(len(firsts) + 1, bool)
+    whole[[0, -1]] = False
+    whole[record[~_flags(batch, "inRange", default=True)]] = False
+    defective = _numpy(pc.is_valid(_column(batch, "error", None)))
+    begins |= ~whole[record] | defective
+    begins[1:] |= defective[:-1]
+    has_key = _numpy(pc.is_valid(_column(batch, "hashKey", pa.binary())))
+    codes = [_text_codes(batch, name)[1] for name in ("expectedShardId", "placement", "kcl")]
+    for values in (*codes, has_key):
+        begins[1:] |= values[1:] != values[:-1]
+    size = _numpy(pc.fill_null(pc.binary_length(_column(batch, "data", pa.binary())), 0))
+    at = np.flatnonzero(begins)
+    rest = batch.select([name for name in batch.schema.names if name not in ("data", "partitionKey")])
+    rest = rest if len(at) == len(rest) else rest.take(pa.array(at))
+    rest = rest.append_column("size", pa.array(np.add.reduceat(size, at, dtype=np.int64)))
+    return rest.append_column("rows", pa.array(np.diff(at, append=batch.num_rows)))
+
+
+class _Rows:
+    """The rows of whole Kinesis records, as `_merge_equal_rows` gives them. Arrays have an item for each row,
+    ``firsts`` and ``sums`` one for each Kinesis record. ``sub``: -2 for a row about the capture. ``texts``:
+    the different texts of a column, and None; ``codes``: for each row the number of its text."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self.firsts = np.union1d([0], _first_rows(batch))
+        self.sub: Array = _numpy(pc.fill_null(_column(batch, "subSequenceNumber", pa.int64()), -2))
+        self.aggregated = _flags(batch, "aggregated", default=False)
+        self.texts: dict[str, list[str | None]] = {}
+        self.codes: dict[str, Array] = {}
+        for name in _TEXTS:
+            self.texts[name], self.codes[name] = _text_codes(batch, name)
+        self.defective = ~self.where("error", None)
+        self.dropped = self.where("kcl", "dropped")
+        self.sequence_numbers = _column(batch, "sequenceNumber", None)
+        self.hash_keys: pa.Array = _column(batch, "hashKey", pa.binary())
+        self.rows, self.size = _numpy(batch["rows"]), _numpy(batch["size"])
+        times = _column(batch, "approximateArrivalTimestamp", None)
+        if not pa.types.is_timestamp(times.type):
+            times = pa.nulls(batch.num_rows, pa.timestamp("us", "UTC"))
+        seconds = pc.cast(times, pa.timestamp("s", times.type.tz), safe=False).cast(pa.int64())
+        self.seconds: Array = _numpy(pc.fill_null(seconds, LAST_SECOND + 1))
+        # Times outside the calendar, which Parquet allows, count as missing.
+        self.timed: Array = (self.seconds >= FIRST_SECOND) & (self.seconds <= LAST_SECOND)
+        known_times = pc.if_else(pa.array(self.timed), times, None)
+        self._times = pc.cast(known_times, pa.timestamp("us", "UTC"), safe=False)
+
+    def sums(self) -> dict[str, Array]:
+        """Of each Kinesis record: how many of its rows are user records, and so on. ``known``, ``outside``:
+        their hash key is known, and outside the shard's range; ``repaired``: dropped, and put again."""
+        counted = {
+            "user_records": self.sub >= 0,
+            "known": _numpy(pc.is_valid(self.hash_keys)),
+            "outside": ~_flags(self._batch, "inRange", default=True),
+            "dropped": self.dropped,
+            "repaired": self.where("kcl", "repaired"),
+            "raw": self.where("kcl", "raw"),
+            "aggregated": self.aggregated | (self.sub == -1),
+            "defective": self.defective,
+        }
+        return {name: np.add.reduceat(where * self.rows, self.firsts) for name, where in counted.items()}
+
+    def evidence(self, at: Array, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """What the rows ``at`` hold, as fields of `Finding`."""
+        where = pa.array(at)
+        columns = []
+        for item in fields:
+            if item == "approximate_arrival_timestamp":
+                columns.append(self._times.take(where).to_pylist())
+            else:
+                column = _column(self._batch, _COLUMNS.get(item, camel(item)), None)
+                columns.append(values_of(column.take(where)))
+        return (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
+
+    def where(self, name: str, text: str | None) -> Array:
+        """Where a column of few texts has that one."""
+        return np.array([one == text for one in self.texts[name]]).take(self.codes[name])
+
+
+def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None) -> pa.Array:
+    """A column, in any type where ``kind`` is None; nulls where there is none."""
+    if name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, kind)
+    column = batch[name]
+    if kind is None or column.type == kind:
+        return column
+    return column.cast(pa.string()).dictionary_encode() if kind == _CODED else column.cast(kind)
+
+
+def _text_codes(batch: pa.RecordBatch, name: str) -> tuple[list[str | None], Array]:
+    """The different texts of a column, and None; for each row the number of its text."""
+    column = _column(batch, name, _CODED)
+    texts = [*column.dictionary.to_pylist(), None]
+    return texts, _numpy(pc.fill_null(column.indices, len(texts) - 1))
+
+
+def _flags(batch: pa.RecordBatch, name: str, *, default: bool) -> Array:
+    return _numpy(pc.fill_null(_column(batch, name, pa.bool_()), default))
+
+
+def _numpy(array: pa.Array) -> Array:
+    values: Array = array.to_numpy(zero_copy_only=False)
+    return values

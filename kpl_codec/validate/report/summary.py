@@ -16,7 +16,7 @@ from ...findings import (
     is_unread_input,
 )
 from ...rendering.labels import number, percent, plural, size
-from ...rendering.terminal import line, render, table, wrap
+from ...rendering.terminal import line, render, table
 from ...shards.placement import CAUSES
 from .model import Report, ShardFacts
 
@@ -78,8 +78,8 @@ def _kcl_outcome(report: Report) -> tuple[str, str]:
             "Records are lost",
             f"{estimate} an estimate: it drops {number(dropped)} of the {read} that were read.",
         )
-    if about.share < 1 and report.clean:
-        part = percent(about.share, 1)
+    if about.sampling_rate < 1 and report.clean:
+        part = percent(about.sampling_rate, 1)
         return "Nothing was found", f"Nothing was found in the {read} read, {part} of each shard's time."
     if dropped:
         part = f"{number(totals.user_records)} ({percent(dropped, totals.user_records)})"
@@ -206,7 +206,7 @@ def _per_second(report: Report) -> str:
         return ""
     seconds = (report.last_arrival - report.first_arrival).total_seconds()
     # What is read of a sample says nothing of the rate.
-    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.share == 1 else 0
+    rate = report.totals.kinesis_records / seconds if seconds >= 1 and report.about.sampling_rate == 1 else 0
     return f"{rate:,.1f} a second" if rate >= 0.1 else ""
 
 
@@ -235,7 +235,7 @@ def summary_text(report: Report) -> str:
     return render(*summary(report))
 
 
-def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
+def summary(report: Report) -> list[RenderableType]:
     """The summary from top to bottom, as parts for `kpl_codec.rendering.terminal.show`."""
     heading = report.about.title + (f": {report.about.stream_name}" if report.about.stream_name else "")
     where = ", ".join(filter(None, (report.about.source, span_text(report))))
@@ -243,7 +243,7 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
     parts: list[RenderableType] = [line((heading, "bold"))]
     parts += [line((where, "dim"))] if where else []
     parts += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
-    parts += [line(""), *wrap(line((outcome(report)[1], style)), width), line("")]
+    parts += [line(""), line((outcome(report)[1], style)), line("")]
     parts += [
         line(f"{'  ' if 'part' in c.how else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))
         for c in counts(report)
@@ -252,15 +252,15 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
         parts += [line(""), line(("Causes of misplaced aggregates", "bold"))]
     for cause, aggregates, user_records, _ in report.causes:
         extent = f"{plural(user_records, 'user record')} in {plural(aggregates, 'aggregate')}"
-        parts += wrap(line(f"{extent}: {CAUSES.get(cause, cause)}"), width, 2)
+        parts.append(line(f"  {extent}: {CAUSES.get(cause, cause)}"))
     if report.shards:
         parts += [line(""), *_shards(report)]
     if report.kinds:
-        parts += [line(""), line(("Findings, worst first", "bold")), *_findings(report, width)]
+        parts += [line(""), line(("Findings, worst first", "bold")), *_findings(report)]
     return parts
 
 
-def _findings(report: Report, width: int) -> Iterator[RenderableType]:
+def _findings(report: Report) -> Iterator[RenderableType]:
     kind_of_todo: dict[str, str] = {}
     for count in report.kinds:
         kind = count.kind
@@ -276,7 +276,7 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
             else:
                 texts.append(f"What to do: as for {kind_of_todo[kind.todo]}.")
         for text in texts:
-            yield from wrap(line(text), width, _INDENT)
+            yield line(" " * _INDENT, text)
 
 
 def _shards(report: Report) -> Iterator[RenderableType]:

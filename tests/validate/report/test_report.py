@@ -23,7 +23,7 @@ from kpl_codec.rendering.svg import element, join
 from kpl_codec.rendering.terminal import render
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.report.build import findings_of_the_whole
+from kpl_codec.validate.report.build import input_findings
 from kpl_codec.validate.report.model import AuditCell, Report
 from kpl_codec.validate.report.report_page import render_page
 from kpl_codec.validate.report.summary import outcome, summary, summary_text
@@ -47,7 +47,7 @@ def kinds_of(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
 def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one() -> None:
     stream, batch = mixed_stream()
     tally, found = scanned(batch, stream.map)
-    (naive,) = kinds_of(findings_of_the_whole(tally, stream.map))["naive-aggregator"]
+    (naive,) = kinds_of(input_findings(tally, stream.map))["naive-aggregator"]
     mixed = [f for f in found if f.kind == "mixed-aggregate"]
     assert naive.aggregates == len(mixed) > 50
     assert naive.user_records == sum(f.user_records or 0 for f in mixed)
@@ -71,7 +71,7 @@ def test_a_naive_aggregator_is_found_by_name_and_reshards_are_not_taken_for_one(
     assert report.totals.lost_at_kcl == 10
     assert "All of them were in flight during a split or merge" in " ".join(summary_text(report).split())
     assert "Records may be lost" in render_page(report)
-    assert "naive-aggregator" not in kinds_of(findings_of_the_whole(tally, stream.map))
+    assert "naive-aggregator" not in kinds_of(input_findings(tally, stream.map))
 
 
 @pytest.mark.requirement("PLC-2", "PLC-4", "SHD-4")
@@ -87,7 +87,7 @@ def test_verdicts_on_whole_shards_become_one_finding_each() -> None:
     tally.add("groups", ("shardId-99", None, "unknown-shard", "delivered"), 4, 40, "13")
     tally.add("groups", (None, None, "unknown-shard", "delivered"), 1, 10, "14")
     tally.add("groups", ("shardId-000000000003", None, "unknown-shard", "delivered"), 5, 50, "15")
-    found = kinds_of(findings_of_the_whole(tally, FOUR))
+    found = kinds_of(input_findings(tally, FOUR))
     (parent,) = found["on-parent"]
     assert (parent.user_records, parent.sequence_number, parent.shard_id) == (
         10,
@@ -105,7 +105,7 @@ def test_skew_is_a_finding_only_when_there_is_enough_to_tell() -> None:
         tally.records["kinesis"] = sum(counts)
         for shard_id, count in zip(FOUR, counts, strict=True):
             tally.add("groups", (shard_id, shard_id, "expected", "delivered"), count, 0, "1")
-        skewed = kinds_of(findings_of_the_whole(tally, FOUR)).get("skewed-shard", [])
+        skewed = kinds_of(input_findings(tally, FOUR)).get("skewed-shard", [])
         return [f.shard_id for f in skewed], report_of(tally, FOUR).skew
 
     assert found([1000, 100, 100, 100]) == (["shardId-000000000000"], pytest.approx(1000 / 325))
@@ -132,7 +132,7 @@ def test_an_auto_stream_and_an_expired_parent_are_told() -> None:
     tally.records["kinesis"] = 1
     tally.add("groups", ("a", None, "distribution-auto", "dropped"), 2, 0, "1")
     listed = [Shard("a", ALL_HASH_KEYS, "gone")]
-    found = kinds_of(findings_of_the_whole(tally, ShardMap(listed, "AUTO")))
+    found = kinds_of(input_findings(tally, ShardMap(listed, "AUTO")))
     assert found["distribution-auto"][0].dropped == 2
     assert found["unknown-parent"][0].detail == "parent gone is not listed"
 

@@ -21,7 +21,7 @@ from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.placement import ACROSS_SHARDS, Causes
 from kpl_codec.shards.shard import Shard
 from kpl_codec.shards.shard_map import ShardMap
-from kpl_codec.validate.report import record_sums
+from kpl_codec.validate.report import scan
 from kpl_codec.validate.report.scan import FINDINGS_SCHEMA, Scan, findings_batch, findings_of
 from tests.examples import examples
 
@@ -40,14 +40,14 @@ def held_as_little_as_can_be() -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def columns_that_are_read() -> Iterator[None]:
     """`validate` makes no other columns where nobody wants the user records."""
-    read = record_sums._column
+    read = scan._column
 
     def column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None) -> pa.Array:
-        assert name in record_sums.COLUMNS_READ
+        assert name in scan.COLUMNS_READ
         return read(batch, name, kind)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_sums, "_column", column)
+        patch.setattr(scan, "_column", column)
         yield
 
 
