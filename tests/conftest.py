@@ -139,10 +139,13 @@ def proxy(kinesis_local: LocalKinesis) -> Iterator[FaultProxy]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark session for all tests, with the data source."""
-    from kpl_codec.spark import KinesisDataSource, local_session
+    from kpl_codec.spark import local_session
 
     few = {"spark.sql.shuffle.partitions": "2"}  # a partition costs more than the few rows of a test
     session = local_session("kpl-codec tests", cores=2, memory="1g", quick_start=True, settings=few)
-    session.dataSource.register(KinesisDataSource)
+    if hasattr(session, "dataSource"):  # PySpark 4
+        from kpl_codec.spark import KinesisDataSource
+
+        session.dataSource.register(KinesisDataSource)
     yield session
     session.stop()
