@@ -95,8 +95,10 @@ def test_both_engines_give_the_same(spark: Any, tmp_path: Path, task_bytes: int 
     ("error", "told"),
     [
         (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
-        (MemoryError(), "MemoryError"),
-        (CaptureError(code="json", field="line"), "line is not JSON [CAP-1]"),
+        pytest.param(MemoryError(), "MemoryError", marks=pytest.mark.slow),
+        pytest.param(
+            CaptureError(code="json", field="line"), "line is not JSON [CAP-1]", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_cause_in_a_worker_is_told(spark: Any, tmp_path: Path, error: Exception, told: str) -> None:
