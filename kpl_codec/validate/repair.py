@@ -27,7 +27,7 @@ from ..errors import EncodeError, HashKeyError, KplError
 from ..format.hash_keys import explicit_hash_key_value
 from ..format.records import Tag
 from ..producer import DeliveryError, ProducerConfig
-from ..rendering.labels import utc
+from ..rendering.labels import plural, utc
 from ..shards.lineage import Lineage
 from ..shards.stream_name import Stream, stream_members, stream_of, stream_of_pages
 from . import repair_marks
@@ -103,7 +103,7 @@ def _summary_of_log(output: Location) -> str:
     last = max(file.info().mtime for file in log.files() if file.name.endswith(".jsonl"))
     stream = _target_stream(output / "repair/record.json")
     name = "the stream" if stream is None else stream.name
-    text = f"its plan was applied: {put:,} of {to_put:,} user records were sent to {name},"
+    text = f"its plan was applied: {put:,} of {plural(to_put, 'user record')} sent to {name},"
     text += f" the last at {utc(last):%Y-%m-%d %H:%M} UTC.\n"
     if put < to_put:
         return text + "Run it with --apply for the rest."
