@@ -113,7 +113,7 @@ _NOT_LISTED: Final = ErrorRule("other", "internal")
 _CLOCK: Final = re.compile("signature (expired|not yet current)", re.IGNORECASE)
 
 
-_NETWORK: Final = "check the network, the region, and --endpoint-url or a proxy if there is one"
+_NETWORK: Final = "check the network, the region, and the endpoint URL or a proxy if there is one"
 #: What to check, by codes and kinds of errors.
 _ADVICE_TABLE: Final = (
     # Another server than AWS answers with a ResponseParserError.
@@ -122,7 +122,7 @@ _ADVICE_TABLE: Final = (
     ("check the credentials", "UnrecognizedClientException"),
     ("check the credentials and this machine's clock", "InvalidSignatureException"),
     (
-        "give --region, or set AWS_DEFAULT_REGION",
+        "give a region, or set AWS_DEFAULT_REGION",
         "NoRegionError InvalidRegionError UnknownRegionError UnknownEndpointError ServiceNotInRegionError",
     ),
     (
@@ -131,7 +131,7 @@ _ADVICE_TABLE: Final = (
     ),
     ("`aws configure list-profiles` shows which there are", "ProfileNotFound"),
     ("check this machine's clock, and where the credentials come from", "unauthenticated"),
-    ("give --profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID", "unconfigured"),
+    ("set AWS_PROFILE or AWS_ACCESS_KEY_ID", "unconfigured"),
     ("check what the role or user may do (spec/guides/security.md)", "refused"),
     ("check the arguments", "invalid"),
 )

@@ -1,8 +1,5 @@
-"""The one place that imports the compiled extension: `prefer_compiled` chooses between it and Python.
-
-``speedups``: the extension, or None where it is not built or KPL_CODEC_PURE=1 in the environment switches it
-off. Results are the same with and without it.
-"""
+"""The one place that imports the compiled extension, ``speedups``: None where it is not built or
+KPL_CODEC_PURE=1 in the environment switches it off. Results are the same with and without it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """The errors of the core, by what is wrong: DecodeError the bytes, EncodeError the caller's user record,
-HashKeyError a text or a number, ShardMapError a listing of shards, CaptureError a captured event.
-
-An error class declares its fields with types, and its constructor takes them by keyword. The text of an error
-is made of its fields; it never shows record data or keys. Errors pickle: Spark sends them between processes.
-"""
+HashKeyError a text or a number, ShardMapError a listing of shards, CaptureError a captured event. The text of
+an error is made of its fields; it never shows record data or keys. Errors pickle: Spark sends them between
+processes."""
 
 from __future__ import annotations
 
@@ -19,11 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class KplError(Exception):
-    """Base of all errors here. ``code``: a stable short name; ``requirement``: an id of ``spec/``.
-
-    The annotated attributes of a subclass are its fields: keyword arguments of its constructor, required
-    where the class gives no default. ``fields`` holds those that were given.
-    """
+    """Base of all errors here. ``code``: a stable short name; ``requirement``: an id of ``spec/``. The
+    annotated attributes of a subclass are its fields: keyword arguments of its constructor, required where
+    the class gives no default. Raises TypeError for an unknown field, and for one that is missing."""
 
     code: str = "error"
     requirement: str | None = None
@@ -51,7 +47,6 @@ class KplError(Exception):
             cls.codes = (*cls.texts,)
 
     def __init__(self, **fields: Any) -> None:
-        """Raises TypeError for a field that the class does not have, and for one that is missing."""
         super().__init__()
         if not self._required <= fields.keys() <= self._names:
             unknown, missing = sorted(fields.keys() - self._names), sorted(self._required - fields.keys())
@@ -62,7 +57,7 @@ class KplError(Exception):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields that were given, with their values: a new dict."""
+        """The fields that were given: a new dict."""
         return {name: value for name, value in vars(self).items() if name in self._names}
 
     def describe(self) -> str:
@@ -71,7 +66,7 @@ class KplError(Exception):
         return self.texts.get(self.code, self.text).format_map(values)
 
     def at(self, **fields: Any) -> Self:
-        """The same error with these fields, too. Raises TypeError as the constructor does."""
+        """The same error with these fields, too."""
         return type(self)(**{**self.fields, **fields})
 
     def __str__(self) -> str:
@@ -95,12 +90,9 @@ class KplError(Exception):
 
 
 class DecodeError(KplError, ValueError):
-    """The bytes are not a sound aggregated record.
-
-    ``offset``: where, in bytes from the start of the Kinesis record's data.
-    ``record_index``: of the user record, from 0; None if the frame as a whole is wrong.
-    ``sequence_number``, ``shard_id``: of the Kinesis record, where `deaggregate` knows them.
-    """
+    """The bytes are not a sound aggregated record. ``offset``: where, in bytes from the start of the Kinesis
+    record's data. ``record_index``: of the user record, from 0; None if the frame as a whole is wrong.
+    ``sequence_number``, ``shard_id``: of the Kinesis record, where `deaggregate` knows them."""
 
     offset: int | None = None
     record_index: int | None = None
@@ -119,10 +111,8 @@ class DecodeError(KplError, ValueError):
 
 
 class NotAggregated(DecodeError):
-    """No frame: the magic is missing, or the data is too short for a message and a digest.
-
-    ``disguise``: how it was encoded ("base64", ...), if the data is an aggregated record in another form.
-    """
+    """No frame: the magic is missing, or the data is too short for a message and a digest. ``disguise``: how
+    it was encoded ("base64", ...), if the data is an aggregated record in another form."""
 
     code = "not-aggregated"
     requirement = "FRM-1"
@@ -139,7 +129,6 @@ class NotAggregated(DecodeError):
     )
 
     def describe(self) -> str:
-        """The text without the place."""
         if self.disguise is None:
             return super().describe()
         return f"an aggregated record encoded as {self.disguise}: no consumer opens it"
@@ -158,7 +147,6 @@ class ChecksumMismatch(DecodeError):
     todo = "Find where the bytes were changed: a proxy, a re-encoding, a cut, or more bytes put behind it."
 
     def describe(self) -> str:
-        """The text without the place."""
         behind = "" if self.sound is None else f"; its first {self.sound} bytes are a sound aggregated record"
         return super().describe() + behind
 
@@ -239,10 +227,8 @@ class InvalidHashKey(DecodeError):
 
 
 class UnusedHashKey(DecodeError):
-    """Entry ``index`` of the explicit hash key table is no hash key, and no user record uses it.
-
-    A warning, never raised: every consumer delivers all user records.
-    """
+    """Entry ``index`` of the explicit hash key table is no hash key, and no user record uses it. A warning,
+    never raised: every consumer delivers all user records."""
 
     code = "unused-hash-key"
     requirement = "KEY-8"
@@ -260,7 +246,7 @@ class IndexOutOfTable(DecodeError):
     index: int
     table: str
     size: int
-    text = "index {index} is outside {table}, which has {size} entries"
+    text = "index {index} is outside {table}, whose length is {size}"
 
 
 class NoUserRecords(DecodeError):
@@ -273,9 +259,8 @@ class NoUserRecords(DecodeError):
 
 
 class EncodeError(KplError, ValueError):
-    """A user record that must not be written. ``field``: the part that is wrong, ``code``: how.
-    ``record_index``: which user record, from 0. ``got``: the type, or the number of characters, of that part.
-    """
+    """A user record that must not be written. ``field``: the part that is wrong, ``code``: how. ``got``: the
+    type, or the number of characters, of that part. ``record_index``: from 0."""
 
     code: str
     field: str
@@ -299,7 +284,6 @@ class EncodeError(KplError, ValueError):
     places: ClassVar[dict[str, str]] = {"record_index": "user record {}"}
 
     def describe(self) -> str:
-        """The text without the place."""
         return super().describe() + ("" if self.got is None else f", got {self.got}")
 
 
@@ -347,7 +331,6 @@ class ShardMapError(KplError, ValueError):
     codes = ("empty", "incomplete", "malformed", "duplicate", "gap", "overlap", "cycle", "contradiction")
 
     def describe(self) -> str:
-        """The source of the listing, if that is known, and the text."""
         return (f"{self.source}: " if self.source else "") + super().describe()
 
 
@@ -365,10 +348,8 @@ class UnknownShard(ShardMapError, KeyError):
 
 class CaptureError(KplError, ValueError):
     """A captured event or response that cannot be read. ``code`` says what is wrong, ``field`` where.
-
     ``position``: number of the record in its source, from 0. ``sequence_number``, ``record_id``: of the
-    record, where they could be read. ``offset``: of the JSON document, in bytes. ``hint``: what to do.
-    """
+    record, where they could be read. ``offset``: of the JSON document, in bytes. ``hint``: what to do."""
 
     code: str
     field: str
@@ -394,7 +375,6 @@ class CaptureError(KplError, ValueError):
     codes: ClassVar[tuple[str, ...]] = ("not-representable", "bad-path")
 
     def describe(self) -> str:
-        """The text without the number of the record."""
         at = f" (byte {self.offset})" if self.offset is not None else ""
         hint = f": {self.hint}" if self.hint else ""
         return f"{self.field or 'the input'}{at} {super().describe()}{hint}"

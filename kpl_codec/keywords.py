@@ -7,8 +7,8 @@ from typing import Any
 
 
 def check_keywords(name: str, options: Iterable[str], *takers: Callable[..., Any]) -> None:
-    """Raise TypeError for one of ``options``, keywords of a call of the function ``name``, that no taker has.
-    It names that function, which the user called. ``takers``: functions, and TypedDicts of options."""
+    """Raise TypeError for one of ``options``, keywords of a call of the function ``name``, that none of
+    ``takers``, functions and TypedDicts, has. It names the function that the user called."""
     known: set[str] = set()
     for taker in takers:
         if isinstance(taker, type):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Uni
 from .errors import DecodeError, EncodeError, KplError
 from .format.compression import DEFAULT_MAX_DECOMPRESSED_SIZE, check_max_size
 from .lazy import require_extras
-from .values import Value
+from .values import Value, describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -74,6 +74,10 @@ class SchemaRefused(EncodeError):
     todo = "Give a schema version id of Glue, and compression none or zlib."
 
 
+@describe_fields(
+    schema_version_id="The schema version that the frame named; None if there was no frame.",
+    data="The data without the frame.",
+)
 class Unframed(NamedTuple):
     """``data`` without its frame, and the schema version that the frame named; None: it had no frame."""
 

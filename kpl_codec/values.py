@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -20,6 +20,9 @@ else:
     def dataclass_transform(**_options):
         """For type checkers only; it does nothing at run time."""
         return lambda cls: cls
+
+
+_Tuple = TypeVar("_Tuple", bound=tuple[Any, ...])
 
 
 class _OfDataclass:
@@ -138,6 +141,18 @@ class Value(metaclass=_Kind):
 
     def _fields(self) -> dict[str, Any]:
         return dict(zip(self.__match_args__, self._values(self), strict=True))
+
+
+def describe_fields(**texts: str) -> Callable[[type[_Tuple]], type[_Tuple]]:
+    """A decorator for a NamedTuple whose ``help()`` shall say what each field is: the text of each."""
+
+    def describe(kind: type[_Tuple]) -> type[_Tuple]:
+        for name, text in texts.items():
+            getattr(kind, name).__doc__ = text
+        kind.__new__.__doc__ = "Make one of its fields, in this order or by name."
+        return kind
+
+    return describe
 
 
 def restore(kind: type[Value], fields: dict[str, Any]) -> Value:

@@ -117,9 +117,9 @@ def test_what_to_check_is_of_the_setting_that_is_wrong() -> None:
     of_region = [name for name in vars(exceptions) if name.endswith("RegionError")]
     assert len(of_region) > 3
     for name in of_region:
-        assert "--region" in str(what_to_check(name)), name
+        assert "a region" in str(what_to_check(name)), name
     assert "AWS_CONFIG_FILE" in str(what_to_check("ConfigParseError"))
-    assert "--profile" in str(what_to_check("NoCredentialsError"))
+    assert "AWS_PROFILE" in str(what_to_check("NoCredentialsError"))
 
 
 def test_a_text_names_codes_of_aws_and_no_class_of_botocore() -> None:
@@ -128,7 +128,7 @@ def test_a_text_names_codes_of_aws_and_no_class_of_botocore() -> None:
             assert name not in failure_text(name, "it was refused.")
     for name in ("AccessDeniedException", "InternalServerError", "429", "NeverHeardOf"):
         assert failure_text(name, "it was refused.").startswith(f"{name}: it was refused")
-    assert failure_text("NoRegionError", "x") == "no region: give --region, or set AWS_DEFAULT_REGION"
+    assert failure_text("NoRegionError", "x") == "no region: give a region, or set AWS_DEFAULT_REGION"
     assert failure_text("AssumeRole.AccessDenied", "no.").startswith(
-        "AssumeRole.AccessDenied: no; give --pro"
+        "AssumeRole.AccessDenied: no; set AWS_PRO"
     )

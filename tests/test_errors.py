@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 import pkgutil
+import re
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from string import Formatter
 from typing import Any, get_type_hints
 
@@ -70,7 +73,7 @@ def test_the_place_is_added_and_the_type_stays() -> None:
     there = error.at(sequence_number="7", shard_id="shardId-000000000000")
     assert (there.table, there.size, there.sequence_number) == ("partition_key_table", 2, "7")
     assert str(there) == (
-        "index 5 is outside partition_key_table, which has 2 entries (at byte 9, user record 1, "
+        "index 5 is outside partition_key_table, whose length is 2 (at byte 9, user record 1, "
         "sequence number 7, shardId-000000000000) [MSG-7]"
     )
     assert error.sequence_number is None
@@ -130,3 +133,33 @@ def test_wrong_fields_are_named() -> None:
     assert refused.describe().startswith("invalid listing of shards (")
     disguised = errors.NotAggregated(offset=0, length=3, disguise="base64")
     assert str(disguised).startswith("an aggregated record encoded as base64: ")
+
+
+#: Folders whose texts reach programs that use the library; those of the other features reach commands.
+_LIBRARY = {
+    "adapters", "arrow", "aws", "aws_lambda", "captures", "compat", "deaggregation", "format", "kcl",
+    "ledger", "producer", "queues", "shards", "spark",
+}  # fmt: skip
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def test_no_text_of_the_library_advises_a_command_s_option() -> None:
+    """A program that reads "give --profile" has nothing to give it to. A whole command may be named."""
+    package = Path(kpl_codec.__file__).parent
+    for path in [
+        *package.glob("*.py"),
+        *(file for name in _LIBRARY for file in (package / name).rglob("*.py")),
+    ]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {
+            ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)
+        }
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value not in docstrings
+            ):
+                text = re.sub("#!/bin/sh.*", "", node.value, flags=re.DOTALL)
+                named = re.search(r"kpl-codec|aws kinesis|of a command", text)
+                assert named or not re.search(r"(^|\W)--[a-z]", text), (path, text)

@@ -81,7 +81,7 @@ EDGES = {
     *(f"aws_lambda/{name}.py" for name in (
         "aio", "batch", "consumer_watch", "firehose", "powertools", "shard_map_cache",
     )),
-    "ledger/ledger.py", "captures/files.py", "kcl/audited.py",
+    "ledger/ledger.py", "captures/files.py", "kcl/__init__.py",
     *(f"cli/{name}.py" for name in ("demo", "generate", "main", "progress")),
     "compat/aws_kinesis_agg/aggregator.py", "conformance/program.py",
     *(f"producer/{name}.py" for name in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import pydoc
 import re
 import sys
 import typing
@@ -13,6 +14,8 @@ from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import kpl_codec
 
@@ -54,6 +57,13 @@ def test_versions_md_lists_where_to_import_from() -> None:
 
 #: Public objects by module and name.
 OBJECTS = {f"kpl_codec{p}:{name}": thing for p in PUBLIC for name, thing in names_of(p).items()}
+
+
+@pytest.mark.parametrize("name", [name for name, thing in OBJECTS.items() if inspect.isclass(thing)])
+def test_help_says_what_each_field_of_a_tuple_is(name: str) -> None:
+    """What NamedTuple writes by itself says nothing."""
+    text = pydoc.render_doc(OBJECTS[name], renderer=pydoc.plaintext)
+    assert not re.search("Alias for field number|Create new instance of", text)
 
 
 class Elsewhere:

@@ -5,8 +5,7 @@
     for record in kinesis_records(event): ...              # raises CaptureError at the first bad one
     for item in captured(answers, shard_id="shardId-0"): ... # KinesisRecord or CaptureError, in order
 
-`shapes` lists the shapes and how each is recognised, `events_out` writes three of them.
-Specification: spec/06-lambda.md, CAP-1 to CAP-12.
+`shapes` lists what is read. Specification: spec/06-lambda.md, CAP.
 """
 
 from .events_in import captured, kinesis_records

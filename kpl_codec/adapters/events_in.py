@@ -1,9 +1,6 @@
-"""Reads captured events and answers into KinesisRecords.
-
-Records may come alone, in their event or answer, in lists, iterators and pages of those, and as JSON text,
-one document or many. Shapes may be mixed; order is kept; nothing is read ahead.
-Specification: spec/06-lambda.md, CAP-1, CAP-7.
-"""
+"""Reads captured events and answers into KinesisRecords: alone, in their event or answer, in lists, iterators
+and pages of those, and as JSON text, one document or many. Shapes may be mixed; order is kept; nothing is
+read ahead. Specification: spec/06-lambda.md, CAP."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ _OF_MESSAGES = frozenset(
 
 
 def hint_of(value: object) -> str | None:
-    """What ``value`` is, which is no Kinesis record, and what to do; None where that is not known."""
+    """What ``value`` is, which is no Kinesis record, and what to do, if that is known."""
     if isinstance(value, Mapping):
         return next((text for name, text in _OTHERS.items() if name in value), None)
     return _TEXT_IS_JSON if isinstance(value, (str, int, float)) else None
@@ -182,13 +179,12 @@ def captured(source: Any, *, shard_id: str | None = None) -> Iterator[KinesisRec
     """Every record of ``source`` in order, lazily: a KinesisRecord, or its CaptureError. Where only the time
     of a record cannot be read, it comes without one, and the error (timestamp) right behind it.
 
-    ``source``: anything of this module's table. bytes are the data of one record; str is JSON.
-    ``shard_id``: the shard, for shapes that do not say it.
-    The errors have ``position`` (0-based, in the order of the source), ``field`` (as
-    ``Records[3].kinesis.data``; ``<1>`` is the second JSON document), ``code`` (missing-field,
-    wrong-type, base64, timestamp, utf-8, json, duplicate-member, unknown-shape), for a broken document in a
-    text its ``offset`` in bytes of UTF-8, and, if they can be read, ``sequence_number`` and ``record_id``.
-    Raises TypeError for a path or an open file.
+    ``source``: anything that `kpl_codec.adapters.shapes` lists, alone or in its event; bytes are the data of
+    one record, str is JSON. ``shard_id``: the shard, for shapes that do not say it. The errors have
+    ``position`` (0-based, in the order of the source), ``field`` (as ``Records[3].kinesis.data``; ``<1>`` is
+    the second JSON document), ``code``, for a broken document in a text its ``offset`` in bytes of UTF-8,
+    and, if they can be read, ``sequence_number`` and ``record_id``. Raises TypeError for a path or an open
+    file.
     """
     if hasattr(source, "__fspath__") or hasattr(source, "read"):
         raise TypeError(
@@ -212,7 +208,7 @@ def _with_positions(
 
 
 def is_about_time(item: KinesisRecord | CaptureError) -> bool:
-    """Whether it is an error about the record in front of it, which has come."""
+    """Whether it is an error about the record in front of it."""
     return isinstance(item, CaptureError) and item.code == "timestamp"
 
 

@@ -1,9 +1,6 @@
-"""Writes KinesisRecords as events and answers, to make or replay a capture, or to try a handler.
-
-Reading the result gives the same records. A value that the shape cannot hold raises CaptureError
-(not-representable), and one that it needs and the record lacks (missing-field).
-Specification: spec/06-lambda.md, CAP-8, CAP-9.
-"""
+"""Writes KinesisRecords as events and answers, to make or replay a capture, or to try a handler. Reading the
+result gives the same records. A value that the shape cannot hold raises CaptureError (not-representable), and
+one that it needs and the record lacks (missing-field)."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import CaptureError
-from ..format.records import KinesisRecord
+from ..format.records import KinesisRecord, without_none
 from .shapes import EPOCH, MILLISECONDS, SECONDS, encode_base64, read_timestamp
 
 _ARRIVAL = "approximate_arrival_timestamp"
@@ -23,14 +20,14 @@ def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str,
     rows = []
     for at, record in _with_places(records, "Records"):
         _refuse(record, at, "explicit_hash_key", "sub_sequence_number", "record_id")
-        kinesis = _without_none(
+        kinesis = without_none(
             kinesisSchemaVersion="1.0",
             partitionKey=record.partition_key,
             sequenceNumber=_sequence_number(record, at),
             data=encode_base64(record.data),
             approximateArrivalTimestamp=_arrival(record, SECONDS, at),
         )
-        row = _without_none(
+        row = without_none(
             kinesis=kinesis,
             eventSource="aws:kinesis",
             eventVersion="1.0",
@@ -47,19 +44,18 @@ def to_lambda(records: Iterable[KinesisRecord], *, stream_arn: str) -> dict[str,
 def to_firehose(
     records: Iterable[KinesisRecord], *, delivery_stream_arn: str, source_stream_arn: str | None = None
 ) -> dict[str, Any]:
-    """The Firehose transformation event; records without a sequence number are direct puts. Their record ids
-    are their indices."""
+    """The Firehose transformation event; records without a sequence number are direct puts."""
     rows = []
     for index, (at, record) in enumerate(_with_places(records, "records")):
         _refuse(record, at, "explicit_hash_key", "record_id")
         arrival = _arrival(record, MILLISECONDS, at)
-        row = _without_none(
+        row = without_none(
             recordId=str(index), data=encode_base64(record.data), approximateArrivalTimestamp=arrival
         )
         if record.sequence_number is None:
             _refuse(record, at, "partition_key", "shard_id", "sub_sequence_number")
         else:
-            row["kinesisRecordMetadata"] = _without_none(
+            row["kinesisRecordMetadata"] = without_none(
                 sequenceNumber=record.sequence_number,
                 partitionKey=record.partition_key,
                 shardId=record.shard_id,
@@ -67,7 +63,7 @@ def to_firehose(
                 approximateArrivalTimestamp=arrival,
             )
         rows.append(row)
-    return _without_none(
+    return without_none(
         invocationId="00000000-0000-0000-0000-000000000000",
         deliveryStreamArn=delivery_stream_arn,
         sourceKinesisStreamArn=source_stream_arn,
@@ -87,7 +83,7 @@ def to_get_records(records: Iterable[KinesisRecord], *, dump: bool = False) -> d
         if len(shard_ids) > 1:
             raise CaptureError(code="not-representable", field=at + "shard_id", requirement="CAP-8")
         when = read_timestamp(record.approximate_arrival_timestamp, SECONDS, at + _ARRIVAL)
-        row = _without_none(
+        row = without_none(
             SequenceNumber=_sequence_number(record, at),
             ApproximateArrivalTimestamp=when.isoformat() if dump and when is not None else when,
             Data=encode_base64(record.data) if dump else record.data,
@@ -114,7 +110,6 @@ def _sequence_number(record: KinesisRecord, at: str) -> str:
 
 
 def _arrival(record: KinesisRecord, unit: int, at: str) -> float | int | None:
-    """The arrival as a number: a float of seconds, an int of milliseconds."""
     when = read_timestamp(record.approximate_arrival_timestamp, unit, at + _ARRIVAL)
     if when is None:
         return None
@@ -135,7 +130,3 @@ def as_number(when: datetime, unit: int) -> float | int:
 def _region(arn: str) -> str | None:
     parts = arn.split(":")
     return parts[3] if len(parts) > 3 else None
-
-
-def _without_none(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}

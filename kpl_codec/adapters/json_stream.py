@@ -5,12 +5,11 @@
         else: ...                         # item.value, item.offset, item.line
 
 White space, commas, byte order marks and the record separator 0x1E (RFC 7464) may stand between documents.
-After a document that cannot be read, a Defect, reading goes on at the next *start*: a ``{`` or ``[`` at the
-beginning of a line or after 0x1E, or the next ``}{``. If a broken document contains several starts, each
-complete value at one of them becomes a document. A document of more than ``max_size`` characters is a defect,
-but of a list each item becomes a document. Time is linear for every input. Memory is a few times the largest
-document, or ``max_size``.
-Specification: spec/06-lambda.md, CAP-10 to CAP-12.
+After one that cannot be read, a Defect, reading goes on at the next *start*: a ``{`` or ``[`` at the
+beginning of a line or after 0x1E, or the next ``}{``. Each complete value at a start within a broken document
+becomes a document, and of a list above ``max_size`` characters each item. Time is linear for every input.
+Memory is a few times the largest document, or ``max_size``. Specification: spec/06-lambda.md, CAP-10 to
+CAP-12.
 """
 
 from __future__ import annotations
@@ -55,11 +54,8 @@ class Document(NamedTuple):
 
 class Defect(NamedTuple):
     """Something that is not a document. ``offset``, ``line``: as in Document; ``at``: the byte where it
-    fails.
-
-    ``code``: json (``reason`` says what is wrong), utf-8, duplicate-member (a parser would keep only one), or
-    too-large (more than ``max_size`` characters).
-    """
+    fails. ``code``: json (``reason`` says what is wrong), utf-8, duplicate-member (a parser would keep only
+    one), or too-large (more than ``max_size`` characters)."""
 
     code: Code
     offset: int
@@ -71,25 +67,20 @@ class Defect(NamedTuple):
 def json_documents(
     source: str | Iterable[bytes], *, offset: int = 0, max_size: int = MAX_SIZE
 ) -> Iterator[Document | Defect]:
-    """The documents and defects of ``source`` in order, lazily.
-
-    ``source``: a text, or UTF-8 in blocks of any size. ``offset``: of its first byte. An OSError of
-    ``source`` is raised after everything before it.
-    """
+    """The documents and defects of ``source`` in order, lazily. ``source``: a text, or UTF-8 in blocks of any
+    size. ``offset``: of its first byte. An OSError of ``source`` is raised after everything before it."""
     return _Reading(source, offset, max_size).read()
 
 
 class _Break(NamedTuple):
-    """Where and why the document at ``pos`` breaks."""
-
     code: Code
     reason: str
     end: int
 
 
 class _Reading:
-    """One reading. State: ``text`` is decoded, and not yet read from ``pos`` on; ``offset`` and ``line``
-    belong to ``pos``; ``_later`` holds the following texts that were put back, the next one last."""
+    """``text`` is decoded, and not yet read from ``pos`` on; ``offset`` and ``line`` belong to ``pos``;
+    ``_later`` holds the following texts that were put back, the next one last."""
 
     def __init__(self, source: str | Iterable[bytes], offset: int, max_size: int) -> None:
         self.text, self.pos, self.offset, self.line = "", 0, offset, 1
@@ -190,12 +181,11 @@ class _Reading:
         return members
 
     def _decode(self) -> tuple[Any, int]:
-        """The JSON value at ``pos`` and where it ends. Raises ValueError, RecursionError."""
+        """Raises ValueError, RecursionError."""
         self._repeats = False
         return self._decoder.raw_decode(self.text, self.pos)
 
     def _document(self) -> tuple[Document | Defect, int] | _Break:
-        """The Document or _Break at ``pos``, and its end."""
         while True:
             have, ended = len(self.text) - self.pos, self.ended
             end, reason = len(self.text), ""
@@ -220,7 +210,6 @@ class _Reading:
             self._fill(min(2 * have, self._max_size))
 
     def _check_value(self, value: Any, end: int) -> Document | Defect:
-        """The Document for the decoded ``value`` from ``pos`` to ``end``, or its Defect."""
         bad = None if self.text.isascii() else _NOT_UTF_8.search(self.text, self.pos, end)
         if bad is not None:
             return Defect("utf-8", self.offset, self.line, "not UTF-8", self.offset + self._size(bad.start()))
@@ -232,7 +221,6 @@ class _Reading:
         return Document(value, self.offset, self.line)
 
     def _too_deep(self) -> int:
-        """Where brackets are nested too deep for Python."""
         depth, limit = 0, sys.getrecursionlimit() // 2
         for token in _TOKEN.finditer(self.text, self.pos):
             depth += _DEPTH.get(token.group(), 0)
@@ -266,7 +254,6 @@ class _Reading:
             self._fill(2 * size)  # the next one often has the same size
 
     def _skip(self, size: int) -> None:
-        """Move over so many characters and the white space behind them."""
         self._advance(self.pos + size)
         while True:
             self._fill(1)
@@ -275,11 +262,9 @@ class _Reading:
                 return
 
     def _skip_broken(self, broken: _Break) -> Iterator[Document | Defect]:
-        """The defect of the document at ``pos``, and the documents between its start and where it fails.
-
-        Up to there it is sound JSON without an end. So a value at a start in between is complete, or fails at
-        the same place: nothing has to be tried again.
-        """
+        """The defect of the document at ``pos``, and the documents between its start and where it fails. Up
+        to there it is sound JSON without an end. So a value at a start in between is complete, or fails at
+        the same place: nothing has to be tried again."""
         first, end = self.pos, max(broken.end, self.pos + 1)
         code, reason, at = broken.code, broken.reason, self.offset + self._size(broken.end)
         bad = None if self.text.isascii() else _NOT_UTF_8.search(self.text, first, end)

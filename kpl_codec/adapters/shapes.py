@@ -44,7 +44,7 @@ _LATEST = 253_402_300_799
 
 
 def decode_base64(text: object, field: str) -> bytes:
-    """The bytes of the base64 ``text``, which must be exactly what an encoder writes."""
+    """``text`` must be exactly what an encoder writes."""
     # CAP-2: "Base64 MUST be decoded strictly: a text that is not exactly the standard encoding of the
     # bytes it decodes to, padding included, is refused."
     if type(text) is not str:
@@ -59,15 +59,12 @@ def decode_base64(text: object, field: str) -> bytes:
 
 
 def encode_base64(data: bytes) -> str:
-    """Standard base64 with padding, no line breaks."""
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
 def read_timestamp(value: object, unit: int, field: str) -> datetime | None:
-    """An aware datetime in UTC from a number in ``unit``, an ISO 8601 text or an aware datetime.
-
-    None stays None. Numbers are exact to the microsecond. Raises CaptureError.
-    """
+    """An aware datetime in UTC from a number in ``unit``, an ISO 8601 text or an aware datetime; numbers are
+    exact to the microsecond. Raises CaptureError."""
     # CAP-3: "A timestamp MUST be read to the microsecond: a number in the unit of its shape, an ISO 8601
     # text with an offset, or an aware datetime. A number that is a time before 2013, or none, in that unit,
     # and one from 2013 to 2099 in seconds, milliseconds, microseconds or nanoseconds, is in that one."
@@ -101,7 +98,7 @@ def arrival(source: _RawRecord, key: str, unit: int) -> datetime | None:
 
 
 def time_error(record: Any) -> CaptureError | None:
-    """What is wrong with the time of a record that was read without one; None where it has none."""
+    """What is wrong with the time of a record that was read without one."""
     levels: dict[str, _RawRecord]
     if isinstance(record, Mapping):
         levels = {f"{key}.": record[key] for key in _LEVELS if isinstance(record.get(key), Mapping)}
@@ -125,13 +122,11 @@ def mapping(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def text(source: Mapping[str, Any], key: str, prefix: str = "") -> str:
-    """The text under ``key``, which must be there."""
     _present(source, key, prefix)
     return optional_text(source, key, prefix) or ""
 
 
 def optional_text(source: Mapping[str, Any], key: str, prefix: str = "") -> str | None:
-    """The text under ``key``, or None."""
     value = source.get(key)
     if value is None:
         return None
@@ -160,17 +155,8 @@ def sub_sequence_number(source: Mapping[str, Any], key: str, prefix: str = "") -
     return value
 
 
-def lambda_record(record: _RawRecord) -> KinesisRecord:
-    """One element of ``event["Records"]``. The shard id is the part of ``eventID`` before the colon."""
-    return _stream_record(record, mapping(record, "kinesis"), "kinesis.")
-
-
-def pipes_record(record: _RawRecord) -> KinesisRecord:
-    """One element of an EventBridge Pipes event: the Lambda record without its inner level."""
-    return _stream_record(record, record, "")
-
-
-def _stream_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
+def lambda_record(outer: _RawRecord, kinesis: _RawRecord, prefix: str) -> KinesisRecord:
+    """One element of ``event["Records"]``, which has ``kinesis`` in it; in EventBridge Pipes both are one."""
     event_id = optional_text(outer, "eventID") or ""
     record = KinesisRecord(
         optional_text(kinesis, "partitionKey", prefix),
@@ -226,8 +212,7 @@ def failed_record(record: _RawRecord) -> KinesisRecord:
 
 
 def daemon_record(record: _RawRecord) -> KinesisRecord:
-    """One of ``records`` of the KCL's MultiLangDaemon, as a consumer in another language gets it. The KCL has
-    opened it."""
+    """One of ``records`` of the KCL's MultiLangDaemon, which has opened it."""
     return KinesisRecord(
         optional_text(record, "partitionKey"),
         _bytes(record, "data"),
@@ -239,7 +224,7 @@ def daemon_record(record: _RawRecord) -> KinesisRecord:
 
 
 def queue_record(record: _RawRecord) -> KinesisRecord:
-    """One of ``QueueRecords`` of a ReceiveQueueRecords or ReceiveDeadLetterQueueRecords answer."""
+    """One of ``QueueRecords`` of a ReceiveQueueRecords or ReceiveDeadLetterQueueRecords response."""
     # QUE-1: "A record from a queue MUST be identified by its RecordId; it has no shard and no sequence
     # number, and none MUST be made up."
     by_id = boto3_record(record, "RecordId")
@@ -247,7 +232,7 @@ def queue_record(record: _RawRecord) -> KinesisRecord:
 
 
 def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> KinesisRecord:
-    """One of ``Records`` of a GetRecords answer or SubscribeToShard event, live or dumped as JSON."""
+    """One of ``Records`` of a GetRecords response or SubscribeToShard event, live or dumped as JSON."""
     data = record.get("Data")
     return KinesisRecord(
         optional_text(record, "PartitionKey"),
@@ -259,8 +244,8 @@ def boto3_record(record: _RawRecord, identity: str = "SequenceNumber") -> Kinesi
 
 
 def kcl_record(record: Any) -> KinesisRecord:
-    """amazon_kclpy's or kcl_rs's object for a record. Its arrival is in milliseconds, or a naive datetime in
-    local time."""
+    """amazon_kclpy's or kcl_rs's object. Its arrival is in milliseconds, or a naive datetime in local
+    time."""
     if not isinstance(record.binary_data, bytes):
         raise CaptureError(code="wrong-type", field="binary_data", requirement="CAP-4")
     names = ("partition_key", "sequence_number", "sub_sequence_number", "timestamp_millis")
@@ -281,8 +266,8 @@ def kcl_record(record: Any) -> KinesisRecord:
 
 
 READERS: dict[Shape, Callable[[Any], KinesisRecord]] = {
-    "lambda": lambda_record,
-    "pipes": pipes_record,
+    "lambda": lambda record: lambda_record(record, mapping(record, "kinesis"), "kinesis."),
+    "pipes": lambda record: lambda_record(record, record, ""),
     "firehose": firehose_record,
     "failed": failed_record,
     "daemon": daemon_record,
@@ -320,7 +305,7 @@ _OF_FAILED = frozenset(("errorCode", "attemptsMade", "arrivalTimestamp"))
 
 
 def shape_of(record: Any) -> Shape | None:
-    """The shape of one record, by the table of this module; None if it is not a record."""
+    """The shape of one record, by the table of this module."""
     if isinstance(record, (bytes, bytearray, memoryview)):
         return "raw"
     if not isinstance(record, Mapping):
@@ -349,6 +334,5 @@ _COLUMNS |= {"stream": "streamName", "shard": "shardId", "arrivaltimestamp": "ap
 
 
 def standard_name(name: str) -> str | None:
-    """This library's name for a connector's column, in any case, with or without underscores; None for
-    others."""
+    """This library's name for a connector's column, in any case, with or without underscores."""
     return _COLUMNS.get(name.lower().replace("_", ""))

@@ -6,11 +6,11 @@
         ...  # in a few MiB of memory
 
 The input is anything with Arrow's PyCapsule interface: pyarrow's own objects, data frames of polars and
-pandas, relations of DuckDB. It needs a binary column ``data``; `FIELDS` names the other columns that are used
-where they are present. All further columns are copied to each user record. The columns equal the objects of
-`kpl_codec.deaggregate` under the same policy. Rows that are user records already stay as they are, so running
-twice does no harm. Compiled code writes the columns of sound records (compiled_columns.py); objects become
-columns for all others (object_columns.py). Specification: spec/07-spark.md, SPK-1 to SPK-4, SPK-75.
+pandas, relations of DuckDB. It needs a binary column ``data``; `FIELDS` names the other columns that are
+used. All further columns are copied to each user record. The columns equal the objects of
+`kpl_codec.deaggregate`. Rows that are user records already stay as they are. Compiled code writes the columns
+of sound records (compiled_columns.py); objects become columns for all others (object_columns.py).
+Specification: spec/07-spark.md, 7.1.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ..schema_registry import Unframe
 from ..shards.placement import PlacementChecker
 from ..shards.shard_map import ShardMap
 from ..shards.stream_name import StreamMatcher
+from ..values import describe_fields
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -72,12 +73,12 @@ def output_schema(
 ) -> pa.Schema:
     """The schema that `deaggregate_batches` gives for batches of ``schema``.
 
-    These columns, in this order: the nine of a user record (`FIELDS`); ``tags`` and, with ``unframe``,
+    In this order: the nine columns of a user record (`FIELDS`); ``tags`` and, with ``unframe``,
     ``schemaVersionId``; the input's other columns; with ``placement`` those of the verdict; under the
-    ``report`` policy those of the KCL's outcome, of errors and for counting. ``columns``: only the columns
-    that it names, in its order. ``dictionaries``: as for `Deaggregator`. Raises TypeError for a column of the
-    wrong type, CaptureError without a column ``data``, ValueError for an unknown policy and for a name in
-    ``columns`` that is none of these, or is there twice.
+    ``report`` policy those of the KCL's outcome, of errors and for counting. ``columns``, ``dictionaries``:
+    as for `Deaggregator`. Raises TypeError for a column of the wrong type, CaptureError without a column
+    ``data``, ValueError for an unknown policy and for a name in ``columns`` that is none of these, or is
+    there twice.
     """
     return Layout(
         plain_schema(schema),
@@ -91,7 +92,7 @@ def output_schema(
 
 
 class Options(TypedDict, total=False):
-    """Keyword arguments of `deaggregate_batches` and `deaggregate_table`; `Deaggregator` explains each."""
+    """Keyword arguments of `deaggregate_batches` and `deaggregate_table`; see `Deaggregator`."""
 
     shard_map: ShardMap | None
     hash_key_range: HashKeyRange | None
@@ -105,13 +106,13 @@ class Options(TypedDict, total=False):
 class Deaggregator:
     """Turns batches of ``schema`` into batches of ``.schema``. ``.counts``: of all batches so far.
 
-    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size`` (bytes): as for
-    `kpl_codec.deaggregate`. ``unframe``: likewise; it adds the column ``schemaVersionId``, and a row that has
-    a value there keeps its data. A row whose ``streamName`` is not the map's stream is not judged. ``tags``:
-    adds a column. ``columns``: the names of the columns to make, None for all. ``max_batch_bytes``: of an
-    output batch; one user record always fits. ``dictionaries``: whether text that repeats in many rows comes
-    as dictionary arrays (all but keys and errors); None: ``schemaVersionId`` only. ``streams``: one object
-    for all Deaggregators that share a map, so that together they refuse rows of several streams.
+    ``shard_map``, ``hash_key_range``, ``on_drop``, ``max_decompressed_size`` (bytes), ``unframe``: as for
+    `kpl_codec.deaggregate`; a row that has a ``schemaVersionId`` keeps its data, and one whose ``streamName``
+    is not the map's stream is not judged. ``tags``: adds a column. ``columns``: the names of the columns to
+    make, in their order; None for all. ``max_batch_bytes``: of an output batch; one user record always fits.
+    ``dictionaries``: whether text that repeats in many rows comes as dictionary arrays (all but keys and
+    errors); None: ``schemaVersionId`` only. ``streams``: one object for all Deaggregators that share a map,
+    so that together they refuse rows of several streams.
 
     Raises ValueError for an unknown policy, TypeError and CaptureError as `output_schema`, and SeveralStreams
     for rows of several streams where the map does not say of which stream it is.
@@ -139,7 +140,7 @@ class Deaggregator:
         self._on_drop = on_drop
         self.max_batch_bytes = max_batch_bytes
         #: Undoes compression and frames of the Schema Registry.
-        self._decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts.defects)
+        self._decoder = PayloadDecoder(max_decompressed_size, unframe, rules, self.counts, on_drop)
         #: Whether compiled code takes the frames off: it looks into no compressed data, and at no versions.
         self._compiled_unframe = unframe is True and max_decompressed_size is None
         # SPK-76: "Where the caller names columns, the output MUST have these, in that order, with the values
@@ -162,11 +163,10 @@ class Deaggregator:
         self._objects = []
         for judge in self._judges:
             opener = RecordDeaggregator(rules, judge, self.counts, on_drop)
-            self._objects.append(ObjectColumns(self._layout, rules, opener, judge, self.counts))
+            self._objects.append(ObjectColumns(self._layout, rules, opener, judge, self.counts, on_drop))
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the output."""
         return self._layout.schema
 
     def process(self, batch: ArrowData) -> Iterator[pa.RecordBatch]:
@@ -213,9 +213,7 @@ class Deaggregator:
                 objects.forget_last_row()
                 columns = compiled[other]
                 for drop in columns.drops(start, end):
-                    self.counts.dropped[drop.reason] += drop.user_records
-                    if self._on_drop is not None:
-                        self._on_drop(drop)
+                    self.counts.add_drop(drop, self._on_drop)
                 batches = columns.batches(start, end, self.counts, limit)
                 decode = decode and (columns.packed or not self._compiled_unframe)
             for batch in batches:
@@ -248,8 +246,9 @@ class Batches(Iterator[pa.RecordBatch]):
         return next(self._batches)
 
 
+@describe_fields(table="The user records, one a row.", counts="What was read and what was dropped.")
 class Users(NamedTuple):
-    """The result of `deaggregate_table`: the user records, and the counts of what was read and dropped."""
+    """The result of `deaggregate_table`."""
 
     table: pa.Table
     counts: Counts
@@ -265,9 +264,8 @@ def deaggregate_batches(
     """The user records of ``batches``, in order, each batch made when it is asked for.
 
     ``batches``: record batches of one schema, or an object that holds some: a table, a reader, a data frame.
-    ``max_batch_bytes``: smaller batches are joined up to it. ``options``: those of `Options`. Raises what
-    `Deaggregator` raises, and TypeError for what is no Arrow data; ``strict`` raises DecodeError while
-    iterating.
+    ``max_batch_bytes``: smaller batches are joined up to it. Raises what `Deaggregator` raises, and TypeError
+    for what is no Arrow data; ``strict`` raises DecodeError while iterating.
     """
     check_keywords("deaggregate_batches", options, deaggregate_batches, Options)
     counts = Counts()
@@ -289,14 +287,13 @@ def process_all(
 def deaggregate_table(
     table: ArrowData, policy: Policy = "strict", *, threads: int | None = None, **options: Unpack[Options]
 ) -> Users:
-    """The user records of ``table``, in order, as one table, and the counts of what was read.
+    """The user records of ``table``, anything that `deaggregate_batches` takes with at least one batch, in
+    order, as one table, and the counts of what was read.
 
-    ``table``: anything that `deaggregate_batches` takes, with at least one batch. ``threads``: how many work
-    at a time, `pyarrow.cpu_count` unless given; the rows do not depend on it, the chunks do. A chunk holds
-    what at most 16 MiB of data become, cut at 64 MiB. ``on_drop`` is called in the caller's thread.
-    ``options``: those of `Options`.
-    Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError for fewer than
-    one thread, and for a list without a batch, which has no columns.
+    ``threads``: how many work at a time, `pyarrow.cpu_count` unless given; the rows do not depend on it, the
+    chunks do. A chunk holds what at most 16 MiB of data become, cut at 64 MiB. ``on_drop`` is called in the
+    caller's thread. Raises what `deaggregate_batches` raises, of the first record that is refused; ValueError
+    for fewer than one thread, and for a list without a batch, which has no columns.
     """
     check_keywords("deaggregate_table", options, deaggregate_table, Options)
     if threads is None:

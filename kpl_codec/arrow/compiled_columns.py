@@ -128,7 +128,6 @@ class CompiledColumns:
             self._versions = pa.array(texts, pa.string()), np.frombuffer(frames.schema_versions, np.int32)
 
     def drops(self, first: int, last: int) -> Iterable[Drop]:
-        """What the KCL drops of the Kinesis records ``first`` to before ``last``."""
         return filter(None, map(self._drops.get, range(first, last))) if self._drops else ()
 
     def batches(self, first: int, last: int, counts: Counts, max_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -234,7 +233,6 @@ class CompiledColumns:
 
 
 def _tags(rows: int, valid: Any, lists: Any, *texts: Any) -> pa.Array:
-    """The column of tags from the buffers of `FrameColumns.tags`."""
     kind = TAGS_FIELD.type.value_type
     count = int(np.frombuffer(lists, np.int32, rows + 1)[-1])
     keys = pa.Array.from_buffers(pa.string(), count, [None, *texts[:2]])

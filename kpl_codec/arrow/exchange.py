@@ -1,5 +1,4 @@
-"""Takes Arrow data of other libraries (polars, DuckDB, pandas, nanoarrow) by Arrow's PyCapsule interface, and
-joins small batches.
+"""Takes Arrow data of other libraries by the PyCapsule interface, and joins small batches.
 
 https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 """
@@ -55,7 +54,7 @@ def plain_schema(schema: ArrowData) -> pa.Schema:
 
 
 def plain(batch: ArrowData) -> pa.RecordBatch:
-    """``batch`` with the types of `plain_schema`; as it is if it has them."""
+    """``batch`` with the types of `plain_schema`."""
     batch = batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch)
     schema = plain_schema(batch.schema)
     return batch if schema.equals(batch.schema) else batch.cast(schema)

@@ -11,7 +11,7 @@ from ..cli.inputs import client_of
 from ..cli.options import add, add_aws, add_shared
 from ..findings import at_least_as_bad, kind_of
 from ..rendering.labels import plural
-from ..rendering.terminal import line, note, show, show_json, table, width, wrap
+from ..rendering.terminal import command, line, note, show, show_json, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -88,10 +88,10 @@ def run(args: argparse.Namespace) -> int:
         for text in result.notes:
             note(text)
         if args.output is not None:
-            pictures = "   (pictures: report.html there)"
-            show(line(""), line(f"Every finding: kpl-codec findings {args.output}{pictures}"))
+            show(line(""), line("To see every finding (report.html there has pictures):"))
+            show(command(f"kpl-codec findings {args.output}"))
             if args.stream is not None and len(result.audit.missing):
-                show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
+                show(line("To plan a repair (nothing is put):"), command(f"kpl-codec repair {args.output}"))
                 show(line(f"When the copies are handled, audit again with --repaired {args.output}"))
     bad = any(at_least_as_bad(finding.severity, args.fail_on) for finding in result.findings)
     # AUD-17: "`kpl-codec audit` MUST end with 0 only where it is complete, and no finding is as bad as
@@ -125,5 +125,5 @@ def audit_lines(result: AuditResult) -> list[RenderableType]:
         lines.append(line(""))
     for one in (*examples, *unreadable):
         place = one.file or f"{one.shard_id} {one.sequence_number}/{one.sub_sequence_number}"
-        lines += wrap(line(f"{place}: {one.detail}"), width(), 2)
+        lines.append(line(f"  {place}: {one.detail}"))
     return lines

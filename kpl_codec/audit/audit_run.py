@@ -39,9 +39,8 @@ from ..validate.report.scan import findings_batch
 from ..validate.validate_job import prepare_output
 from .audit_inputs import ReadProgress, files_of, read_handled, read_produced
 from .judge import STATES, Audit, judge
-from .ledger_reader import LedgerReader, Origin
+from .ledger_reader import LedgerReader, Origin, UnreadableInput
 from .missing_causes import FetchedRecords, MissingCauses, fetch
-from .unreadable_inputs import UnreadableInput
 from .user_record_index import NAMED, HandledCounts, Name, Run, UserRecordIndex, runs_of
 
 #: User records of an audit at most: each takes a byte of memory, more if it was not handled.

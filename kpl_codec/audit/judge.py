@@ -1,8 +1,8 @@
-"""What became of every user record that was put: a difference of two sets, and no I/O.
+"""What became of every user record that was put, without I/O.
 
-    names = Names(rows of the producers' ledgers)
-    tally = Tally(names)
-    tally.add(Batch(shards, numbers, ...))      # in any order
+    names = UserRecordIndex(rows of the producers' ledgers)
+    tally = HandledCounts(names)
+    tally.add(HandledRows(shards, numbers, ...))      # in any order
     audit = judge(names, tally, ...)
 
     handled   >= 1 times                                     once, twice (by whom)
@@ -12,8 +12,7 @@
     handled, and no ledger has it                            unclaimed
 
 A consumer is past a user record when it has handled a later one of the same shard, or when the caller says
-until when everything must be handled.
-Specification: spec/15-audit.md, AUD-9 to AUD-17.
+until when everything must be handled. Specification: spec/15-audit.md, AUD-9 to AUD-17.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from ..ledger.ledger_rows import NO_DIGEST, Row
-from .unreadable_inputs import Hole
+from .ledger_reader import Hole
 from .user_record_index import (
     CODES,
     HandledCounts,
@@ -35,11 +34,13 @@ from .user_record_index import (
     Runs,
     Unclaimed,
     UserRecordIndex,
+    join,
     not_once,
     runs_in,
     runs_of,
 )
 
+_NONE: Final = np.empty(0, np.int64)
 #: What becomes of a delivered user record.
 STATES = ("handled", "repaired", "aside", "missing", "unknown", "too_early")
 #: Who has put what no ledger has: the producer of an attempt without an answer, a foreign writer, or either.
@@ -47,7 +48,7 @@ Origin = Literal["unanswered", "either", "foreign"]
 
 
 class Duplicate(NamedTuple):
-    """User records that were handled ``times`` times each (255: or oftener)."""
+    """User records that were handled ``times`` times each (255: or more often)."""
 
     run: Run
     times: int
@@ -55,20 +56,23 @@ class Duplicate(NamedTuple):
 
 @dataclass
 class Audit:
-    """See the module."""
+    """``shards``: of each how many user records were delivered, and `STATES` of them. ``copies``: how many
+    were handled of Kinesis records that their producer sent again. ``repaired_twice``: those handled, as was
+    their copy. ``conflicts``: how many rows of ledgers contradict others. ``undelivered``: how many user
+    records were refused and left, by error code."""
 
-    #: Of each shard how many user records were delivered, and `STATES` of them.
     shards: dict[str, dict[str, int]]
+    repaired: Runs
     aside: Runs
     missing: Runs
     unknown: Runs
     too_early: Runs
     duplicates: list[Duplicate]
-    copies: int  # handled user records of Kinesis records that their producer sent again
+    copies: int
     repaired_twice: list[Name]
     unclaimed: list[tuple[Origin, Unclaimed]]
-    conflicts: int  # rows of ledgers that contradict others
-    undelivered: dict[str, Counter[str]]  # refused and left, by code
+    conflicts: int
+    undelivered: dict[str, Counter[str]]
     holes: Sequence[Hole]
     handled_holes: Sequence[Hole]
 
@@ -77,7 +81,7 @@ class Audit:
 
     @property
     def complete(self) -> bool:
-        """Whether all that was put until now was handled, and nothing that was lost could say otherwise."""
+        """Whether all that was put was handled, and no lost row could say otherwise."""
         # AUD-10: "An audit MUST say complete only where every ledger of a producer is whole to its last end
         # mark, and nothing is missing, unknown or too early."
         gaps = self.holes or self.conflicts
@@ -96,12 +100,11 @@ def judge(
     repaired: Iterable[tuple[Name, Name]] = (),
     digests: Mapping[tuple[str, str], bytes] | None = None,
 ) -> Audit:
-    """``unnamed``: rows of the producers' ledgers without a sequence number. ``until``: what was put before
-    it, in ms since 1970, must be handled, and nothing later; by default what comes before the last handled
-    user record of its shard, and of a queue, which has no order, nothing. ``finished``: shards that the
-    consumer has read to their end, for it has begun with their children. ``repaired``: names of user records
-    that were put again, and of their copies. ``digests``: of unclaimed Kinesis records, as far as they are
-    known."""
+    """``unnamed``: rows of the producers' ledgers without a sequence number. ``until``: only what was put
+    before it (ms since 1970) must be handled; by default what comes before the last handled user record of
+    its shard, and nothing of a queue, which has no order. ``finished``: shards that the consumer has read to
+    their end, as it has begun with their children. ``repaired``: names of user records that were put again,
+    and of their copies. ``digests``: the known ones of unclaimed Kinesis records."""
     ends = _ends(names, tally, set(finished))
     if until is None and tally.has_no_order:
         until = 0
@@ -110,21 +113,12 @@ def judge(
     # queue only where the caller says so."
     due = ends[names.shard] if until is None else np.where(names.at < until, names.starts[1:], 0)
     copied, waiting, twice = _match_repairs(names, tally, due, repaired)
-    hidden = None
-    if len(copied) or len(waiting) or tally.aside:
-        hidden = np.zeros(len(tally.times), bool)
-        # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
-        for start, stop in tally.aside:
-            hidden[start:stop] = tally.times[start:stop] == 0
-        hidden[copied] = hidden[waiting] = False
-        at = np.flatnonzero(hidden)
-        hidden[copied] = hidden[waiting] = True
-    else:
-        at = np.empty(0, np.int64)
+    # AUD-22: "What a poison hook took MUST be called put aside, neither handled nor missing."
+    taken = [np.flatnonzero(tally.times[start:stop] == 0) + start for start, stop in tally.aside]
+    put_aside = np.setdiff1d(np.concatenate((_NONE, *taken)), np.concatenate((copied, waiting)))
     delivered = names.kinds == CODES["delivered"]
-    at = at[delivered[names.record_of(at)]]
-    aside = runs_in(names, at, np.zeros(len(at), np.uint8))
-    runs = not_once(tally, hidden)
+    aside = runs_in(names, put_aside[delivered[names.record_of(put_aside)]])
+    runs = not_once(tally, np.concatenate((copied, waiting, put_aside)))
     absent = runs.where((runs.times == 0) & delivered[runs.record])
     late = absent.within(0, due[absent.record])
     # AUD-12: "Where notes of a consumer are lost, a user record that they may have named MUST be called
@@ -135,30 +129,23 @@ def judge(
     missing, unknown = late.where(~unsure), late.where(unsure)
     too_early = absent.within(due[absent.record], len(tally.times))
     if len(waiting):
-        waits = runs_in(names, np.sort(waiting), np.zeros(len(waiting), np.uint8))
-        both = [
-            np.concatenate(pair) for pair in zip(vars(too_early).values(), vars(waits).values(), strict=True)
-        ]
-        too_early = Runs(*both)
+        too_early = join(too_early, runs_in(names, np.sort(waiting)))
         too_early = too_early.where(np.argsort(too_early.start))
+    parts = {
+        "repaired": runs_in(names, copied),
+        "aside": aside,
+        "missing": missing,
+        "unknown": unknown,
+        "too_early": too_early,
+    }
     again = names.kinds == CODES["again"]
     undelivered = {"refused": Counter[str](), "left": Counter[str]()}
     for row in unnamed:
         if row.kind in undelivered:
             undelivered[row.kind][row.shard_id] += row.user_records
     return Audit(
-        shards=_by_shard(
-            names,
-            repaired=runs_in(names, copied, np.zeros(len(copied), np.uint8)),
-            aside=aside,
-            missing=missing,
-            unknown=unknown,
-            too_early=too_early,
-        ),
-        aside=aside,
-        missing=missing,
-        unknown=unknown,
-        too_early=too_early,
+        shards=_by_shard(names, parts),
+        **parts,
         duplicates=_duplicates(names, runs.where((runs.times > 1) & ~again[runs.record])),
         copies=sum(
             int(np.count_nonzero(tally.times[names.starts[record] : names.starts[record + 1]]))
@@ -186,7 +173,7 @@ def _ends(names: UserRecordIndex, tally: HandledCounts, finished: set[str]) -> A
     return ends
 
 
-def _by_shard(names: UserRecordIndex, **parts: Runs) -> dict[str, dict[str, int]]:
+def _by_shard(names: UserRecordIndex, parts: dict[str, Runs]) -> dict[str, dict[str, int]]:
     size = len(names.shards)
     delivered = np.bincount(names.shard, names.counts * (names.kinds == CODES["delivered"]), size)
     counts = {
@@ -211,9 +198,9 @@ def _duplicates(names: UserRecordIndex, runs: Runs) -> list[Duplicate]:
 def _match_repairs(
     names: UserRecordIndex, tally: HandledCounts, due: Any, repaired: Iterable[tuple[Name, Name]]
 ) -> tuple[Any, Any, list[Name]]:
-    """``due``: of each Kinesis record one past the last user record that the consumer must be past. Gives
-    user records that were not handled, but a copy of them; those whose copy may still be; and the names of
-    those that were handled, and their copy too."""
+    """The user records of which a copy was handled, those whose copy may still be, and the names of those
+    that were handled, as was their copy. ``due``: of each Kinesis record one past the last user record that
+    the consumer must be past."""
     copied: list[int] = []
     waiting: list[int] = []
     twice: list[Name] = []
@@ -261,8 +248,7 @@ def _in_doubt(
     unnamed: Sequence[Row],
     unclaimed: Sequence[tuple[Origin, Unclaimed, bytes | None]],
 ) -> Any:
-    """Which Kinesis records may have been handled in place: an earlier attempt of the same bytes, which got
-    no answer, is one of those that no ledger names."""
+    """Which Kinesis records an earlier attempt without an answer, of the same bytes, may have delivered."""
     attempts = {row.digest for row in unnamed if row.kind == "unanswered"} - {NO_DIGEST}
     if all(origin != "either" for origin, *_ in unclaimed):
         attempts &= {digest for origin, _, digest in unclaimed if digest and origin == "unanswered"}

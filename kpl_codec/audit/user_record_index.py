@@ -34,11 +34,9 @@ _MOST_UNCLAIMED: Final = 100_000
 
 
 class UserRecordIndex:
-    """The Kinesis records that ``rows`` name, each once. Arrays have an item for each Kinesis record.
-
-    ``shards``: all shard ids, sorted; ``shard``: an index into them. ``conflicts``: how many rows contradict
-    an earlier one of the same Kinesis record.
-    """
+    """The Kinesis records that ``rows`` name, each once. Arrays have an item for each Kinesis record;
+    ``shard`` is an index into ``shards``, the sorted shard ids; ``bounds`` has of each shard the first of its
+    Kinesis records, and one past the last. ``conflicts``: how many rows contradict an earlier one."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         named: dict[tuple[str, str], Row] = {}
@@ -60,23 +58,21 @@ class UserRecordIndex:
         self.counts = np.array([row.user_records for row in self.rows], np.int64)
         self.at = np.array([row.at for row in self.rows], np.int64)
         self.starts = np.concatenate(([0], np.cumsum(self.counts))).astype(np.int64)
-        #: Of each shard the first of its Kinesis records, and one past the last.
         self.bounds = np.searchsorted(self.shard, np.arange(len(self.shards) + 1))
         keys = _keys(self.shard, [row.sequence_number.encode() for row in self.rows])
         self._keys = np.append(keys, b"~")  # behind all others
         self._by_hash: tuple[Any, Any] | None = None
 
     def find(self, shards: Sequence[str], numbers: Sequence[bytes]) -> tuple[Any, Any, Any]:
-        """Look up Kinesis records by shard id and sequence number. Gives of each its index, -1 where no
-        ledger has it; the index of the first one that is not before it; and the index of its shard, -1 for an
-        unknown one."""
+        """Of Kinesis records by shard id and sequence number: the index of each (-1: in no ledger), that of
+        the first one that is not before it, and that of its shard (-1: unknown)."""
         shard = np.array([self._codes.get(name, -1) for name in shards], np.int64)
         keys = _keys(shard, numbers)
         behind = np.searchsorted(self._keys, keys)
         return np.where(self._keys[behind] == keys, behind, -1), behind, shard
 
     def in_any_shard(self, numbers: Iterable[bytes]) -> list[int]:
-        """For each sequence number the index of a Kinesis record of any shard that has it; -1 for none."""
+        """For each sequence number the index of a Kinesis record of any shard; -1 for none."""
         if self._by_hash is None:
             hashes = np.array([hash(row.sequence_number.encode()) for row in self.rows], np.int64)
             self._by_hash = np.argsort(hashes), np.sort(hashes)
@@ -101,8 +97,7 @@ class UserRecordIndex:
 
 
 def _rank(row: Row) -> tuple[bool, int, int]:
-    """The least of two rows of one Kinesis record counts: a ledger's, which has a digest, before a
-    table's."""
+    """The lower of two rows of a Kinesis record counts: a ledger's, which has a digest, not a table's."""
     return row.digest == NO_DIGEST, CODES[row.kind], -row.user_records
 
 
@@ -134,8 +129,8 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Ascending user records, as runs within a Kinesis record. Arrays have an item for each run: its Kinesis
-    record, its first user record, one past its last, and how often each was handled. ``len`` counts user
+    """Ascending runs of user records, each within a Kinesis record. Arrays have an item for each run: its
+    Kinesis record, its first user record, one past its last, how often each was handled. ``len`` counts user
     records."""
 
     record: Any
@@ -155,8 +150,9 @@ class Runs:
         return replace(self, start=start, stop=stop).where(start < stop)
 
 
-def runs_in(names: UserRecordIndex, user_records: Any, times: Any) -> Runs:
-    """Ascending user records as runs, each of those that were handled equally often."""
+def runs_in(names: UserRecordIndex, user_records: Any, times: Any = None) -> Runs:
+    """Ascending user records as runs, each of those that were handled equally often (default: never)."""
+    times = np.zeros(len(user_records), np.uint8) if times is None else times
     records = names.record_of(user_records)
     begins = np.ones(len(records), bool)
     begins[1:] = (np.diff(user_records) != 1) | (np.diff(records) != 0) | (times[1:] != times[:-1])
@@ -165,20 +161,23 @@ def runs_in(names: UserRecordIndex, user_records: Any, times: Any) -> Runs:
     return Runs(records[at], user_records[at], stops, times[at])
 
 
+def join(*parts: Runs) -> Runs:
+    return Runs(*(np.concatenate([getattr(part, name) for part in parts]) for name in Runs.__annotations__))
+
+
 def not_once(tally: HandledCounts, hidden: Any) -> Runs:
-    """All user records that were not handled exactly once, but for those that are ``hidden``."""
+    """All user records that were not handled exactly once, without those in ``hidden``."""
     starts = tally.names.starts
     # No run is cut: a slice ends where a Kinesis record does.
     edges = starts[np.searchsorted(starts, np.arange(0, starts[-1], _SLICE))]
-    parts = [runs_in(tally.names, np.empty(0, np.int64), np.empty(0, np.uint8))]
+    parts = [runs_in(tally.names, np.empty(0, np.int64))]
     for low, high in pairwise([*np.unique(edges).tolist(), int(starts[-1])]):
         times = tally.times[low:high]
         selected = times != 1
-        if hidden is not None:
-            selected &= ~hidden[low:high]
+        selected[hidden[(hidden >= low) & (hidden < high)] - low] = False
         at = np.flatnonzero(selected)
         parts.append(runs_in(tally.names, at + low, times[at]))
-    return Runs(*(np.concatenate([getattr(part, name) for part in parts]) for name in Runs.__annotations__))
+    return join(*parts)
 
 
 def runs_of(names: UserRecordIndex, runs: Runs) -> list[Run]:
@@ -212,6 +211,16 @@ class HandledRows(NamedTuple):
     first: Any
     last: Any
     before: bool = False
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], before: bool = False) -> HandledRows:
+        """Of rows of ledgers."""
+        places = [(row.shard_id, row.sequence_number) for row in rows]
+        index = {place: at for at, place in enumerate(dict.fromkeys(places))}
+        names = [shard for shard, _ in index], [number.encode() for _, number in index]
+        first = np.array([row.first for row in rows], np.int64)
+        last = first + np.array([row.user_records for row in rows], np.int64) - 1
+        return cls(*names, np.array([index[place] for place in places], np.int64), first, last, before)
 
 
 class HandledCounts:

@@ -16,7 +16,7 @@ from ..format.records import KinesisRecord, record_from_response
 from ..shards.live_shard_map import StreamUnavailable
 from ..shards.sequence_numbers import SequenceNumberError, parse_sequence_number, sequence_hint
 from ..shards.starting_position import TRIM_HORIZON, at_record
-from ..values import Value
+from ..values import Value, describe_fields
 from .calls import run_sync
 from .cursor import Pace, ShardCursor
 from .stream_reading import PATIENCE, POLL_INTERVAL, records_at
@@ -27,6 +27,12 @@ __all__ = ["GoneRecord", "RecordLocation", "UnreadableEntry", "fetch_records", "
 _GONE = ("InvalidArgumentException", "ResourceNotFoundException")
 
 
+@describe_fields(
+    shard_id="The shard's id; None where it is not known.",
+    sequence_number="The sequence number, of the first record if there are several.",
+    last="The sequence number of the last of several records; None of one record.",
+    size="How many records; None if that is not known.",
+)
 class RecordLocation(NamedTuple):
     """A sequence number and its shard, None where neither the source nor the number names it. With ``last``:
     all records from that number to this one, ``size`` of them if that is known."""
@@ -48,6 +54,7 @@ class GoneRecord(Value):
     reason: str
 
 
+@describe_fields(line="The line of the source, from 1.", reason="Why it cannot be read.")
 class UnreadableEntry(NamedTuple):
     """A part of the source, at ``line`` from 1, that may name records and cannot be read."""
 
@@ -191,8 +198,7 @@ def fetch_records(
 def _records_between(
     client: Any, stream: str, shard_id: str, first: int, last: int
 ) -> Iterator[Mapping[str, Any]]:
-    """The records of a shard from number ``first`` to ``last`` that it still holds. Raises
-    StreamUnavailable."""
+    """The records that a shard still holds from ``first`` to ``last``. Raises StreamUnavailable."""
     # If the first record is gone the service may refuse its number, but the others may be there.
     for position in (at_record(str(first)), TRIM_HORIZON):
         pace = Pace(1 / POLL_INTERVAL, None)

@@ -40,8 +40,8 @@ class S3Error(KplError, OSError):
     text = "{reason}"
     concerns = "Whoever runs the command. Nothing was written."
     todo = (
-        "Give --profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID; check the name of the bucket, the network, "
-        "and AWS_ENDPOINT_URL_S3, which names another server than AWS."
+        "Set AWS_PROFILE or AWS_ACCESS_KEY_ID (of a command: --profile); check the name of the bucket, the "
+        "network, and AWS_ENDPOINT_URL_S3, which names another server than AWS."
     )
     codes = ("NoCredentialsError", "NoSuchBucket", "EndpointConnectionError")
 
@@ -61,7 +61,6 @@ def s3_file_system(bucket: str) -> fs.S3FileSystem:
 
 
 def _settings() -> tuple[tuple[str, str], ...]:
-    """The environment variables that decide on credentials and endpoint."""
     return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", _ROLE))))
 
 
@@ -113,7 +112,7 @@ def _file_system(
 
 
 def _error(bucket: str, code: str, reason: str) -> S3Error:
-    text = failure_text(code, reason).replace("--endpoint-url", "AWS_ENDPOINT_URL_S3")
+    text = failure_text(code, reason).replace("the endpoint URL", "AWS_ENDPOINT_URL_S3")
     if what_to_check(code) is None:
         text += "; check the name of the bucket and AWS_ENDPOINT_URL_S3"
     return S3Error(code=code, bucket=bucket, reason=text)

@@ -24,7 +24,7 @@ from ..rendering.terminal import drop_output, json_line, note, write_on
 from ..shards.stream_name import stream_of
 from .exit_status import CLEAN, FINDINGS, INTERRUPTED
 from .inputs import CapturedRecord, Unreadable, UsageError, client_of, other_client, paths_or_stream
-from .options import add, add_aws, add_shared
+from .options import add, add_aws, add_shared, note_nothing
 from .progress import waiting
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
                 note(f"{item}")
             else:
                 counts["records"] += 1
-                yield from _user_records(args, item, decode)
+                yield from _user_records(args, item, decode, counts)
 
     read = args.stream or args.queue or ", ".join("standard input" if p == "-" else p for p in args.paths)
     what = f"following {read}" if args.follow else f"reading {read}"
@@ -114,9 +114,10 @@ def run(args: argparse.Namespace) -> int:
             interrupted = True
         except BrokenPipeError:  # the reader closed our output; what was read until then counts
             drop_output()
-    if args.paths and not (interrupted or counts["records"] or counts["unreadable"]):
-        counts["unreadable"] = 1
-        note(f"there is no Kinesis record in {read}")
+    if not (interrupted or counts["user records"] or counts["unreadable"]):
+        counts["unreadable"] = bool(args.paths) and not counts["records"]
+        what = "user record" if counts["records"] else "Kinesis record"
+        note_nothing(args, what, counts["read"], read, "--key", "--shard-id", "--since", "--until")
     if defects:
         kinds = ", ".join(f"{code} ({count})" for code, count in sorted(defects.items()))
         first = f"; the first: {first_place}" if first_place else ""
@@ -140,11 +141,13 @@ def _user_records(
     args: argparse.Namespace,
     item: CapturedRecord,
     decode: Callable[[DeaggregatedRecord, list[str]], Any] | None,
+    counts: Counter[str],
 ) -> Iterator[tuple[dict[str, Any], bytes]]:
     max_size = DEFAULT_MAX_DECOMPRESSED_SIZE if args.decompress else None
     unframe = args.unframe or args.decode
     # One by one, so that none waits for the next; under the report policy, so that all are printed.
     for record in deaggregate([item.record], "report", max_decompressed_size=max_size, unframe=unframe):
+        counts["read"] += 1
         if _matches(args, record):
             codes, data = _codes(record), record.data
             payload = decode(record, codes) if decode is not None else None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..format.hash_keys import effective_hash_key
 from ..format.records import KinesisRecord
-from ..rendering.terminal import line, note, show, table
+from ..rendering.terminal import command, line, note, show, table
 from .exit_status import CLEAN
 from .inputs import location_of
 from .options import add, add_aws, at_least
@@ -104,7 +104,7 @@ def _audit(folder: Location, results: Location) -> list[RenderableType]:
         *audit_lines(audited),
         line(""),
         line("  A ledger is JSON lines in gzip, one a Kinesis record, without keys and data:"),
-        line(f"    {line_of(audited.names.rows[0])}"),
+        line(f"    {line_of(audited.names.rows[0])}".replace(",", ", ")),
     ]
 
 
@@ -120,8 +120,8 @@ def _where_to_look(folder: Location) -> list[RenderableType]:
         line(""),
         line(f"In the folder {folder}"),
         table(["", ""], places, indent=2),
-        line(f"    kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"),
-        line(f"    zcat {folder}/ledger/*.gz | jq -c ."),
+        command(f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"),
+        command(f"zcat {folder}/ledger/*.gz | jq -c ."),
         line(""),
         line("A live stream is checked all the time by: kpl-codec watch --stream NAME"),
     ]

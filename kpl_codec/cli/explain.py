@@ -14,17 +14,14 @@ from importlib.resources import files
 from inspect import cleandoc
 from math import log
 from textwrap import indent
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from ..errors import KplError
 from ..findings import KINDS, FindingType
-from ..rendering.terminal import line, note, show, show_json, table, width, wrap
+from ..rendering.terminal import Line, line, note, show, show_json, table, width
 from .exit_status import CLEAN
 from .inputs import UsageError
 from .options import add, add_shared
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 #: The modules with classes of errors; and those that need an extra, and a second more.
 _MODULES = (
@@ -111,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         )
         return CLEAN
     if rule is not None:
-        show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), *wrap(line(rule.sentence), width(), 2))
+        show(line((rule.id, "bold"), f"  spec/{rule.chapter}"), _paragraph(rule.sentence))
     for number, entry in enumerate(entries):
         _show(entry, rules, brief=rule is None and number >= _MOST_WHOLE)
     return CLEAN
@@ -123,31 +120,30 @@ def _show(entry: Entry, rules: dict[str, Requirement], *, brief: bool) -> None:
         show(line((entry.title, "bold")))
         for paragraph in entry.text.split("\n\n") if not brief else ():
             is_code = paragraph.startswith(_CODE)
-            rows = [*map(line, paragraph.split("\n"))] if is_code else _folded(paragraph)
-            show(*rows, line(""))
+            rows = [line(row, fold=False) for row in paragraph.split("\n")]
+            show(*(rows if is_code else [_paragraph(paragraph)]), line(""))
         if _CODE in entry.text and not brief:
-            show(
-                *_folded("Code goes on from the sections before: spec/guides/by-symptom.md", "dim"), line("")
-            )
+            text = "Code goes on from the sections before: spec/guides/by-symptom.md"
+            show(_paragraph(text, "dim"), line(""))
         return
     if isinstance(entry, Error):
         what = f"error, code {' | '.join(entry.codes)}"
     else:
         what = f"finding, {entry.severity}: {entry.title}"
-    show(line((entry.name, "bold"), f"  {what}"))
+    show(line((entry.name, "bold"), f"  {what}", hang=2))
     if brief:
         return
     for text in (entry.meaning, f"Who is affected: {entry.concerns}", f"What to do: {entry.todo}"):
         for paragraph in text.split("\n"):
-            show(*_folded(paragraph))
+            show(_paragraph(paragraph))
     rule = rules.get(entry.requirement or "")
     if rule is not None:
-        show(*_folded(f"{rule.id}: {rule.sentence}", "dim"))
+        show(_paragraph(f"{rule.id}: {rule.sentence}", "dim"))
     show(line(""))
 
 
-def _folded(text: str, style: str = "") -> list[RenderableType]:
-    return wrap(line((" ".join(text.split()), style)), width(), 2)
+def _paragraph(text: str, style: str = "") -> Line:
+    return line("  ", (" ".join(text.split()), style))
 
 
 def _list(
@@ -159,7 +155,8 @@ def _list(
     if as_json:
         show_json([dict(zip(("code", "what", "text"), row, strict=True)) for row in rows])
     else:
-        room = max(20, width() - 60)
+        before = sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
+        room = max(20, width() - before)
         cut = [[c, w, text if len(text) <= room else text[: room - 1] + "…"] for c, w, text in rows]
         show(table(["code", "what", "meaning"], cut))
 

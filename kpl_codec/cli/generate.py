@@ -17,7 +17,7 @@ from ..format.message import field_size
 from ..format.records import UserRecord
 from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE
 from ..rendering.labels import plural
-from ..rendering.terminal import line, note, show
+from ..rendering.terminal import command, line, note, show
 from ..shards.shard import Shard
 from ..shards.shard_map import ShardMap
 from .exit_status import CLEAN
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         f"{plural(recipe.user_records, 'user record')} in {plural(recipe.kinesis_records, 'Kinesis record')}"
     )
     check = f"kpl-codec validate {folder}/capture --shards {folder}/shards.json --output DIR"
-    show(line(f"{counts}: {folder}/capture"), line(f"To check them: {check}"))
+    show(line(f"{counts}: {folder}/capture"), line("To check them:"), command(check))
     return CLEAN
 
 

@@ -16,7 +16,7 @@ from ..deaggregation.kcl import KclOutcome
 from ..deaggregation.policies import deaggregate
 from ..errors import DecodeError
 from ..findings import camel_keys
-from ..format.frame import disguise_of
+from ..format.frame import disguise_of, sound_end
 from ..format.hash_keys import HashKeyRange
 from ..format.nested import describe_nested, layers_around
 from ..format.records import KinesisRecord
@@ -28,10 +28,19 @@ from .options import add, add_aws, add_shared
 
 #: Fields and user records that are listed without --limit.
 _SHOWN = 400
-#: Fewest columns in which long lines of the tree are folded.
-_FOLDED = 80
+#: Fewest columns in which long lines of the tree are folded; columns before the names in it; and before an
+#: arrow's text.
+_FOLDED, _NAMES, _ARROWS = 80, 46, 21
 #: Codes that `read_captures` reports of data that is not a capture, but one record's own data.
 _OWN_DATA = {"json", "unknown-shape", "user-data", "utf-8", "empty", "file", "duplicate-member", "too-large"}
+
+EPILOG = """\
+offset and length of each field are in bytes; the arrow below a field says what is
+wrong with it. canonical: the KPL would write the same bytes for these user records.
+
+Exit status: 0 a plain record, or a sound one that the KCL delivers whole; 1 any other
+record; 2 failure.
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +90,13 @@ def _inner_records(record: KinesisRecord) -> list[str]:
 def _from_data(args: argparse.Namespace) -> KinesisRecord:
     """The record in DATA; without keys where DATA is not a capture. Raises UsageError."""
     data, number = _data(args), args.sequence_number
+    if not args.raw and data[:4] == MAGIC:
+        end = sound_end(data)
+        if end is not None and data[end : end + 4] == MAGIC:
+            several = f"{args.data} holds several aggregated records: the first ends at byte {end}"
+            raise UsageError(
+                reason=f"{several}; kpl-codec cat and validate read each (--raw takes it as one record)"
+            )
     if args.raw or data[:4] == MAGIC or disguise_of(data) is not None:
         return KinesisRecord(None, data)
     from .capture_records import read_captures  # pyarrow
@@ -152,18 +168,21 @@ def _show(explanation: Explanation, defects: list[DecodeError], data: bytes) -> 
     show(line(f"{plural(explanation.size, 'byte')}: ", kind, records + canonical))
     lines = [line((f"{'offset':>8} {'length':>8}  {'bytes':<26} what", "bold"))]
     marked = [defect for defect in defects if defect.offset is not None]
+    fold = width() >= _FOLDED
     for depth, node in explanation.root.walk():
         here = [d for d in marked if d.offset is not None and _holds(node, depth, d.offset)]
         marked = [d for d in marked if d not in here]
-        lines.append(line(*_node(node, depth, data, bool(here))))
-        lines += [line(f"{'':>18} ", (f"▲ {defect}", "red")) for defect in here]
+        parts = _node(node, depth, data, bool(here))
+        lines.append(line(*parts, hang=_NAMES + 2 * min(depth, 4), fold=fold))
+        arrows = (line(f"{'':>18} ", (f"▲ {defect}", "red"), hang=_ARROWS, fold=fold) for defect in here)
+        lines += arrows
     lines += [
         line((f"defect: {defect}", "red")) for defect in defects if defect.offset is None or defect in marked
     ]
     lines += [line((f"warning: {warning}", "yellow")) for warning in explanation.warnings]
     if explanation.omitted:
         lines.append(line((f"... and {explanation.omitted:,} more, not listed (--limit)", "dim")))
-    show(*lines, fold=width() >= _FOLDED)
+    show(*lines)
 
 
 def _holds(node: ExplanationNode, depth: int, offset: int) -> bool:

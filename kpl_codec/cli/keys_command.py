@@ -9,7 +9,7 @@ from typing import Any
 
 from ..format.hash_keys import ALL_HASH_KEYS, parse_hash_key, partition_key_hash
 from ..rendering.labels import percent, plural
-from ..rendering.terminal import line, show, show_json, table, write
+from ..rendering.terminal import line, note, show, show_json, table, write
 from ..shards.skew import balanced_keys
 from .inputs import each_line, hashed_keys, load_shard_map, results_of
 from .options import add, add_action, add_aws, add_shards, add_shared
@@ -75,6 +75,9 @@ def _hot(args: argparse.Namespace) -> int:
         rows = [{"key": key, "hashKey": str(hash_key), "userRecords": count} for key, hash_key, count in hot]
         show_json({"userRecords": total, "keys": rows})
     else:
+        if not hot:
+            note(f"there is no user record with a partition key in {args.results}")
+            return 0
         texts = [[key, f"{count:,}", percent(count, total), str(hash_key)] for key, hash_key, count in hot]
         show(table(["key", "user records", "share", "hash key"], texts, (1, 2, 3)))
         show(line(f"of {plural(total, 'user record')} with a partition key"))
@@ -97,14 +100,15 @@ def _hot_keys(results: str, top: int) -> tuple[list[tuple[str, int, int]], int]:
         return np.frombuffer(data, ">u2")[::8].astype(np.int64)
 
     (folder,) = results_of(results, "user-records")
+    schema = pa.schema({"hashKey": pa.binary(), "partitionKey": pa.string()})  # of an empty folder, too
     with_key = pc.field("partitionKey").is_valid() & pc.field("hashKey").is_valid()
     parts = np.zeros(_PARTS, np.int64)
-    for batch in folder.rows(["hashKey"], with_key):
+    for batch in folder.rows(["hashKey"], with_key, schema):
         parts += np.bincount(part_of(batch["hashKey"]), minlength=_PARTS)
     fullest = np.zeros(_PARTS, bool)
     fullest[np.argsort(parts, kind="stable")[-_COUNTED_PARTS:]] = True
     counts: Counter[str] = Counter()
-    for batch in folder.rows(["hashKey", "partitionKey"], with_key):
+    for batch in folder.rows(["hashKey", "partitionKey"], with_key, schema):
         hot = pa.array(fullest[part_of(batch["hashKey"])])
         keys = batch["partitionKey"].cast(pa.string()).filter(hot)
         for pair in pc.value_counts(keys).to_pylist():

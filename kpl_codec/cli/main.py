@@ -32,15 +32,15 @@ COMMANDS = {
     "validate": "Check captures or a stream: which records are broken, misplaced, or dropped by the KCL.",
     "watch": "Sample a live stream and report records that are being lost.",
     "audit": "Compare what producers put with what consumers handled, and list what is missing.",
-    "repair": "Put again the user records that validate found lost, aggregated per shard.",
-    "findings": "Print what validate found, worst first.",
+    "repair": "Put lost user records on the stream again, aggregated per shard.",
+    "findings": "Print what validate or audit found, worst first.",
     "cat": "Print the user records of captures, of a stream, or of a queue.",
     "inspect": "Show one record byte by byte, its defects, and how the KCL handles it.",
     "explain": "Look up a code, a requirement or a symptom: what it means and what to do.",
     "shards": "List a stream's shards, predict the shard of a key, draw splits and merges over time.",
     "keys": "Hash partition keys, find hot ones, make explicit hash keys that spread evenly.",
     "generate": "Write a capture of generated records, of any size, and its shard map.",
-    "conformance": "Run the test vectors of the specification against any program.",
+    "conformance": "Test an encoder or decoder in any language with inputs whose right results are known.",
 }
 EXAMPLES = {
     "demo": ("", "--output trial --user-records 5000"),
@@ -84,6 +84,14 @@ _WIDEST_HELP = 88
 _CANNOT_WRITE = {
     errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR,
 }  # fmt: skip
+
+
+#: What the library advises, and the option of commands that does it.
+_OPTIONS = {
+    "give a region": "give --region",
+    "set AWS_PROFILE": "give --profile, or set AWS_PROFILE",
+    "the endpoint URL": "--endpoint-url",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -167,8 +175,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """All commands; only the one asked for is imported and has its arguments."""
     parser = Parser(
         prog="kpl-codec",
-        description="Aggregated Kinesis records: read, check, repair, explain.",
-        epilog="Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C).\n"
+        description="Reads, checks, repairs and explains Kinesis records that the KPL aggregated.",
+        epilog="To begin: kpl-codec demo, or kpl-codec validate --stream NAME --output DIR.\n"
+        "kpl-codec COMMAND --help has examples.\n\n"
+        "Exit status: 0 nothing found, 1 findings, 2 failure, 130 interrupted (Ctrl-C).\n"
         'Completion in bash and zsh: eval "$(register-python-argcomplete kpl-codec)"',
     )
     text = "versions, and whether the compiled extension is used: for a bug report"
@@ -203,7 +213,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _identity(getattr(args, "profile", None), getattr(args, "role_arn", None)):
             return int(args.run(args))
     except KplError as error:
-        return _fail(str(error))
+        text = str(error)
+        for advice, option in _OPTIONS.items():
+            text = text.replace(advice, option)
+        return _fail(text)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:

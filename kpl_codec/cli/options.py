@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..findings import SEVERITIES
-from ..rendering.labels import utc
+from ..rendering.labels import plural, utc
+from ..rendering.terminal import note
 from ..shards.stream_name import StreamNameError, stream_of
 
 #: Where reading begins: at the oldest record, after the newest, or at a time.
@@ -121,15 +122,15 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
 #: Options and arguments of several commands, as they are typed, and their help with {fields}.
 _SHARED = {
     "paths PATH": "captures: files or folders, also in S3; - for standard input",
-    "results DIR": "the folder that kpl-codec validate wrote",
+    "results DIR": "the folder that kpl-codec validate or audit wrote",
     "keys KEY": "partition keys",
     "--keys-from FILE": "more keys, one a line; - for standard input",
     "--stream NAME": "{use}; its name or ARN",
-    "--shards FILE": "output of `aws kinesis list-shards` or `kpl-codec shards list --json`; - for standard "
-    "input",
+    "--shards FILE": "the shards of a stream: output of `aws kinesis list-shards` or `kpl-codec shards list "
+    "--json`; - for standard input",
     "--since WHEN": f"where reading begins: beginning, latest, {_WHEN}; default: {{begin}}",
     "--until WHEN": f"only records that arrived before: {_WHEN}",
-    "--only FILE": "only read records whose sequence numbers are listed in FILE (JSON, such as dead letters)",
+    "--only FILE": "read only the records whose sequence numbers are in FILE (JSON, such as dead letters)",
     "--limit N": "at most N {what}",
     "--json": "print one JSON value",
     "--quiet": "print no progress on standard error",
@@ -166,6 +167,17 @@ def add_shared(parser: argparse._ActionsContainer, *names: str, **fields: str) -
     for name in names:
         option, text = shared[name]
         add(parser, option, text.format(**fields), **_MORE.get(name, {}))
+
+
+def note_nothing(args: argparse.Namespace, what: str, read: int, place: str, *options: str) -> None:
+    """Say on standard error why nothing was printed: there is no ``what`` in ``place``, or of the ``read``
+    that are there the ``options`` that were given let none through."""
+    given = [option for option in options if getattr(args, option[2:].replace("-", "_")) is not None]
+    chosen = " and ".join(given)
+    if read:
+        note(f"nothing to print: of {plural(read, what)} in {place}, none is let through by {chosen}")
+    else:
+        note(f"there is no {what} in {place}" + (f" with {chosen}" if chosen else ""))
 
 
 def add_shards(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

@@ -10,8 +10,8 @@ from ..cli.inputs import UsageError, location_of
 from ..cli.options import add, add_aws, add_shared
 from ..cli.progress import waiting
 from ..findings import camel_keys
-from ..rendering.labels import plural, safe
-from ..rendering.terminal import note, show_json, write
+from ..rendering.labels import plural
+from ..rendering.terminal import line, note, show, show_json, write
 from . import export
 from .grading import THIS_LIBRARY, Result, badge, table, vectors
 from .grading import run as ask_all
@@ -62,8 +62,10 @@ def run(args: argparse.Namespace) -> int:
         write(table([result]) + "\n")
         for grade in result.grades if args.failures else ():
             if grade.grade != "pass":
-                line = f"{grade.vector_id}: {grade.grade}: {grade.detail}"
-                write(safe(f"{result.name}: {line}") + "\n")
+                detail = f": {grade.detail}" if grade.detail else ""
+                show(line(f"{result.name}: {grade.vector_id}: {grade.grade}{detail}", hang=2))
+        if args.failures and result.conforms:
+            note(f"all of {plural(len(result.grades), 'vector')} passed: there is no failure to list")
     return 0 if result.conforms else 1
 
 

@@ -128,7 +128,7 @@ def _grade_of_decode(
 ) -> tuple[str, str]:
     delivered, in_vector = answer.get("user_records"), vector.get("user_records")
     if answer.get("plain"):
-        return "pass" if vector.get("plain") else "unopened", ""
+        return ("pass", "") if vector.get("plain") else ("unopened", "handed on as a plain record")
     if not isinstance(delivered, list):
         return "failed", "nonsense: neither user_records nor plain nor error"
     if vector.get("plain"):
@@ -210,22 +210,23 @@ def run(
 
 
 def table(results: Sequence[Result]) -> str:
-    """How many vectors got which grade, a line for each program and operation. Needs rich."""
+    """How many vectors got which grade: a line for each program, and below it one for each of its operations.
+    A grade that no vector got has no column. Needs rich."""
     from ..rendering import terminal
 
-    heads = ["implementation", "operation", *GRADES, "not asked"]
+    there = set[str]().union(*(result.counts for result in results))
+    grades = [word for word in GRADES if word in there or word == "pass"]
     rows = []
     for result in results:
-        name = f"{result.name} {result.version}"
-        unsupported = str(result.unsupported or "")
+        rows.append([f"{result.name} {result.version}", *[""] * len(grades), str(result.unsupported or "")])
         for kind in sorted({grade.kind for grade in result.grades}):
             of_kind = Counter(grade.grade for grade in result.grades if grade.kind == kind)
-            counts = [str(of_kind[word] or "") for word in GRADES]
+            counts = [str(of_kind[word] or "") for word in grades]
             if kind == "decode" and set(result.fields) < set(FIELDS):
                 kind = f"decode ({', '.join(result.fields)})"
-            rows.append([name, kind, *counts, unsupported])
-            name = unsupported = ""
-    return terminal.render(terminal.table(heads, rows, range(2, len(heads))), fit=False).rstrip("\n")
+            rows.append([f"  {kind}", *counts, ""])
+    heads = ["program, operation", *grades, "not asked"]
+    return terminal.render(terminal.table(heads, rows, range(1, len(heads))), fit=False).rstrip("\n")
 
 
 def badge(result: Result) -> str:

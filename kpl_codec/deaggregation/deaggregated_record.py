@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -16,17 +17,15 @@ from .kcl import DropReason, KclResult
 
 
 class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
-    """One user record of a Kinesis record.
+    """One user record of a Kinesis record. It does not keep the frame in memory.
 
     ``sub_sequence_number``: its number in its Kinesis record, from 0. ``aggregated``: False for a plain
-    record. ``placement``: where a shard map was given. ``defects`` and ``kcl``, what the KCL does with it:
-    under the ``report`` policy. ``schema_version_id``: with ``unframe``, the schema of ``data``. A record
-    from a queue has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis record.
+    record. ``placement``: with a shard map. ``defects`` and ``kcl``, what the KCL does with it: under the
+    ``report`` policy. ``schema_version_id``: with ``unframe``, the schema of ``data``. A record from a queue
+    has no ``sequence_number`` and ``shard_id``; its ``record_id`` names the Kinesis record.
 
     ``partition_key`` is None in two cases only: a plain record of a stream that distributes records AUTO,
     and, under ``report``, a user record with a defect in its key. `require_partition_key` gives it as a str.
-
-    It does not keep the frame in memory. Compiled code makes ``data`` whenever it is asked for.
     """
 
     partition_key: str | None
@@ -58,8 +57,8 @@ class DeaggregatedRecord(Value, storage=prefer_compiled("row_storage", None)):
 
 
 class Drop(Value):
-    """How many user records of one Kinesis record were dropped, why, and because of which one of them
-    (``record_index``, from 0)."""
+    """The number of ``user_records`` of one Kinesis record that were dropped, why, and because of which one
+    of them (``record_index``, from 0)."""
 
     sequence_number: str | None
     shard_id: str | None
@@ -70,8 +69,8 @@ class Drop(Value):
 
 class Counts(SimpleNamespace):
     """Counts so far. ``dropped``: user records that the policy dropped, by reason. ``empty_records``:
-    aggregated records from which it had none to drop, as the KCL finds no user record. ``defects``: delivered
-    user records by the code of their first defect, where the policy does not raise it."""
+    aggregated records in which the KCL finds no user record to drop. ``defects``: delivered user records by
+    the code of their first defect."""
 
     kinesis_records: int
     aggregated_records: int
@@ -83,6 +82,15 @@ class Counts(SimpleNamespace):
     def __init__(self) -> None:
         numbers = dict.fromkeys(("kinesis_records", "aggregated_records", "user_records", "empty_records"), 0)
         super().__init__(**numbers, dropped=Counter(), defects=Counter())
+
+    def add_drop(self, drop: Drop, on_drop: Callable[[Drop], None] | None) -> None:
+        """Count a drop, and call ``on_drop`` with it."""
+        # DAG-4: "Under the kcl policy exactly what the KCL delivers MUST be delivered, and every user
+        # record it drops MUST be counted under the reason; an aggregate in which it finds no user record
+        # drops none, and is counted by itself."
+        self.dropped[drop.reason] += drop.user_records
+        if on_drop is not None:
+            on_drop(drop)
 
     def add(self, other: Counts) -> None:
         """Add the counts of ``other``."""

@@ -1,7 +1,5 @@
-"""Explains every byte of a Kinesis record's data as a tree: magic, fields and their parts, digest.
-
-Every byte is in exactly one leaf. Defects are part of the explanation; none is raised.
-"""
+"""Explains every byte of a Kinesis record's data as a tree: magic, fields and their parts, digest. Every byte
+is in exactly one leaf; defects are part of it, none is raised."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ NodeKind = Literal["plain", "encoded frame", "broken frame", "broken message", "
 
 
 class ExplanationNode(Value):
-    """Bytes ``start`` to ``end`` (exclusive), with their name and what is inside them. ``value``: the number,
+    """The bytes ``start`` to ``end`` (exclusive), their name and what is inside them. ``value``: the number,
     key or length that they are; never record data."""
 
     start: int
@@ -44,22 +42,21 @@ class ExplanationNode(Value):
     children: tuple[ExplanationNode, ...] = ()
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, ExplanationNode]]:
-        """This node and all nodes below it, with their depth, in the order of the bytes."""
+        """All nodes from this one down, with their depth, in the order of the bytes."""
         yield depth, self
         for child in self.children:
             yield from child.walk(depth + 1)
 
 
 class Explanation(Value):
-    """The result of `explain`.
+    """The result of `explain`. ``kind``: "plain", "encoded frame" (an aggregated record as text, such as
+    base64), "broken frame" (wrong digest), "broken message" (no protobuf), "defective" (parts of the message
+    are wrong), "aggregated".
 
-    ``kind``: "plain", "encoded frame" (an aggregated record as text, such as base64), "broken frame" (wrong
-    digest), "broken message" (no protobuf), "defective" (parts of the message are wrong), "aggregated".
-    ``defects``: in the order of the bytes; `decode` raises the first. ``user_records``: how many; None where
-    they cannot be counted. ``canonical``: `encode` would write the same bytes. ``kcl``: what the KCL does
-    with it. ``omitted``: how many nodes and defects are not listed. ``warnings``: faults of the writer that
-    every consumer accepts. ``writer``: the likely writer, and how sure that is: "certain: KPLNET (...)",
-    "unknown".
+    ``defects``: in the order of the bytes; `decode` raises the first. ``user_records``: None where they
+    cannot be counted. ``canonical``: `encode` would write the same bytes. ``kcl``: what the KCL does with it.
+    ``omitted``: how many nodes and defects are not listed. ``warnings``: faults of the writer that every
+    consumer accepts. ``writer``: who wrote it, and how sure that is: "certain: KPLNET (...)".
     """
 
     size: int
@@ -76,8 +73,7 @@ class Explanation(Value):
     def __repr__(self) -> str:
         return f"<Explanation of {self.size} bytes: {self.kind}, {len(self.defects)} defects>"
 
-    def _repr_html_(self) -> str:
-        return repr_html(self)
+    _repr_html_ = repr_html
 
     @property
     def sound(self) -> bool:
@@ -123,11 +119,9 @@ def explain(
     hash_key_range: HashKeyRange | None = None,
     outer_key: str | None = None,
 ) -> Explanation:
-    """Explains every byte of ``data``. Raises TypeError if it is not bytes.
-
-    ``hash_key_range``: of the record's shard, for the KCL's range rule. ``outer_key``: the partition key of
-    the Kinesis record, a sign of its writer.
-    """
+    """Explains every byte of ``data``. Raises TypeError if it is not bytes. ``hash_key_range``: of the
+    record's shard, for the KCL's range rule. ``outer_key``: the partition key of the Kinesis record, a sign
+    of its writer."""
     from .fingerprints import fingerprint  # only explanations need it
 
     if type(data) is not bytes:

@@ -1,9 +1,6 @@
-"""Names the likely writer of an aggregated record, from its bytes and its outer partition key.
-
-The first sign of the table `SIGNS` that an aggregate has decides. No sign needs the outer explicit hash key,
-which no call that reads returns.
-Specification: spec/12-implementations.md, FPR-1 to FPR-3.
-"""
+"""Names the likely writer of an aggregated record, from its bytes and its outer partition key: the first sign
+of the table `SIGNS` decides. No sign needs the outer explicit hash key, which no call that reads returns.
+Specification: spec/12-implementations.md, FPR."""
 
 from __future__ import annotations
 
@@ -34,8 +31,8 @@ FEWEST_MOVED: Final = 3
 
 class Tables(NamedTuple):
     """The parts of an aggregated record that differ between writers: the magic, the outer partition key
-    (None: unknown), the two key tables (None: an entry that is no key), and for each user record its indices
-    (None: it has none) and its data. Only the magic where the message cannot be read."""
+    (None: unknown), the key tables (None: an entry that is no key), and of each user record its indices and
+    data. Only the magic where the message cannot be read."""
 
     magic: bytes
     outer_key: str | None
@@ -47,12 +44,11 @@ class Tables(NamedTuple):
 
     @property
     def first_key(self) -> str | None:
-        """The first partition key of the table; None if there is none."""
         return entry_of(self.partition_keys, 0)
 
     @property
     def each_its_own(self) -> bool:
-        """Whether every user record has an entry of its own in the table of partition keys."""
+        """Whether every user record has its own entry in the table of partition keys."""
         indices = self.partition_key_indices
         return len(indices) == len(self.partition_keys) and all(n == i for n, i in enumerate(indices))
 
@@ -64,15 +60,14 @@ class Tables(NamedTuple):
 
     @property
     def only_key(self) -> str | None:
-        """The outer key, if it is the key of every user record, too; else None."""
+        """The outer key, if it is the key of every user record, too."""
         alone = len(self.partition_keys) == 1 and not self.explicit_hash_keys
         return self.outer_key if alone and self.first_key == self.outer_key else None
 
 
 class Sign(NamedTuple):
-    """A sign in an aggregate that ``writers`` leave, and no other known writer. ``description``: the sign in
-    words. ``matches``: whether an aggregate has it. ``swaps``: the field that these writers swap between user
-    records, None if they do not. As text: how sure it is, the writers, and the description."""
+    """What ``writers`` leave in an aggregate, and no other known writer. ``swaps``: the field that they swap
+    between user records, if they do. As text: how sure it is, the writers, and the description."""
 
     name: str
     certainty: Certainty
@@ -115,7 +110,7 @@ def _unused_zeros(tables: Tables) -> bool:
 
 
 def _index_of_record(tables: Tables) -> bool:
-    """Every explicit hash key's index is that of its user record, which a table of first uses would not
+    """Whether explicit hash keys have the index of their user record, which a table of first uses would not
     give."""
     used = [(n, index) for n, index in enumerate(tables.explicit_hash_key_indices) if index is not None]
     return (
@@ -127,8 +122,7 @@ def _index_of_record(tables: Tables) -> bool:
 
 
 def _own_hash(tables: Tables) -> bool:
-    """All of the user records looked at have an explicit hash key, and one has the MD5 of its own partition
-    key."""
+    """Whether all user records looked at have an explicit hash key, and one the MD5 of its partition key."""
     indices = zip(tables.partition_key_indices, tables.explicit_hash_key_indices, strict=True)
     keys = [
         (entry_of(tables.partition_keys, pk), entry_of(tables.explicit_hash_keys, ehk))
@@ -164,7 +158,7 @@ def _random(tables: Tables, characters: str, *kinds: Callable[[str], bool]) -> b
 
 
 def _canonical(tables: Tables) -> bool:
-    """The tables hold what is used, in the order of first use, as the KPL writes it."""
+    """Whether the tables hold what is used, in the order of first use, as the KPL writes it."""
     for table, indices in (
         (tables.partition_keys, tables.partition_key_indices),
         (tables.explicit_hash_keys, tables.explicit_hash_key_indices),
@@ -229,8 +223,8 @@ assert SIGNS[: len(OTHERS)] == OTHERS
 
 
 def fingerprint(data: bytes, outer_key: str | None = None, signs: Sequence[Sign] = SIGNS) -> Sign | None:
-    """The first of ``signs`` of who wrote this data of a Kinesis record, put under ``outer_key`` (None: not
-    known). None of a plain record, and of a frame whose message is no protobuf."""
+    """The first of ``signs`` in this data of a Kinesis record, put under ``outer_key`` (None: not known).
+    None for a plain record, and for a frame whose message is no protobuf."""
     if is_aggregated(data):
         tables = _tables(data, outer_key)
     elif data[1:4] == MAGIC[1:] and disguise_of(data) == "a frame with a foreign magic":
@@ -241,7 +235,6 @@ def fingerprint(data: bytes, outer_key: str | None = None, signs: Sequence[Sign]
 
 
 def _tables(data: bytes, outer_key: str | None) -> Tables:
-    """The tables of an aggregate; only its magic where its message cannot be read."""
     sound = parse(data[len(MAGIC) : -DIGEST_SIZE])
     if sound is not None:
         explicit = sound.explicit_hash_key_indices

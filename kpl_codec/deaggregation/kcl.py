@@ -2,8 +2,7 @@
 
 The KCL (3.5.1, observed) reads with Java's protobuf, which accepts more than this library. It delivers the
 user records before a broken one. If one hash key is outside the range of the shard, it drops the whole
-aggregate without a log line. spec/deviations.json lists the differences.
-Specification: spec/03-deaggregation.md, KCL-1 to KCL-7.
+aggregate without a log line. Specification: spec/03-deaggregation.md, KCL.
 """
 
 from __future__ import annotations
@@ -27,11 +26,9 @@ DropReason = Literal["out-of-range", "index-out-of-table", "hash-key", "no-user-
 
 
 class KclOutcome(Value):
-    """What the KCL does with one Kinesis record.
-
-    ``raw``: it delivers the record unopened, as a plain record. Otherwise it delivers the first ``delivered``
-    of ``total`` user records, and drops the rest for ``reason``, because of user record ``record_index``.
-    """
+    """What the KCL does with one Kinesis record: ``raw``: delivers it unopened, as a plain record; else the
+    first ``delivered`` of ``total`` user records. The rest it drops for ``reason``, because of user record
+    ``record_index``."""
 
     raw: bool
     delivered: int
@@ -55,8 +52,13 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutco
     """What the KCL does with ``data`` from a shard with this range (None: all hash keys)."""
     # KCL-1: "Data that is no frame, whose digest is wrong, or whose message Java's protobuf refuses, is
     # delivered unopened."
-    message = _read_message(data) if is_aggregated(data) else None
-    if message is None or any(map(_unreadable, message.records())):
+    if not is_aggregated(data):
+        return RAW
+    try:
+        message = wire.Message(data, strict=False)
+    except MalformedMessage:
+        return RAW
+    if any(map(_unreadable, message.records())):
         return RAW
     total = message.record_count
     # KCL-2: "An aggregate without user records delivers nothing."
@@ -77,7 +79,7 @@ def outcome(data: bytes, hash_key_range: HashKeyRange | None = None) -> KclOutco
 
 
 def _refusal(pk: str | None, ehk: str | None, checker: ShardPlacementChecker) -> DropReason | None:
-    """Why the KCL refuses a user record with these keys; None if it accepts it."""
+    """Why the KCL refuses a user record with these keys."""
     # KCL-3: "At a user record whose index is outside its table, or whose explicit hash key is no
     # number, the user records before it are delivered and the rest dropped. Indices are cast to 32
     # bits."
@@ -90,21 +92,10 @@ def _refusal(pk: str | None, ehk: str | None, checker: ShardPlacementChecker) ->
 
 
 def user_records(data: bytes, count: int) -> Iterator[tuple[str, bytes, str | None]]:
-    """The first ``count`` user records, by `KclOutcome.delivered`, as the KCL delivers them: partition key,
-    data, explicit hash key."""
-    message = _read_message(data)
-    assert message is not None
+    """The first ``count`` user records as the KCL delivers them: partition key, data, explicit hash key."""
     # KCL-7: "User records are numbered from 0 within their Kinesis record; their tags are discarded."
-    for record, pk, ehk in islice(_with_keys(message), count):
+    for record, pk, ehk in islice(_with_keys(wire.Message(data, strict=False)), count):
         yield pk or "", record.data or b"", ehk
-
-
-def _read_message(data: bytes) -> wire.Message | None:
-    """The message of a frame as Java reads it; None where Java refuses it."""
-    try:
-        return wire.Message(data, strict=False)
-    except MalformedMessage:
-        return None
 
 
 def _unreadable(record: wire.WireRecord) -> bool:

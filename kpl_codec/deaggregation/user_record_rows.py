@@ -60,7 +60,7 @@ def kinesis_record_row(
 
 
 def hash_key_or_none(partition_key: str | None, explicit_hash_key: str | None) -> int | None:
-    """The effective hash key; None where no key is known, and for invalid keys, which the KCL may deliver."""
+    """The effective hash key; None without a key, and for invalid keys, which the KCL may deliver."""
     if explicit_hash_key is None and partition_key is None:
         return None
     try:
@@ -92,7 +92,6 @@ def sound_rows(
     *,
     tags: bool,
 ) -> Iterable[DeaggregatedRecord]:
-    """The user records of a sound aggregate. If ``tags`` is False they carry no tags."""
     # DAG-3: "Sub-sequence numbers count the user records of a Kinesis record from 0, in the order of
     # the bytes."
     return _each(
@@ -145,7 +144,7 @@ def defective_rows(
     malformed: MalformedMessage | None = None,
 ) -> Iterator[DeaggregatedRecord]:
     """Every user record in the bytes, with its defects and what the KCL does with it. ``malformed``: the
-    defect of a message that the KCL reads all the same; ``message`` is then as the KCL reads it."""
+    defect of a message that only the KCL reads; ``message`` is then as the KCL reads it."""
     delivered = iter(() if outcome.raw else kcl.user_records(record.data, outcome.delivered))
 
     def keys(user_record: wire.WireRecord) -> tuple[str | None, str | None, bool]:

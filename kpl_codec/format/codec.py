@@ -1,7 +1,5 @@
-"""Bytes to user records and back: `decode`, `encode`, `is_aggregated`, `AggregatedRecordBuilder`.
-
-`message.parse` decodes sound messages fast; `wire.Message` finds the defects of all others.
-"""
+"""Bytes to user records and back. `message.parse` decodes sound messages fast; `wire.Message` finds the
+defects of all others."""
 
 from __future__ import annotations
 
@@ -16,11 +14,9 @@ from .records import UserRecord, check, user_record_type_error
 
 
 def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
-    """Whether consumers open ``data`` as an aggregated record: it begins with the magic, has more than 16
-    bytes after it, and ends in the right digest. Its message may still be defective: `decode` finds that.
-
-    Raises TypeError if it is not bytes.
-    """
+    """Whether consumers open ``data``: it begins with the magic, has more than 16 bytes after it, and ends in
+    the right digest. Its message may still be defective: `decode` finds that. Raises TypeError if it is not
+    bytes."""
     if type(data) is not bytes:
         data = as_bytes(data, "is_aggregated")
     return frame.looks_aggregated(data) and md5(data[4:-DIGEST_SIZE]) == data[-DIGEST_SIZE:]
@@ -29,9 +25,9 @@ def is_aggregated(data: bytes | bytearray | memoryview) -> bool:
 def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
     """The user records in ``data``, at least one, in order, strictly by spec/01-aggregated-record.md.
 
-    Raises NotAggregated for a plain record, ChecksumMismatch for a broken frame, and otherwise the
-    first defect in the order of the bytes (MalformedMessage, WrongWireType, MissingField, InvalidKey,
-    InvalidHashKey, IndexOutOfTable, NoUserRecords), with its offset in ``data``. TypeError: no bytes.
+    Raises NotAggregated for a plain record, ChecksumMismatch for a broken frame, else the first defect in the
+    order of the bytes (MalformedMessage, WrongWireType, MissingField, InvalidKey, InvalidHashKey,
+    IndexOutOfTable, NoUserRecords), with its offset in ``data``. TypeError: no bytes.
     """
     if type(data) is not bytes:
         data = as_bytes(data, "decode")
@@ -46,7 +42,7 @@ def decode(data: bytes | bytearray | memoryview) -> AggregatedRecord:
 
 
 def as_bytes(data: object, function: str) -> bytes:
-    """``data`` as bytes. Raises TypeError, which names ``function``, for anything else."""
+    """Raises TypeError, which names ``function``, for what is not bytes."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     raise TypeError(
@@ -56,7 +52,7 @@ def as_bytes(data: object, function: str) -> bytes:
 
 
 def aggregated_record(message: wire.Message) -> AggregatedRecord:
-    """The user records of a message without a defect."""
+    """The user records of a sound message."""
     pk_indices, ehk_indices, payloads, tags = [], [], [], []
     for record in message.records():
         pk_indices.append(record.partition_key_index or 0)
@@ -74,11 +70,9 @@ def aggregated_record(message: wire.Message) -> AggregatedRecord:
 
 
 def encode(user_records: Iterable[UserRecord]) -> bytes:
-    """One aggregated record of the given user records (at least one), in their order.
-
-    The same bytes as the KPL's encoder for the same user records. Raises EncodeError for a user record that
-    must not be written, and TypeError for what is no UserRecord, both with its index.
-    """
+    """One aggregated record of the given user records (at least one), in their order: the bytes that the KPL
+    writes for them. Raises EncodeError for a user record that must not be written, and TypeError for what is
+    no UserRecord, both with its index."""
     if isinstance(user_records, _NO_LIST) or not hasattr(user_records, "__iter__"):
         raise TypeError(
             f"encode takes a list of UserRecords, not {type(user_records).__name__}: "
@@ -92,7 +86,6 @@ _NO_LIST = (UserRecord, Mapping, str, bytes, bytearray, memoryview)
 
 
 def encode_in_python(user_records: Iterable[UserRecord]) -> bytes:
-    """`encode` without the compiled extension."""
     records = list(user_records)
     for index, record in enumerate(records):
         check(record, index)
@@ -129,12 +122,11 @@ class AggregatedRecordBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes of the aggregated record that `build` would give now; 0 while there are no user records."""
+        """Bytes that `build` would give now; 0 while there are no user records."""
         return self._size if self._records else 0
 
     def size_with(self, record: UserRecord) -> int:
-        """The `size` with ``record`` added, whether or not it fits. Raises EncodeError if ``record`` must not
-        be written."""
+        """The `size` with ``record`` added, whether or not it fits. Raises EncodeError."""
         check(record, len(self._records))
         key, data, explicit_hash_key, tags = record
         after = self._size
@@ -150,8 +142,7 @@ class AggregatedRecordBuilder:
         return after + field_size(inner + sum(map(len, map(tag_bytes, tags))))
 
     def add(self, record: UserRecord) -> None:
-        """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not fit; the
-        builder is then as it was."""
+        """Add ``record``. Raises EncodeError if it must not be written, AggregateFull if it does not fit."""
         if not isinstance(record, tuple):
             raise user_record_type_error(record, len(self))
         record = tuple.__new__(UserRecord, record)  # a subclass could change between measuring and writing
@@ -198,13 +189,9 @@ class AggregatedRecordBuilder:
             ) from None
 
 
-def _build_each(builders: Iterable[AggregatedRecordBuilder]) -> list[bytes]:
-    return [builder.build() for builder in builders]
-
-
 #: `build` of every builder; the compiled one computes the digests in parallel.
 build_many: Callable[[Iterable[AggregatedRecordBuilder]], list[bytes]] = prefer_compiled(
-    "build_many", _build_each
+    "build_many", lambda builders: [builder.build() for builder in builders]
 )
 
 

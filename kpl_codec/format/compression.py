@@ -4,10 +4,8 @@
     zlib   78 01|5E|9C|DA RFC 1950
     zstd   28 B5 2F FD    RFC 8878; needs Python 3.14 or the extra zstd
 
-A reader knows compressed data by these first bytes alone. So that it is never wrong, a producer also
-compresses data that begins like this by chance. gzip and zstd may have several parts, one after the other
-(RFC 1952, 2.2; RFC 8878, 3.1): their contents are one.
-Specification: spec/05-producer.md, ZIP-1 to ZIP-4.
+gzip and zstd may have several parts, one after the other (RFC 1952, 2.2; RFC 8878, 3.1): their contents are
+one. Specification: spec/05-producer.md, ZIP.
 """
 
 from __future__ import annotations
@@ -28,11 +26,9 @@ STARTS = (_GZIP, _ZSTD, *_ZLIB)
 
 
 class DecompressionError(DecodeError):
-    """Data that starts like compressed data and cannot be decompressed. ``code``:
-
-    compressed-damaged (damaged, cut short, or with bytes after the end), decompressed-too-large (more than
-    ``max_size`` bytes), no-zstd (this Python has no zstd). ``compression``: as its first bytes say.
-    """
+    """Data that starts like compressed data and cannot be decompressed. ``code``: compressed-damaged
+    (damaged, cut short, or with bytes after the end), decompressed-too-large (more than ``max_size`` bytes),
+    no-zstd."""
 
     code: Literal["compressed-damaged", "decompressed-too-large", "no-zstd"]
     requirement = "ZIP-4"
@@ -47,7 +43,7 @@ class DecompressionError(DecodeError):
 
 
 def zstd_module() -> Any:
-    """The module for zstd, of Python 3.14 or of the extra zstd. None where there is neither."""
+    """The module of Python 3.14 or of the extra zstd; None where there is neither."""
     try:
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
@@ -59,17 +55,15 @@ def zstd_module() -> Any:
 
 
 def compression_of(data: bytes) -> Compression | None:
-    """The compression with which ``data`` seems to begin, by its first bytes; None for other data."""
+    """By the first bytes of ``data``; None for other data."""
     if not data.startswith(STARTS):
         return None
     return "gzip" if data.startswith(_GZIP) else "zstd" if data.startswith(_ZSTD) else "zlib"
 
 
 def compress(data: bytes, compression: Compression) -> bytes:
-    """``data`` compressed, unless that does not make it smaller. `decompress` undoes it either way.
-
-    Raises ModuleNotFoundError for zstd where there is none.
-    """
+    """``data`` compressed, unless that does not make it smaller. `decompress` undoes it either way. Raises
+    ModuleNotFoundError for zstd where there is none."""
     # ZIP-1: "A producer with compression MUST change the data of a user record only, to gzip (RFC 1952), zlib
     # (RFC 1950) or zstd (RFC 8878)."
     if compression == "zstd":
@@ -95,18 +89,16 @@ def _decompressor(compression: Compression) -> tuple[Any, tuple[type[Exception],
 
 
 def check_max_size(max_size: int) -> int:
-    """``max_size``. Raises ValueError for less than 1 byte."""
+    """Raises ValueError for less than 1 byte."""
     if max_size < 1:
         raise ValueError(f"max_decompressed_size {max_size}: at least 1 byte, or None to leave data as it is")
     return max_size
 
 
 def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
-    """``data`` decompressed once if it starts like compressed data, else unchanged.
-
-    Raises DecompressionError; it holds at most ``max_size`` bytes and one more. ValueError for a ``max_size``
-    below 1.
-    """
+    """``data`` decompressed once if it starts like compressed data, else unchanged. Raises
+    DecompressionError; it holds at most ``max_size`` bytes and one more. ValueError for a ``max_size`` below
+    1."""
     check_max_size(max_size)
     # ZIP-3: "A reader that is set to decompress MUST undo one compression of a user record whose data starts
     # like compressed data, and leave other data as it is."
@@ -135,7 +127,7 @@ def decompress(data: bytes, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> by
 
 
 def _decompress_parts(data: bytes, compression: Compression, size: int) -> bytes:
-    """The first ``size`` bytes of all parts together, in linear time. Raises as a decompressor does."""
+    """The first ``size`` bytes of all parts together, in linear time."""
     import gzip
     import io
 

@@ -6,8 +6,7 @@
     +---+---+---+---+==================+---+...+---+
 
 And its disguises: a frame that was turned into text, or written with other first bytes, looks like plain
-data, and no consumer opens it. message.py and wire.py read the message.
-Specification: spec/01-aggregated-record.md, FRM-1 to FRM-4.
+data, and no consumer opens it. Specification: spec/01-aggregated-record.md, FRM.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def _decode_text(text: bytes) -> bytes:
 
 
 def looks_aggregated(data: bytes) -> bool:
-    """Whether ``data`` starts like a frame and is long enough for one; the digest is not checked."""
+    """Whether ``data`` starts like a frame and is long enough; the digest is not checked."""
     # FRM-1: "An aggregated record MUST start with the four bytes F3 89 9A C2."
     # FRM-2: "Data with at most 16 bytes after the magic MUST be taken for a plain record."
     return data[:4] == MAGIC and len(data) > FRAME_OVERHEAD
@@ -124,10 +123,9 @@ def sound_end(
     whatever_follows: bool = False,
     spend: Callable[[int], bool] = lambda size: True,
 ) -> int | None:
-    """Where the frame that begins at ``start`` ends, if its digest is right; else None. Unless
-    ``whatever_follows``, only the end of the data, a line end or another frame may be behind it: that is
-    faster. The time grows with the number of its user records: ``spend`` is called with the bytes of each,
-    and ends the search by False."""
+    """Where the frame that begins at ``start`` ends, if its digest is right. Unless ``whatever_follows``,
+    only the end of the data, a line end or another frame may be behind it: that is faster. ``spend``: called
+    with the bytes of each user record; by False it ends the search."""
     import hashlib  # few need it: the import of a Lambda function stays short
 
     digest = hashlib.md5(usedforsecurity=False)

@@ -1,8 +1,6 @@
-"""Hash keys, 0 to 2^128 - 1, and the hash key of a record.
-
-A hash key is an ``int`` in Python, decimal text in AWS's API, 16 bytes big-endian in columns. Only this
-module converts between them. Specification: spec/02-hash-keys.md, KEY-1 to KEY-7.
-"""
+"""Hash keys, 0 to 2^128 - 1, and the hash key of a record: an ``int`` in Python, decimal text in AWS's API,
+16 bytes big-endian in columns. Only this module converts between them. Specification:
+spec/02-hash-keys.md."""
 
 import codecs
 import re
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..compiled import md5
 from ..errors import HashKeyError
 from ..limits import HASH_KEY_BITS, MAX_EXPLICIT_HASH_KEY_LENGTH, MAX_HASH_KEY
+from ..values import describe_fields
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -21,10 +20,8 @@ _BIG_INTEGER = r"[+-]?(?:(?![\U00010000-\U0010FFFF])\d)+\Z"  # compiled at its f
 
 
 def partition_key_hash(partition_key: str) -> int:
-    """The hash key of a partition key: 0 to 2^128 - 1.
-
-    Raises HashKeyError for a lone surrogate, which has no UTF-8 form.
-    """
+    """The hash key of a partition key: 0 to 2^128 - 1. Raises HashKeyError for a lone surrogate, which has no
+    UTF-8 form."""
     try:
         encoded = partition_key.encode()
     except UnicodeEncodeError:
@@ -35,8 +32,8 @@ def partition_key_hash(partition_key: str) -> int:
 
 
 def java_integer(text: str) -> int | None:
-    """The number that Java's ``new BigInteger(text)`` reads, None where it throws. For one of 40 digits and
-    more: 2^128, outside the hash key space (Python refuses to read thousands of digits)."""
+    """The number that Java's ``new BigInteger(text)`` reads, None where it throws; 2^128 for one of 40 digits
+    and more (Python refuses to read thousands of digits)."""
     if len(text) <= 39 and text.isascii() and text.isdigit():
         return int(text)  # nearly always
     if not re.match(_BIG_INTEGER, text):
@@ -66,10 +63,8 @@ def java_text(data: bytes) -> str:
 
 
 def explicit_hash_key_value(explicit_hash_key: str | int) -> int:
-    """The number of an explicit hash key, from the text in an aggregated record or from a number.
-
-    Raises HashKeyError if it is not a decimal number, outside 0 to 2^128 - 1, or too long.
-    """
+    """The number of an explicit hash key, from the text in an aggregated record or from a number. Raises
+    HashKeyError if it is not a decimal number, outside 0 to 2^128 - 1, or too long."""
     if isinstance(explicit_hash_key, int):
         return int(format_hash_key(explicit_hash_key))
     if len(explicit_hash_key) > MAX_EXPLICIT_HASH_KEY_LENGTH:
@@ -85,10 +80,8 @@ def explicit_hash_key_value(explicit_hash_key: str | int) -> int:
 
 
 def effective_hash_key(partition_key: str, explicit_hash_key: str | int | None = None) -> int:
-    """The hash key that decides a user record's shard: 0 to 2^128 - 1.
-
-    Raises HashKeyError for an invalid explicit hash key, or a partition key without UTF-8 form.
-    """
+    """The hash key that decides a user record's shard: 0 to 2^128 - 1. Raises HashKeyError for an invalid
+    explicit hash key, or a partition key without UTF-8 form."""
     # KEY-4: "The effective hash key MUST be the explicit hash key where one is present, and the hash
     # key of the partition key where none is."
     if explicit_hash_key is not None:
@@ -104,10 +97,8 @@ def is_canonical(text: object, digits: int) -> bool:
 
 
 def parse_hash_key(text: str) -> int:
-    """The hash key in a text of AWS's API: canonical decimal, 0 to 2^128 - 1.
-
-    Raises HashKeyError for anything else: signs, leading zeros, spaces, other scripts.
-    """
+    """The hash key in a text of AWS's API: canonical decimal, 0 to 2^128 - 1. Raises HashKeyError for
+    anything else: signs, leading zeros, spaces, other scripts."""
     # KEY-5: "A hash key in an AWS request or answer MUST match ^(0|([1-9]\d{0,38}))$ and be at most
     # 2^128 - 1; nothing else may be written."
     if not is_canonical(text, 39):
@@ -126,10 +117,8 @@ def format_hash_key(hash_key: int) -> str:
 
 
 def hash_key_to_bytes(hash_key: int) -> bytes:
-    """A hash key as columns have it: 16 bytes, big-endian, which sort as the numbers do.
-
-    Raises HashKeyError outside 0 to 2^128 - 1.
-    """
+    """A hash key as columns have it: 16 bytes, big-endian, which sort as the numbers do. Raises HashKeyError
+    outside 0 to 2^128 - 1."""
     # KEY-6: "In columns a hash key MUST be 16 bytes, big-endian."
     try:
         return hash_key.to_bytes(HASH_KEY_BITS // 8, "big")
@@ -144,16 +133,17 @@ def hash_key_from_bytes(data: bytes) -> int:
     return int.from_bytes(data, "big")
 
 
+@describe_fields(
+    starting_hash_key="The first hash key of the range.", ending_hash_key="The last hash key of the range."
+)
 class _Ends(NamedTuple):
     starting_hash_key: int
     ending_hash_key: int
 
 
 class HashKeyRange(_Ends):
-    """Hash keys from ``starting_hash_key`` to ``ending_hash_key``, both ends inclusive.
-
-    Raises HashKeyError when the ends are outside 0 to 2^128 - 1 or the wrong way round.
-    """
+    """Hash keys from ``starting_hash_key`` to ``ending_hash_key``, both inclusive. Raises HashKeyError for
+    ends outside 0 to 2^128 - 1 or the wrong way round."""
 
     # No dataclass: importing `dataclasses` takes a quarter of the import time of a Lambda function
     # (tests/benchmarks/lambda_import.py). Nor are annotations texts here: NamedTuple would compile them.
@@ -182,10 +172,8 @@ class HashKeyRange(_Ends):
 
     def split(self, n: int) -> "list[HashKeyRange]":
         """``n`` ranges one after the other, each of floor(size / n) hash keys; the last has the rest, too.
-
-        CreateStream and UpdateShardCount cut the whole space this way, which AWS does not promise: ListShards
-        has the ranges of a stream. Raises HashKeyError unless 1 <= n <= size.
-        """
+        CreateStream and UpdateShardCount do the same, but AWS does not promise it. Raises HashKeyError unless
+        1 <= n <= size."""
         if not 1 <= n <= self.size:
             raise HashKeyError(reason=f"cannot cut {self.size} hash keys into {n} ranges")
         step = self.size // n

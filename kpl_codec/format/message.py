@@ -1,8 +1,7 @@
 """Reads a sound message into an AggregatedRecord, and writes user records into a message.
 
 The compiled parser or `quick_parse` reads every sound message. For any other they return None, and wire.py
-finds what is wrong and where. For the same user records in the same order the KPL writes the same bytes.
-Specification: spec/01-aggregated-record.md, MSG and ENC.
+finds what is wrong and where. Specification: spec/01-aggregated-record.md, MSG and ENC.
 """
 
 from __future__ import annotations
@@ -13,22 +12,19 @@ from itertools import repeat
 from typing import Any, overload
 
 from ..compiled import prefer_compiled
-from ..errors import EncodeError, HashKeyError
+from ..errors import EncodeError
 from ..lazy import repr_html
-from ..limits import MAX_NESTING, MAX_PARTITION_KEY_LENGTH
-from .hash_keys import explicit_hash_key_value
+from ..limits import MAX_HASH_KEY, MAX_NESTING, MAX_PARTITION_KEY_LENGTH
+from .hash_keys import java_integer
 from .records import Tag, UserRecord
 from .wire import END_GROUP, FIXED32, FIXED64, LENGTH_DELIMITED, START_GROUP, VARINT, read_varint
 
 
 class AggregatedRecord(Sequence[UserRecord]):
-    """A decoded aggregated record: a sequence of UserRecords, which are made when they are asked for.
-
-    ``partition_key_table``, ``explicit_hash_key_table``: the keys, as text. Of each user record:
-    ``partition_key_indices`` and ``explicit_hash_key_indices``, into these tables (-1: it has no explicit
-    hash key; None: no user record has one); ``data``, as bytes; ``tags``, as a tuple of Tag (None: no user
-    record has tags).
-    """
+    """A decoded aggregated record: a sequence of UserRecords, which are made when they are asked for. The
+    tables hold the keys, as text. Of each user record: its indices into them (-1: it has no explicit hash
+    key; ``explicit_hash_key_indices`` is None if no user record has one), its ``data``, and its ``tags``
+    (None: no user record has tags)."""
 
     __slots__ = (
         *("partition_key_table", "explicit_hash_key_table", "partition_key_indices"),
@@ -74,18 +70,22 @@ class AggregatedRecord(Sequence[UserRecord]):
         )
 
     def partition_keys(self) -> Iterator[str]:
-        """The partition key of every user record, in order."""
+        """Of every user record, in order."""
         return map(self.partition_key_table.__getitem__, self.partition_key_indices)
 
     def explicit_hash_keys(self) -> Iterator[str | None] | None:
-        """The explicit hash key of every user record, in order; None if no user record has one."""
+        """Of every user record, in order; None if no user record has one."""
         indices = self.explicit_hash_key_indices
         # Index -1 gives the None at the end.
         return None if indices is None else map((*self.explicit_hash_key_table, None).__getitem__, indices)
 
     def __iter__(self) -> Iterator[UserRecord]:
-        make = _user_records if type(self.data) is list else user_records_in_python
-        return iter(make(UserRecord, *self.columns()))
+        if _user_records is not None and type(self.data) is list:
+            return iter(_user_records(UserRecord, *self.columns()))
+        keys = self.explicit_hash_keys() or repeat(None)
+        tags = repeat(()) if self.tags is None else self.tags
+        rows = zip(self.partition_keys(), self.data, keys, tags, strict=False)
+        return map(_NEW, repeat(UserRecord), rows)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AggregatedRecord) and list(self) == list(other)
@@ -100,23 +100,8 @@ class AggregatedRecord(Sequence[UserRecord]):
     _repr_html_ = repr_html
 
 
-def user_records_in_python(
-    kind: type[UserRecord],
-    pk_table: Sequence[str],
-    ehk_table: Sequence[str],
-    pks: Iterable[int],
-    ehks: Iterable[int] | None,
-    data: Iterable[bytes],
-    tags: Iterable[tuple[Tag, ...]] | None,
-) -> Iterator[UserRecord]:
-    """The user records, of class ``kind``, of an AggregatedRecord's `columns`."""
-    # Index -1 gives the None at the end.
-    keys = repeat(None) if ehks is None else map((*ehk_table, None).__getitem__, ehks)
-    rows = zip(map(pk_table.__getitem__, pks), data, keys, repeat(()) if tags is None else tags, strict=False)
-    return map(tuple.__new__, repeat(kind), rows)
-
-
-_user_records = prefer_compiled("user_records", user_records_in_python)
+_NEW = tuple.__new__
+_user_records = prefer_compiled("user_records", None)
 
 
 def _skip(message: bytes, pos: int, end: int, tag: int, nesting: int) -> int:
@@ -163,8 +148,8 @@ def _texts(message: bytes, pos: int, end: int) -> tuple[str | None, str | None]:
 
 
 def _user_record(message: bytes, pos: int, end: int) -> tuple[int, int, bytes, tuple[Tag, ...]]:
-    """Index of the partition key and of the explicit hash key (-1: none), data and tags of a user record with
-    its fields in any order. Raises ValueError for defects."""
+    """Indices of partition key and explicit hash key (-1: none), data and tags of a user record with its
+    fields in any order. Raises ValueError for defects."""
     pk, ehk = -1, -1
     data: bytes | None = None
     tags: list[Tag] = []
@@ -203,16 +188,10 @@ def _user_record(message: bytes, pos: int, end: int) -> tuple[int, int, bytes, t
     return pk, ehk, data, tuple(tags)
 
 
-_NEW = tuple.__new__
-
-
 def quick_parse(message: bytes) -> tuple[Any, ...] | None:
-    """The `columns` of the AggregatedRecord in a sound ``message``; None if it is not sound. `_native/wire.h`
-    does the same.
-
-    User records whose fields are in the order of their numbers, without tags, take the shortest way. An
-    unused entry of the explicit hash key table that is no hash key becomes "".
-    """
+    """The `columns` of the AggregatedRecord in a sound ``message``, else None, as `_native/wire.h`. User
+    records without tags, with their fields in the order of the numbers, take the shortest way. An unused
+    entry of the explicit hash key table that is no hash key becomes ""."""
     tables: dict[int, list[bytes]] = {0x0A: [], 0x12: []}
     partition_key_indices: list[int] = []
     explicit_hash_key_indices: list[int] = []
@@ -287,11 +266,8 @@ _KNOWN = (0x0A, 0x12, 0x1A)
 
 
 def _is_hash_key(text: str) -> bool:
-    try:
-        explicit_hash_key_value(text)
-    except HashKeyError:
-        return False
-    return True
+    value = java_integer(text)
+    return value is not None and 0 <= value <= MAX_HASH_KEY
 
 
 _parse = prefer_compiled("parse", quick_parse)
@@ -325,7 +301,6 @@ def field_size(length: int) -> int:
 
 @lru_cache(65536)
 def _number(tag: bytes, value: int) -> bytes:
-    """A tag and the varint after it."""
     return tag + varint(value)
 
 
@@ -334,7 +309,6 @@ def _field(tag: bytes, value: bytes) -> bytes:
 
 
 def tag_bytes(tag: Tag) -> bytes:
-    """The bytes of a tag in a user record."""
     body = _field(b"\x0a", tag.key.encode())
     if tag.value is not None:
         body += _field(b"\x12", tag.value.encode())

@@ -1,9 +1,5 @@
 """Finds nested aggregates: aggregated records in a user record's data, in base64, hexadecimal digits or
-compression, or behind a header. Consumers do not open them: they open only data that begins with the magic.
-
-A nested aggregate has a right digest, so other data is never taken for one.
-Specification: spec/03-deaggregation.md, NST-1.
-"""
+compression, or behind a header. No consumer opens them. Specification: spec/03-deaggregation.md, NST-1."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from binascii import a2b_base64, unhexlify
 from collections.abc import Iterator
 from contextlib import suppress
 
-from ..compiled import md5
-from ..limits import DIGEST_SIZE, FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE, MAGIC
+from ..limits import FRAME_OVERHEAD, LARGEST_MAX_RECORD_SIZE, MAGIC
+from .codec import is_aggregated
 from .compression import DecompressionError, beginning, compression_of, decompress
 
 #: A sign begins within so many first bytes, and ends within so many. As in _native/nested.h.
@@ -36,7 +32,7 @@ _URL = bytes.maketrans(b"-_", b"+/")
 
 def layers_around(data: bytes) -> tuple[str, ...] | None:
     """The layers around the nested aggregate in ``data``, from the outside in: "in base64", "in gzip",
-    "behind 5 bytes"; () if ``data`` is an aggregated record itself. None if there is no sound one."""
+    "behind 5 bytes"; () if ``data`` is an aggregated record itself. None if there is none."""
     if not may_nest(data):
         return None
     candidates: list[tuple[tuple[str, ...], int, bytes]] = [((), 0, data)]
@@ -46,7 +42,7 @@ def layers_around(data: bytes) -> tuple[str, ...] | None:
         # compression were undone; it MUST NOT report other data."
         for at in _places(inner):
             around = (*layers, f"behind {at} bytes") if at else layers
-            if _is_frame(memoryview(inner)[at:]):
+            if inner.startswith(MAGIC, at) and is_aggregated(inner[at:]):
                 return around
             if count < _LAYERS and len(candidates) < _MAX_DECODED:
                 for name, content in _decode_layer(inner[at:], _LAYERS - count - 1):
@@ -55,16 +51,10 @@ def layers_around(data: bytes) -> tuple[str, ...] | None:
 
 
 def describe_nested(layers: tuple[str, ...], user_record: int | None) -> str:
-    """A sentence on the nested aggregate with these ``layers`` around it. ``user_record``: the number of the
-    user record that has it; None: a plain record has it."""
+    """A sentence on the nested aggregate with these ``layers``, in a user record or, with None, in a plain
+    record."""
     where = "" if user_record is None else f"user record {user_record}: "
     return where + ", ".join(("an aggregated record", *reversed(layers))) + ": no consumer opens it"
-
-
-def _is_frame(data: memoryview) -> bool:
-    if len(data) < _SHORTEST or bytes(data[:4]) != MAGIC:
-        return False
-    return md5(data[4:-DIGEST_SIZE]) == data[-DIGEST_SIZE:]
 
 
 def _places(data: bytes) -> list[int]:
@@ -75,8 +65,8 @@ def _places(data: bytes) -> list[int]:
 
 
 def _decode_layer(data: bytes, layers: int) -> Iterator[tuple[str, bytes]]:
-    """The name and the content of the layer with which ``data`` begins, if a frame may be in the content,
-    below at most ``layers`` more."""
+    """Name and content of the layer with which ``data`` begins, if a frame may be in it below ``layers``
+    more."""
     compression = compression_of(data)
     if compression is None:
         if may_nest(_decode_text(data[:_TEXT_HEAD].rstrip(b"="))[1], layers):
@@ -87,7 +77,7 @@ def _decode_layer(data: bytes, layers: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _decode_text(data: bytes) -> tuple[str, bytes]:
-    """The name of the digits with which ``data`` begins, and what they decode to: b"" if they are too few."""
+    """The kind of digits with which ``data`` begins, and what they decode to: b"" if they are too few."""
     text = _TEXT.match(data)
     digits = b"" if text is None else b"".join(text[1].split())
     # Digits that may be hexadecimal are: no base64 of a frame has only such.

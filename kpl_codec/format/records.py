@@ -1,7 +1,4 @@
-"""UserRecord, Tag, KinesisRecord, and the rule for user records that may be written (ENC-1).
-
-UserRecord and Tag are named tuples: they have the fields of the format's messages, and never get more.
-"""
+"""UserRecord, Tag, KinesisRecord, and the rule for user records that may be written (ENC-1)."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,23 +6,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import EncodeError, HashKeyError
 from ..lazy import repr_html
-from ..limits import MAX_PARTITION_KEY_LENGTH
-from ..values import Value
-from .hash_keys import format_hash_key, parse_hash_key
+from ..limits import MAX_HASH_KEY, MAX_PARTITION_KEY_LENGTH
+from ..values import Value, describe_fields
+from .hash_keys import format_hash_key, is_canonical
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 def short(value: object) -> str:
-    """``value`` as short text: of a str or bytes the first 8 items, and how many there are."""
+    """A str or bytes cut to its first 8 items, with their number; others whole."""
     if isinstance(value, (str, bytes)) and len(value) > 12:
         return f"{value[:8]!r}... of {len(value)}"
     return "{...}" if isinstance(value, Mapping) else repr(value)
 
 
 def shown_fields(record: Any) -> dict[str, str]:
-    """The fields of a record as text, without those that are None or empty; keys and data are cut short."""
+    """The fields that are not None or empty, as text; keys and data are cut short."""
     return {
         name: (short if name in _CUT else repr)(value)
         for name in record.__match_args__
@@ -34,7 +31,6 @@ def shown_fields(record: Any) -> dict[str, str]:
 
 
 def short_fields(record: Any) -> str:
-    """The ``__repr__`` of records."""
     fields = (f"{name}={text}" for name, text in shown_fields(record).items())
     return f"{type(record).__name__}({', '.join(fields)})"
 
@@ -43,6 +39,7 @@ def short_fields(record: Any) -> str:
 _CUT = {"partition_key", "partition_keys", "explicit_hash_key", "data", "key", "value", "event_record"}
 
 
+@describe_fields(key="The name of the tag.", value="The value of the tag; None if it has none.")
 class Tag(NamedTuple):
     """A tag of a user record. The KPL and the KCL define tags but never read or write them."""
 
@@ -53,6 +50,12 @@ class Tag(NamedTuple):
         return short_fields(self)
 
 
+@describe_fields(
+    partition_key="1 to 256 characters.",
+    data="What the application puts, as bytes.",
+    explicit_hash_key="0 to 2^128 - 1 as decimal text; None: the MD5 of the partition key decides.",
+    tags="Tags, which no consumer reads.",
+)
 class _Fields(NamedTuple):
     partition_key: str
     data: bytes
@@ -62,11 +65,8 @@ class _Fields(NamedTuple):
 
 class UserRecord(_Fields):
     """What an application puts: a partition key (1 to 256 characters), data, perhaps an explicit hash key
-    (decimal text) and tags.
-
-    The constructor takes ``explicit_hash_key`` as a number, too, and raises EncodeError for one that is not
-    from 0 to 2^128 - 1.
-    """
+    (decimal text) and tags. The constructor takes ``explicit_hash_key`` as a number, too, and raises
+    EncodeError for one that is not from 0 to 2^128 - 1."""
 
     __slots__ = ()
 
@@ -93,11 +93,10 @@ class UserRecord(_Fields):
 class KinesisRecord(Value):
     """A record of a stream as GetRecords returns it, aggregated or plain.
 
-    ``partition_key``: None where the service returns none, from streams that distribute records AUTO.
-    ``explicit_hash_key``: None from every call that reads; only a producer knows it.
-    ``sub_sequence_number``: of a user record that was deaggregated before, by the KCL or Firehose; such a
-    record is not opened, whatever its data looks like.
-    ``record_id``: from a queue, whose records have no shard and no sequence number.
+    ``partition_key``: None on a stream that distributes records AUTO. ``explicit_hash_key``: None from every
+    call that reads. ``sub_sequence_number``: of a user record that the KCL or Firehose has deaggregated; it
+    is not opened again, whatever its data looks like. ``record_id``: from a queue, whose records have no
+    shard and no sequence number.
     """
 
     partition_key: str | None
@@ -116,7 +115,7 @@ class KinesisRecord(Value):
 
 
 def as_kinesis_record(record: object) -> KinesisRecord:
-    """``record`` with data that is bytes. Raises TypeError for anything but a KinesisRecord."""
+    """Raises TypeError for anything but a KinesisRecord with bytes."""
     if isinstance(record, KinesisRecord):
         if type(record.data) is bytes:
             return record
@@ -126,7 +125,7 @@ def as_kinesis_record(record: object) -> KinesisRecord:
 
 
 def kinesis_record_type_error(value: object) -> TypeError:
-    """The error for what is no iterable of KinesisRecords, or no KinesisRecord with bytes in one."""
+    """The error for what is no iterable of KinesisRecords with bytes."""
     if isinstance(value, KinesisRecord) and not isinstance(value.data, bytes):
         data = type(value.data).__name__
         return TypeError(
@@ -139,15 +138,14 @@ def kinesis_record_type_error(value: object) -> TypeError:
 
 
 def user_record_type_error(item: object, index: int | None) -> TypeError:
-    """The error for an item that is no UserRecord; ``index``: its place in the list, from 0."""
     at = "" if index is None else f" at index {index}"
     hint = "kpl_codec.UserRecord(partition_key, data) makes one"
     return TypeError(f"expected UserRecord items, got {type(item).__name__}{at}: {hint}")
 
 
 def check(record: UserRecord, record_index: int | None = None) -> None:
-    """Raises EncodeError for a user record that must not be written, and TypeError for what is no user
-    record, both with the index. Decoders accept more: an empty partition key, an explicit hash key "007"."""
+    """Raises EncodeError for a user record that must not be written, and TypeError for what is none. Decoders
+    accept more: an empty partition key, an explicit hash key "007"."""
     if not isinstance(record, tuple) or len(record) != 4:
         raise user_record_type_error(record, record_index)
     key, data, explicit_hash_key, tags = record
@@ -164,7 +162,9 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
         code, field = "partition-key-utf-8", "partition_key"
     elif type(data) is not bytes:
         code, field, got = "data-type", "data", type(data).__name__
-    elif explicit_hash_key is not None and not _is_canonical(explicit_hash_key):
+    elif explicit_hash_key is not None and not (
+        is_canonical(explicit_hash_key, 39) and int(explicit_hash_key) <= MAX_HASH_KEY
+    ):
         code, field = "explicit-hash-key", "explicit_hash_key"
     elif tags and not (type(tags) in (tuple, list) and all(map(_is_tag, tags))):
         code, field = "tag", "tags"
@@ -172,14 +172,6 @@ def check(record: UserRecord, record_index: int | None = None) -> None:
         return
     details = {} if got is None else {"got": str(got)}
     raise EncodeError(code=code, field=field, record_index=record_index, **details)
-
-
-def _is_canonical(text: str) -> bool:
-    try:
-        parse_hash_key(text)
-    except HashKeyError:
-        return False
-    return True
 
 
 def _is_tag(tag: object) -> bool:
@@ -194,8 +186,13 @@ def _has_utf_8(*texts: str) -> bool:
     return True
 
 
+def without_none(**fields: Any) -> dict[str, Any]:
+    """The members of a JSON object or a response that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def record_from_response(record: Mapping[str, Any], shard_id: str) -> KinesisRecord:
-    """A record of a response of boto3's GetRecords, which does not name its shard. boto3 has checked it."""
+    """A record of boto3's GetRecords, which does not name its shard."""
     return KinesisRecord(
         record.get("PartitionKey"),
         bytes(record["Data"]),

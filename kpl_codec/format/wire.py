@@ -1,10 +1,7 @@
-"""Reads a message field by field and finds its defects, with their offsets.
-
-This slow, exact decoder reads what the fast ones (message.py, _speedups) do not take for sound. With
-``strict=False`` it reads as the KCL's protobuf does. Offsets count from the beginning of the frame. It reads
-one user record at a time: a list of all would take hundreds of times the memory of their bytes.
-Specification: spec/01-aggregated-record.md, MSG-1 to MSG-10.
-"""
+"""Reads a message field by field and finds its defects, with their offsets in the frame: slow and exact, for
+what the fast decoders do not take for sound. With ``strict=False`` it reads as the KCL's protobuf does. It
+reads one user record at a time: a list of all would take hundreds of times the memory of their bytes.
+Specification: spec/01-aggregated-record.md, MSG."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -45,8 +42,8 @@ class Field(NamedTuple):
 def read_varint(
     data: bytes, pos: int, end: int, *, strict: bool = True, record_index: int | None = None
 ) -> tuple[int, int]:
-    """The varint at ``pos`` and the offset after it; unless strict, the low 64 bits of one that is larger.
-    Raises MalformedMessage."""
+    """The varint at ``pos`` and the offset after it; unless strict, the low 64 bits of a larger one. Raises
+    MalformedMessage."""
     value = shift = 0
     start = pos
     while True:
@@ -79,12 +76,9 @@ def fields(
     record_index: int | None = None,
     group: tuple[int, int] | None = None,
 ) -> Iterator[Field]:
-    """The fields of the message between ``start`` and ``end``, in the order of the bytes.
-
-    ``nesting``: how many messages and groups are around this one. ``group``: number and offset of the group
-    whose fields these are; its end tag is the last of them. Not ``strict``: as the KCL's protobuf reads,
-    which cuts numbers that are too large. Raises MalformedMessage.
-    """
+    """The fields of the message between ``start`` and ``end``, in the order of the bytes. ``nesting``: how
+    many messages and groups are around it. ``group``: number and offset of the group whose fields these are;
+    its end tag is the last of them. Raises MalformedMessage."""
 
     def broken(code: MalformedCode, offset: int) -> MalformedMessage:
         return MalformedMessage(code=code, offset=offset, record_index=record_index)
@@ -167,7 +161,7 @@ TAG: Schema = {1: ("key", LENGTH_DELIMITED), 2: ("value", LENGTH_DELIMITED)}
 
 
 class WireRecord(NamedTuple):
-    """One user record as the bytes have it. Absent fields are None."""
+    """One user record as the bytes have it; absent fields are None."""
 
     record_index: int
     offset: int
@@ -180,12 +174,11 @@ class WireRecord(NamedTuple):
 
 
 class Message:
-    """The message in ``frame``, read once: its key tables (None: an entry that is no key), how many user
-    records follow, and the defects outside of them. Raises MalformedMessage.
+    """The message in ``frame``, read once: its key tables (None: an entry that is no key), the number of user
+    records, and the defects outside of them. Raises MalformedMessage.
 
     ``defects``: the first MAX_LISTED_DEFECTS of ``defect_count``, in the order of the bytes. ``unused``: a
-    warning of the first unused entry that is no explicit hash key. Not ``strict``: as the KCL's protobuf
-    reads, to which a field with the wrong wire type is unknown.
+    warning of the first unused entry that is no explicit hash key.
     """
 
     __slots__ = (
@@ -228,7 +221,7 @@ class Message:
         )  # fmt: skip
 
     def _count_record(self, outer: Field) -> None:
-        """Reads a user record only to count it: if it is malformed, so is the message."""
+        # It is read whole: if it is malformed, so is the message.
         index = self.record_count
         for field in self._inside(outer, 1, index):
             if field.number == 4 and field.wire_type == LENGTH_DELIMITED:
@@ -258,7 +251,7 @@ class Message:
         table.append(None if isinstance(entry, DecodeError) else entry)
 
     def records(self) -> Iterator[WireRecord]:
-        """The user records, one after the other, each with the defects of its fields."""
+        """The user records, each with the defects of its fields."""
         index = 0
         for field in fields(self.data, _START, self._end, strict=self._strict):
             if field.number == 3 and field.wire_type == LENGTH_DELIMITED:
@@ -316,8 +309,8 @@ class Message:
         return Tag(texts.get("key", ""), texts.get("value"))
 
     def defects_of(self, record: WireRecord) -> list[DecodeError]:
-        """The defects of one user record, in the order of the bytes: of its fields, and of its indices into
-        the tables (a bad table entry is a defect of every user record that uses it)."""
+        """The defects of one user record, in the order of the bytes: of its fields, and of its indices (a bad
+        table entry is a defect of every user record that uses it)."""
         defects = list(record.defects)
         for table, index, entries in (
             ("partition_key_table", record.partition_key_index, self.partition_keys),
@@ -334,7 +327,7 @@ class Message:
         return sorted(defects, key=_offset)
 
     def first_defect(self) -> DecodeError | None:
-        """The defect that `decode` raises: the first in the order of the bytes. None if there is none."""
+        """The defect that `decode` raises, the first in the order of the bytes."""
         first = self.defects[0] if self.defects else None
         # MSG-10: "An aggregated record without user records MUST be refused."
         if not self.record_count and first is None:
@@ -350,7 +343,7 @@ class Message:
 
 
 def hash_key_offset(frame: bytes, index: int) -> int:
-    """Where, in bytes, that entry of the explicit hash key table begins, in a frame with a sound message."""
+    """Where that entry of the explicit hash key table begins, in a frame with a sound message."""
     message = fields(frame, _START, len(frame) - DIGEST_SIZE)
     entries = (field for field in message if field.number == 2)
     return next(islice(entries, index, None)).start

@@ -1,10 +1,170 @@
-"""Writes a ledger of what record processors of the KCL in Python have handled, for amazon_kclpy and kcl_rs.
+"""A ledger of what record processors of the KCL in Python have handled, stored before each checkpoint.
 
-This package imports neither library: their record processors, checkpointers and records have the same
-members.
+    kcl_rs         Scheduler(record_processor_factory=audited(Processor, stream="orders", ledger=...), ...)
+    amazon_kclpy   KCLProcess(audited(Processor, stream="orders", ledger=...)()).run()
+
+It imports neither library: their record processors, checkpointers and records have the same members.
 Specification: spec/15-audit.md, section 15.4.
 """
 
-from .audited import audited
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from ..ledger.ledger_rows import Row, runs
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger, Writer
 
 __all__ = ["audited"]
+
+#: Rows that wait for a checkpoint at most.
+_MOST_ROWS: Final = 5000
+#: Sequence and sub-sequence numbers of the user records of one call that do not count as handled yet.
+_Batch = deque[tuple[str, int]]
+
+
+def audited(processor_factory: Any, *, stream: str, ledger: Ledger) -> Callable[[], Any]:
+    """A factory of record processors that do what those of ``processor_factory`` do, and write a ledger.
+
+    * ``processor_factory``: makes a record processor of amazon_kclpy (versions 2 and 3) or kcl_rs: its class,
+      a function, or an object with ``shard_record_processor()``.
+    * ``stream``: name or ARN. The KCL names only the shard, so each stream needs a factory.
+    * ``ledger``: a `kpl_codec.audit.Ledger`. Each lease is a writer of its own.
+
+    A batch counts as handled when ``process_records`` returns; if it raises, the batch does not count, and
+    the KCL goes on with the next one. A checkpoint within ``process_records`` counts what it covers, up to
+    its sub-sequence number (0 without one, as the KCL stores it).
+
+    What counts is stored before the KCL gets a checkpoint, and when 5,000 rows wait for one. If that fails,
+    ``checkpoint`` raises OSError, or what S3 raises; the KCL gets none, and the next one stores the rows.
+    """
+
+    def processor() -> _Audited:
+        make = getattr(processor_factory, "shard_record_processor", processor_factory)
+        return _Audited(make(), stream, ledger)
+
+    return processor
+
+
+class _Proxy:
+    """An object of the KCL, some of whose members are replaced."""
+
+    def __init__(self, wrapped: Any, **members: Any) -> None:
+        self.__dict__ |= {**members, "_wrapped": wrapped}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+
+class _Audited:
+    """The record processor that the KCL gets. The user's own may checkpoint from another thread."""
+
+    def __init__(self, processor: Any, stream: str, ledger: Ledger) -> None:
+        self.version = getattr(processor, "version", 3)
+        if self.version not in (2, 3):
+            raise TypeError(
+                f"record processors of version {self.version} are not audited: derive yours from "
+                "amazon_kclpy.v3.processor.RecordProcessorBase"
+            )
+        self._processor, self._stream, self._ledger = processor, stream, ledger
+        self._shard_id = ""
+        self._lock = threading.RLock()
+        self._rows: list[Row] = []  # of what counts, not stored yet
+        self._writer: Writer | None = None
+
+    def initialize(self, kcl_input: Any) -> None:
+        self._shard_id = kcl_input.shard_id
+        self._processor.initialize(kcl_input)
+
+    def process_records(self, kcl_input: Any) -> None:
+        # AUD-24: "A user record MUST count as handled when process_records has returned, or when a checkpoint
+        # within it covers the user record, and not otherwise."
+        batch = _Batch(
+            (record.sequence_number, record.sub_sequence_number or 0) for record in kcl_input.records
+        )
+        self._processor.process_records(self._guarded(kcl_input, batch))
+        self._count(batch, None)
+        if len(self._rows) >= _MOST_ROWS:
+            self._store()
+
+    def lease_lost(self, kcl_input: Any) -> None:
+        self._end("lease_lost", kcl_input)
+
+    def shard_ended(self, kcl_input: Any) -> None:
+        self._end("shard_ended", kcl_input)
+
+    def shutdown_requested(self, kcl_input: Any) -> None:
+        self._end("shutdown_requested", kcl_input)
+
+    def shutdown(self, kcl_input: Any) -> None:
+        """Of version 2 of amazon_kclpy: the lease is lost, or the shard has ended."""
+        self._end("shutdown", kcl_input)
+
+    def _end(self, method: str, kcl_input: Any) -> None:
+        # AUD-26: "When the lease is lost, the shard ends or a shutdown is requested, what counts MUST be
+        # stored and the ledger closed, even if the user's processor raises."
+        try:
+            getattr(self._processor, method)(self._guarded(kcl_input, _Batch()))
+        finally:
+            self._store()
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
+
+    def _guarded(self, kcl_input: Any, batch: _Batch) -> Any:
+        """The KCL's input, with a checkpointer that stores what counts before the KCL gets a checkpoint."""
+        real = getattr(kcl_input, "checkpointer", None)
+        if real is None:
+            return kcl_input
+
+        def store(sequence_number: str | None = None, sub_sequence_number: int | None = None) -> None:
+            self._count(batch, _position(sequence_number, sub_sequence_number))
+            self._store()
+
+        def checkpoint(*position: Any, **named: Any) -> Any:
+            store(*position, **named)
+            return real.checkpoint(*position, **named)
+
+        def prepare_checkpoint(*position: Any, **named: Any) -> Any:
+            prepared = real.prepare_checkpoint(*position, **named)
+
+            def commit() -> Any:
+                store(*position, **named)
+                return prepared.checkpoint()
+
+            return _Proxy(prepared, checkpoint=commit)
+
+        checkpointer = _Proxy(real, checkpoint=checkpoint, prepare_checkpoint=prepare_checkpoint)
+        return _Proxy(kcl_input, checkpointer=checkpointer)
+
+    def _count(self, batch: _Batch, last: tuple[int, int] | None) -> None:
+        """Count the user records of the batch up to ``last`` as handled; None: all of them."""
+        names = []
+        with self._lock:
+            while batch and (last is None or (int(batch[0][0]), batch[0][1]) <= last):
+                names.append((self._shard_id, *batch.popleft()))
+            self._rows += runs(names, Row("handled", "", "", 1, int(time.time() * 1000)))
+
+    def _store(self) -> None:
+        # AUD-25: "What counts MUST be stored before the KCL gets a checkpoint. Where it cannot be stored, the
+        # KCL MUST NOT get the checkpoint."
+        with self._lock:
+            if self._writer is None and self._rows:
+                self._writer = self._ledger.writer(self._stream, "handled")
+            if self._writer is not None:
+                rows, self._rows = self._rows, []  # the writer keeps what it cannot write
+                self._writer.note(rows)
+
+
+def _position(sequence_number: str | None, sub_sequence_number: int | None) -> tuple[int, int] | None:
+    """The last user record that a checkpoint covers, None for all that was delivered. Before any user record
+    for what is no sequence number: the KCL refuses it."""
+    if sequence_number is None:
+        return None
+    number = str(sequence_number)
+    return (int(number) if number.isdecimal() else -1, sub_sequence_number or 0)

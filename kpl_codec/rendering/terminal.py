@@ -1,6 +1,6 @@
 """All that is written to a terminal goes through here. rich lays it out; it is imported when it is needed.
 
-Without rich (the base install) the same texts come without colours, in lines that are not folded.
+Without rich (the base install) the same texts come without colours, and tables are as wide as their cells.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import codecs
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from .labels import safe, safe_json, safe_lines
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
 
 #: A piece of text, or a piece of text with a rich style ("bold", "red", "bold red", "dim").
@@ -49,31 +51,73 @@ def _has_rich() -> bool:
     return find_spec("rich") is not None
 
 
-def line(*parts: Part) -> Text | str:
-    """One line, or one paragraph, of plain and styled pieces."""
-    pieces = [(safe(part), "") if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts]
-    if not _has_rich():
-        return "".join(text for text, _ in pieces)
-    from rich.text import Text
+@dataclass(frozen=True)
+class Line:
+    """One line, or one paragraph, of pieces of text with their rich styles.
 
-    return Text.assemble(*(piece if piece[1] else piece[0] for piece in pieces))
+    It is folded between words, at the width of the output. The lines that follow the first are indented by
+    ``hang`` columns. A word is never cut: paths and hash keys stay whole, and may be wider.
+    """
+
+    pieces: tuple[tuple[str, str], ...]
+    hang: int
+    fold: bool
+
+    def __str__(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
+    def lines(self, width: int) -> list[Text | str]:
+        """The line in lines of at most ``width`` columns."""
+        whole, hang = str(self), min(self.hang, width * 2 // 3)
+        spans = _spans(whole, width, hang) if self.fold else [(0, len(whole))]
+        if not _has_rich():
+            return [" " * (hang if start else 0) + whole[start:end] for start, end in spans]
+        from rich.text import Text
+
+        text = Text.assemble(*(piece if piece[1] else piece[0] for piece in self.pieces))
+        indent = Text(" " * hang)
+        return [indent + text[start:end] if start else text[start:end] for start, end in spans]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text | str]:
+        yield from self.lines(options.max_width)
 
 
-def wrap(text: Text | str, width: int, indent: int = 0) -> list[RenderableType]:
-    """A paragraph in lines of at most ``width``, also where the output has no width of its own."""
-    if isinstance(text, str):
-        return [" " * indent + one for one in textwrap.wrap(text, width - indent)]
-    from rich.console import Console
-    from rich.padding import Padding
+def _spans(text: str, width: int, hang: int) -> list[tuple[int, int]]:
+    """Where each line of ``text`` begins and ends."""
+    spans, start, end = [], 0, 0
+    for word in re.finditer(r"\S+", text):
+        columns = _columns(text[start : word.end()]) + (hang if start else 0)
+        if end > start and columns > width:
+            spans.append((start, end))
+            start = word.start()
+        end = word.end()
+    return [*spans, (start, end)]
 
-    lines = text.wrap(Console(width=width), width - indent)
-    for one in lines:
-        one.rstrip()  # a space where the text was folded
-    return [Padding(one, (0, 0, 0, indent), expand=False) if indent else one for one in lines]
+
+def _columns(text: str) -> int:
+    """How wide a terminal shows ``text``: some characters take two columns."""
+    if text.isascii() or not _has_rich():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def line(*parts: Part, hang: int | None = None, fold: bool = True) -> Line:
+    """One line, or one paragraph, of plain and styled pieces. ``hang``: by default as many columns as the
+    text has spaces at its beginning."""
+    pieces = tuple((safe(part), "") if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts)
+    text = "".join(text for text, _ in pieces)
+    return Line(pieces, len(text) - len(text.lstrip(" ")) if hang is None else hang, fold)
+
+
+def command(text: str) -> Line:
+    """A command to copy, indented: whatever its width is, it stays one line, or a shell would take two."""
+    return line(f"    {text}", fold=False)
 
 
 def table(
-    heads: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[int] = (), indent: int = 0
+    heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), indent: int = 0
 ) -> RenderableType:
     """Columns under their heads. ``right``: the indices of the columns that hold numbers."""
     if not _has_rich():
@@ -86,12 +130,12 @@ def table(
     for index, head in enumerate(heads):
         grid.add_column(head, justify="right" if index in right else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*(cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row))
+        grid.add_row(*(Text(safe(cell)) for cell in row))
     return Padding(grid, (0, 0, 0, indent), expand=False) if indent else grid
 
 
 def _plain_table(
-    heads: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Sequence[int], indent: int
+    heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], indent: int
 ) -> str:
     texts = [[safe(cell) for cell in row] for row in ([heads] if any(heads) else []) + list(rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
@@ -108,12 +152,12 @@ def _plain_table(
 def render(*parts: RenderableType, color: bool = False, width: int = 100, fit: bool = True) -> str:
     """The parts as text, one below the other, no line wider than ``width``, ending in a newline.
 
-    ``fit=False``: tables and lines are as wide as what they hold, for readers such as grep and awk.
+    ``fit=False``: tables are as wide as what they hold, for readers such as grep and awk.
     """
     if not _has_rich():
-        return "".join(f"{row.rstrip()}\n" for part in parts for row in str(part).split("\n"))
+        rows = [row for part in parts for row in (part.lines(width) if isinstance(part, Line) else [part])]
+        return "".join(f"{row.rstrip()}\n" for text in rows for row in str(text).split("\n"))
     from rich.console import Console
-    from rich.text import Text
 
     out = io.StringIO()
     console = Console(
@@ -121,13 +165,17 @@ def render(*parts: RenderableType, color: bool = False, width: int = 100, fit: b
         color_system="standard" if color else None, emoji=False, legacy_windows=False,
     )  # fmt: skip
     for part in parts:
-        console.print(part, soft_wrap=not fit and isinstance(part, Text))
+        if isinstance(part, Line):
+            for row in part.lines(width):
+                console.print(row, soft_wrap=True)
+        else:
+            console.print(part)
     return "".join(f"{row.rstrip()}\n" for row in out.getvalue().splitlines())
 
 
-def show(*parts: RenderableType, fold: bool = True) -> None:
-    """Write to standard output. In a pipe, which has no width, and without ``fold`` nothing is folded."""
-    fit = fold and (sys.stdout.isatty() or "COLUMNS" in os.environ)
+def show(*parts: RenderableType) -> None:
+    """Write to standard output. In a pipe, which has no width, each row of a table is one line."""
+    fit = sys.stdout.isatty() or "COLUMNS" in os.environ
     write(render(*parts, color=use_color(), width=width(), fit=fit))
 
 

@@ -1,12 +1,8 @@
-"""Lineage: every known shard of a stream, and how they descend from one another.
-
-A shard map describes the present, a lineage also the past: open and closed shards, of which some may be
-missing because closed shards expire.
+"""Lineage: the known shards of a stream, open and closed, and how they descend from one another. Some may be
+missing: closed shards expire. Specification: spec/08-live-shard-map.md, LIN.
 
     shardId-0 [0 .......... max]  ──split──▶  shardId-1 [0 .. mid]  ──┐
                                               shardId-2 [mid+1 .. max] ┴─merge──▶  shardId-3 [0 .. max]
-
-Specification: spec/08-live-shard-map.md, LIN-5 and LIN-11.
 """
 
 from __future__ import annotations
@@ -17,9 +13,8 @@ from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from ..errors import HashKeyError, ShardMapError, UnknownShard
+from ..errors import ShardMapError, UnknownShard
 from ..lazy import repr_html
-from ..limits import MAX_HASH_KEY
 from .sequence_numbers import sequence_hint
 from .shard import Distribution, Shard
 
@@ -30,9 +25,9 @@ if TYPE_CHECKING:
 class Lineage(Mapping[str, Shard]):
     """The known shards of one life of a stream by their ids, parents before children. Immutable.
 
-    ``shards`` may have a shard twice, open and then closed: it is closed. ``stream``: the stream's name or
-    ARN, None if it is not known; it does not count for equality. Raises ShardMapError: duplicate (two shards
-    of one id differ in range, parents or start, so they are of two lives or two streams), cycle.
+    A shard that is there twice, open and then closed, is closed. ``stream``: its name or ARN, if that is
+    known; it does not count for equality. Raises ShardMapError: cycle; duplicate (two shards with one id
+    differ in range, parents or start).
     """
 
     def __init__(
@@ -43,7 +38,7 @@ class Lineage(Mapping[str, Shard]):
         stream: Stream | str | None = None,
     ) -> None:
         if isinstance(stream, str):
-            from .stream_name import stream_of  # few name it: the import of a Lambda function stays short
+            from .stream_name import stream_of  # slow to import
 
             stream = stream_of(stream)
         self.stream = stream
@@ -98,7 +93,6 @@ class Lineage(Mapping[str, Shard]):
         return tuple(self._by_id[child] for child in self._children.get(shard_id, ()))
 
     def _above(self, shard_id: str) -> Iterator[str]:
-        """The ids of the known ancestors, each once, nearest first."""
         visited = {shard_id}
         queue = deque([shard_id])
         while queue:
@@ -121,25 +115,18 @@ class Lineage(Mapping[str, Shard]):
         return shard_id in children or any(above in children for above in self._above(shard_id))
 
     def generation(self, shard_id: str) -> int:
-        """The number of reshards between the oldest known ancestor and this shard, 0 for a shard without
-        known parents. Raises UnknownShard."""
+        """The number of reshards since the oldest known ancestor. Raises UnknownShard."""
         return self._generations[self[shard_id].shard_id]
 
-    def chain(self, hash_key: int) -> tuple[Shard, ...]:
-        """The known shards that ever held ``hash_key``, oldest first. Raises HashKeyError."""
-        if not 0 <= hash_key <= MAX_HASH_KEY:
-            raise HashKeyError(reason="outside 0 to 2^128 - 1")
-        return tuple(shard for shard in self.values() if hash_key in shard.hash_key_range)
-
     def created(self, shard_id: str) -> datetime | None:
-        """When the shard was created, by the hint in its starting sequence number; None where that has no
-        hint. Raises UnknownShard."""
+        """When the shard was created, by the hint in its starting sequence number; None without one. Raises
+        UnknownShard."""
         hint = sequence_hint(self[shard_id].starting_sequence_number)
         return hint.shard_created if hint else None
 
     def closed_at(self, shard_id: str) -> datetime | None:
         """When the shard was closed: when its first child was created, else by the hint in its ending
-        sequence number. None for an open shard, and where there is no hint. Raises UnknownShard."""
+        sequence number; None for an open shard, and without a hint. Raises UnknownShard."""
         shard = self[shard_id]
         if shard.open:
             return None
@@ -165,8 +152,7 @@ def distinct_shards(listing: Iterable[Shard]) -> dict[str, Shard]:
 
 
 def _parents_first(by_id: dict[str, Shard]) -> dict[str, Shard]:
-    """In the order of their ids where these grow from parent to child, as AWS's do, else in topological
-    order. Raises ShardMapError(code="cycle")."""
+    """In the order of their ids where these grow from parent to child, as AWS's do, else topologically."""
     parents = {i: [p for p in by_id[i].parent_shard_ids if p in by_id] for i in sorted(by_id)}
     ids: Iterable[str] = parents
     if any(parent >= i for i, above in parents.items() for parent in above):

@@ -9,24 +9,21 @@ calls.
      | ◀── timer()                           when to call next_request again
      | predict(hash_key)               ──▶   shard id, None where it is not known
 
-After `invalidate` only the doubted shards are not predicted, and after a listing with a gap or an overlap
-only the shards and hash keys that this concerns: one split does not stop the others.
-
-`map_freshness` has the rules for trusting the map. Without trust it predicts nothing: a user record sent
-alone needs no prediction, and an aggregate made for a shard that has split would be misplaced. All times are
-seconds of one monotonic clock of the caller. Not thread-safe, but `predict` only reads one attribute,
+Without trust it predicts nothing: a user record sent alone needs no prediction, and an aggregate made for a
+shard that has split would be misplaced. But one split does not stop the others: after `invalidate`, or a
+listing with a gap or an overlap, only the shards and hash keys that this concerns are not predicted. Times
+are seconds of one monotonic clock of the caller. Not thread-safe, but `predict` only reads one attribute,
 replaced as a whole. Specification: spec/08-live-shard-map.md, 8.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 from ..aws_errors import Backoff, is_permanent
 from ..errors import ShardMapError
 from .lineage import Lineage
-from .map_freshness import MapFreshness
 from .refresh import Failure, Listing, Refresh, RefreshFailed, Request, ShardFilterType, StreamUnavailable
 from .shard import Shard
 from .shard_map import NO_ROUTES, ShardMap
@@ -50,13 +47,100 @@ _BACKOFF, _PERMANENT_BACKOFF = Backoff(1.0, 30.0, 1.5), Backoff(1.0, 300.0)
 MapState = Literal["INVALID", "UPDATING", "READY"]
 
 
+class MapFreshness:
+    """Whether a live shard map may be used to predict: a state machine.
+
+    state   | event                                     | becomes | and
+    --------+-------------------------------------------+---------+--------------------------------------
+    NONE    | a listing, begun since trust ended        | TRUSTED |
+    NONE    | a listing, begun before                   | NONE    | another refresh is needed
+    any     | a listing with a gap or an overlap, begun | DOUBTED | the shards that this concerns are in doubt
+            | since trust ended and since the reports   |         |
+    TRUSTED | a report, while reports count             | DOUBTED | a refresh is needed
+    TRUSTED | a report, while they do not               | TRUSTED |
+    TRUSTED | a listing that changed the map            | TRUSTED | reports count again
+    TRUSTED | a listing that did not                    | TRUSTED |
+    DOUBTED | a report of a shard that is not in doubt  | DOUBTED | a refresh is needed for it, too
+    DOUBTED | a report of one that is                   | DOUBTED |
+    DOUBTED | a listing, begun before the report        | DOUBTED | another refresh is needed
+    DOUBTED | a listing, and the map has changed since  | TRUSTED | reports count again
+    DOUBTED | a listing, and it has not                 | TRUSTED | reports do not count for a backoff
+    any     | the stream is gone, or may be another one | NONE    |
+
+    A *report* says that a record is on another shard than predicted: that shard is then in doubt. A *listing*
+    is the sound result of a refresh. ``backoff``: for how long reports do not count. Times are seconds.
+    """
+
+    def __init__(self, backoff: Backoff) -> None:
+        self.state: Literal["NONE", "TRUSTED", "DOUBTED"] = "NONE"
+        self._in_doubt: set[str] | None = set()  # while DOUBTED: shard ids; None for all
+        self._backoff = backoff
+        self._since = float("-inf")  # while NONE or DOUBTED: listings begun before do not count
+        self._map_changed = False  # while DOUBTED: whether a listing has changed the map
+        self._vain_reports = 0  # reports in a row whose listings changed nothing
+        self._reports_count_from = float("-inf")
+
+    @property
+    def in_doubt(self) -> Collection[str] | None:
+        """The shards that may not be predicted; None: all."""
+        return None if self.state == "NONE" else self._in_doubt
+
+    def report(self, shard_id: str | None, seen_at: float, now: float) -> bool:
+        """Take a report of what was seen at ``seen_at``; returns whether it needs a refresh. ``shard_id``:
+        the predicted shard, None to doubt all."""
+        # MAP-15: "After a report whose refresh changed nothing, reports MUST be ignored for a time that
+        # grows as the backoff does, until a refresh changes the map."
+        if self.state == "NONE" or now < self._reports_count_from:
+            return False
+        if self.state == "TRUSTED":
+            self.state, self._since, self._map_changed = "DOUBTED", min(seen_at, now), False
+        elif self._in_doubt is None or shard_id in self._in_doubt:
+            return False
+        self._since = max(self._since, min(seen_at, now))
+        if shard_id is None or self._in_doubt is None:
+            self._in_doubt = None
+        else:
+            self._in_doubt.add(shard_id)
+        return True
+
+    def end(self, now: float) -> None:
+        """The stream is gone, or may be another one under its name."""
+        self.state, self._since, self._in_doubt = "NONE", now, set()
+
+    def dispute(self, begun: float, shard_ids: Collection[str]) -> None:
+        """Take a listing with a gap or an overlap, of a refresh that began at ``begun``. ``shard_ids``: the
+        shards that cannot be predicted because of it."""
+        if self.state == "TRUSTED" or begun >= self._since:
+            self.state, self._since, self._in_doubt = "DOUBTED", begun, set(shard_ids)
+            self._map_changed = True
+        elif self._in_doubt is not None:
+            self._in_doubt.update(shard_ids)
+
+    def accept(self, begun: float, *, changed: bool, now: float) -> bool:
+        """Take a sound listing of a refresh that began at ``begun``. Returns whether another refresh is
+        needed, because this one began before the last report."""
+        self._map_changed |= changed
+        if self.state != "TRUSTED" and begun < self._since:
+            return True
+        if self._map_changed:
+            self._vain_reports, self._reports_count_from = 0, float("-inf")
+        elif self.state == "DOUBTED":
+            # The listing does not explain the misplaced records: it is older than a split, or the stream
+            # ignores keys. Refreshing again at once could go on endlessly, and would leave the producer
+            # without predictions most of the time.
+            self._reports_count_from = now + self._backoff.seconds(self._vain_reports)
+            self._vain_reports += 1
+        self.state, self._map_changed, self._in_doubt = "TRUSTED", False, set()
+        return False
+
+
 class LiveShardMap:
     """The live shard map of one stream, given by its name or ARN.
 
-    ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still
-    hold records (for lineage). ``refresh_interval``: seconds between routine refreshes, None for none.
+    ``shard_filter``: AT_LATEST lists open shards only, FROM_TRIM_HORIZON also the closed ones that still hold
+    records (for lineage). ``refresh_interval``: seconds between routine refreshes, None for none.
     ``describe``: call DescribeStreamSummary, too, which shows AUTO distribution and that a stream was created
-    again. ``chance``: returns a random number from 0 up to 1.
+    again. ``chance``: gives a random number from 0 up to 1.
     """
 
     def __init__(
@@ -91,7 +175,6 @@ class LiveShardMap:
 
     @property
     def state(self) -> MapState:
-        """A routine refresh of a trusted map leaves it READY."""
         if self._freshness.state == "TRUSTED":
             return "READY"
         return "UPDATING" if self._refresh is not None else "INVALID"
@@ -107,12 +190,12 @@ class LiveShardMap:
         return self.stream_state.shards.lineage
 
     def shard(self, shard_id: str) -> Shard | None:
-        """A known shard, open or closed; None if it is not known, or forgotten."""
+        """A known shard, open or closed; None if it is unknown or forgotten."""
         return self.stream_state.shards.all.get(shard_id)
 
     @property
     def permanent_error(self) -> StreamUnavailable | None:
-        """The permanent error because of which there is no map until somebody fixes it; else None."""
+        """The error because of which there is no map until somebody fixes it."""
         return self.error if self.state == "INVALID" and self._failed_for_good else None
 
     @property
@@ -144,8 +227,7 @@ class LiveShardMap:
     def shard_of_record(
         self, shard_id: str, sequence_number: str, *, generation: int, answered_at: float
     ) -> Shard | Literal["unknown", "gone"]:
-        """As `stream_state.shard_of_record`: the shard of a record; "unknown" until the next refresh; "gone"
-        if the life of the stream that has the record is over."""
+        """As `stream_state.shard_of_record`."""
         shard = shard_of_record(self.stream_state, shard_id, sequence_number, generation, answered_at)
         # After a sign that this may be another stream, nothing is known until the next listing.
         return "unknown" if self._freshness.state == "NONE" and shard != "gone" else shard

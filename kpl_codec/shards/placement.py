@@ -11,7 +11,7 @@
     outside; a plain record (its explicit hash key is not known)   | explicit-hash-key-implied
     outside; anything else                                         | stray
 
-Specification: spec/04-shards-and-placement.md, PLC-1 to PLC-5.
+Specification: spec/04-shards-and-placement.md.
 """
 
 from bisect import bisect_left
@@ -45,12 +45,9 @@ Verdict = Literal[
 
 
 class Placement(Value):
-    """The shard on which a user record is, compared with the shard of its hash key.
-
-    ``hash_key``: None where no key is known. ``expected_shard_id``: the open shard for it, None without a
-    map. ``in_range``: whether it is in the range of the record's shard, None where that range is not known.
-    ``aggregate``: see `aggregate_kind`; None for plain records.
-    """
+    """The shard on which a user record is, compared with the shard of its hash key. ``hash_key``: None where
+    no key is known. ``expected_shard_id``: the open shard for it, None without a map. ``in_range``: whether
+    the record's shard has it, None where the range is not known. ``aggregate``: None for plain records."""
 
     verdict: Verdict
     hash_key: int | None
@@ -73,8 +70,7 @@ AGGREGATE_KINDS: tuple[AggregateKind | None, ...] = (None, "whole", "mixed", "fo
 
 
 def aggregate_kind(inside: int, outside: int) -> AggregateKind | None:
-    """The kind of an aggregate with so many user records ``inside`` and ``outside`` its shard's range; None
-    if there are none, because the range is not known."""
+    """The kind, by the number of user records inside and outside the range; None where that is not known."""
     # PLC-5: "An aggregate with user records inside and outside its shard's range is mixed and MUST get
     # a finding of its own: the KCL loses all of it."
     if inside and outside:
@@ -102,7 +98,6 @@ class PlacementChecker:
         return b"".join(map(hash_key_to_bytes, self.endings))
 
     def on(self, shard_id: str | None) -> "ShardPlacementChecker":
-        """The checker for records on ``shard_id``."""
         checker = self._shards.get(shard_id)
         if checker is None:
             if len(self._shards) >= _MOST_SHARDS:
@@ -112,11 +107,9 @@ class PlacementChecker:
 
 
 class CodedShards:
-    """Tables of some shards for compiled code, and what the codes mean that it returns.
-
-    A code is ((shard * (open shards + 1) + expected shard) * 3 + in range) * 2 + certain, where "in range"
-    is 0 for unknown, 1 for no, 2 for yes. Every code is below ``bound``.
-    """
+    """Tables of some shards for compiled code, and the meaning of the codes that it returns: ((shard * (open
+    shards + 1) + expected shard) * 3 + in range) * 2 + certain, where "in range" is 0 for unknown, 1 for no,
+    2 for yes. Every code is below ``bound``."""
 
     def __init__(self, checker: PlacementChecker, shard_ids: Sequence[str | None]) -> None:
         self._shards = [checker.on(shard_id) for shard_id in shard_ids]
@@ -133,7 +126,6 @@ class CodedShards:
         )
 
     def facts_of(self, code: int) -> PlacementFacts:
-        """The facts on the hash keys with this code."""
         place, facts = divmod(code, 6)
         shard, expected = divmod(place, self._places)
         return self._shards[shard].facts(expected, (None, False, True)[facts // 2], certain=bool(facts % 2))
@@ -161,8 +153,7 @@ class ShardPlacementChecker:
         return lowest <= hash_key <= highest
 
     def check(self, hash_key: int | None, *, certain: bool) -> Placement:
-        """The placement of a record with this hash key. ``certain``: the record has no other hash key, as is
-        so for each user record of an aggregate."""
+        """``certain``: the record has no other hash key; so has a user record of an aggregate."""
         verdict, expected_id, in_range = self._find_facts(hash_key, certain=certain)
         return Placement(verdict, hash_key, self.shard_id, expected_id, in_range)
 
@@ -208,8 +199,7 @@ def verdict_of(
     *,
     certain: bool,
 ) -> Verdict:
-    """The verdict, by the table of this module. ``expected``: the open shard for the hash key. ``certain``:
-    the record has no other hash key."""
+    """The verdict, by the table of this module. ``expected``: the open shard for the hash key."""
     # LIN-4: "A hint MUST NOT change a verdict." No sequence number is used.
     # PLC-1: "On a stream whose record distribution strategy is AUTO no record MUST be called
     # misplaced: the service ignores its keys."
@@ -233,8 +223,6 @@ def verdict_of(
 
 
 class _Record(Protocol):
-    """A Kinesis record or a user record."""
-
     @property
     def partition_key(self) -> str | None: ...
     @property
@@ -244,10 +232,8 @@ class _Record(Protocol):
 
 
 def verify_placement(record: _Record, shard_map: ShardMap) -> Placement:
-    """The placement of a plain KinesisRecord or a DeaggregatedRecord, which is on ``record.shard_id``.
-
-    Raises HashKeyError for an invalid explicit hash key.
-    """
+    """The placement of a plain KinesisRecord or a DeaggregatedRecord on its shard. Raises HashKeyError for an
+    invalid explicit hash key."""
     if record.partition_key is None and record.explicit_hash_key is None:
         hash_key = None
     else:
@@ -277,7 +263,6 @@ class Cause(NamedTuple):
 
 
 def time_of_hint(sequence_number: str | None) -> datetime | None:
-    """When a record was stored, by the hint in its sequence number; None without a hint."""
     hint = sequence_hint(sequence_number)
     return hint.time if hint else None
 
@@ -290,13 +275,12 @@ class Causes:
         self._ancestors = lru_cache(maxsize=4096)(shard_map.ancestors)
 
     def _closed_lately(self, shard: Shard, at: datetime | None) -> bool | None:
-        """Whether the shard was closed within the window before ``at``; None if unknown."""
         closed_at = self._map.closed_at(shard.shard_id)
         return None if at is None or closed_at is None else closed_at > at - RESHARD_WINDOW
 
     def of(self, shard_id: str, lowest: int, highest: int, at: datetime | None) -> Cause:
-        """The cause for an aggregate on a listed shard, by its lowest and highest hash key and when it was
-        put."""
+        """The cause for an aggregate on a listed shard. ``lowest``, ``highest``: of its hash keys. ``at``:
+        when it was put."""
         parents = {shard.shard_id for shard in self._map.parents(shard_id)}
         for shard in self._ancestors(shard_id):
             if lowest in shard.hash_key_range and highest in shard.hash_key_range:

@@ -1,9 +1,6 @@
-"""One refresh of a live shard map: a call of DescribeStreamSummary if wanted, then each page of ListShards.
-
-It gives one request at a time and takes its response. A listing does not show one moment: it may have parents
-together with their children, or be older than the listing before it.
-Specification: spec/08-live-shard-map.md, MAP-6, MAP-8, MAP-14 and MAP-19.
-"""
+"""One refresh of a live shard map: a call of DescribeStreamSummary if wanted, then each page of ListShards. A
+listing does not show one moment: it may have parents together with their children, or be older than the one
+before. Specification: spec/08-live-shard-map.md."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ _MAX_RESULTS: Final = 1000
 
 
 class Request(NamedTuple):
-    """A call to make: ``operation`` as AWS names it, with its ``arguments``. The caller returns it with the
-    response: only that to the latest request counts."""
+    """A call to make: ``operation`` as AWS names it, with its ``arguments``. Its response comes with it: only
+    that to the latest request counts."""
 
     operation: Literal["ListShards", "DescribeStreamSummary"]
     arguments: Mapping[str, Any]
@@ -40,8 +37,8 @@ class Failure(NamedTuple):
 
 
 class StreamUnavailable(KplError):
-    """A refresh failed. ``stream``, ``operation``, ``code`` (AWS's name of the error, or a ShardMapError
-    code), ``reason``; ``permanent``: a retry cannot solve it, somebody has to change something."""
+    """A refresh failed. ``code``: AWS's name of the error, or a ShardMapError code. ``permanent``: a retry
+    cannot solve it, somebody has to change something."""
 
     code: str
     requirement = "MAP-8"
@@ -57,14 +54,13 @@ class StreamUnavailable(KplError):
     codes = ("ResourceNotFoundException", "AccessDeniedException", "LimitExceededException")
 
     def describe(self) -> str:
-        """What failed, and what to check."""
         return f"{self.operation} failed for stream {self.stream}: {failure_text(self.code, self.reason)}"
 
 
 class RefreshFailed(NamedTuple):
-    """A refresh has failed. ``at`` and ``retry_at``: when it failed, and when the next one starts, in seconds
-    of the caller's clock. ``routes_changed``: its listing had a gap or an overlap, and the map has taken over
-    what it says of all other shards."""
+    """``at`` and ``retry_at``: when it failed, and when the next one starts, in seconds of the caller's
+    clock. ``routes_changed``: its listing had a gap or an overlap, and the map has taken over what it says of
+    all other shards."""
 
     at: float
     error: StreamUnavailable
@@ -73,8 +69,8 @@ class RefreshFailed(NamedTuple):
 
 
 class StreamSummary(NamedTuple):
-    """What the map needs of DescribeStreamSummary. ``created``: when this life of the stream began.
-    ``retention``: seconds for which records are kept. ``stream``: as the response names it."""
+    """``created``: when this life of the stream began. ``retention``: seconds for which records are kept.
+    ``stream``: as the response names it."""
 
     created: datetime | None
     distribution: Distribution
@@ -83,8 +79,8 @@ class StreamSummary(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """All shards of a refresh that began at ``begun``, in seconds of the caller's clock. ``has_closed``:
-    every closed shard that still holds records is among them."""
+    """All shards of a refresh that began at ``begun``, in seconds of the caller's clock. ``has_closed``: with
+    every closed shard that still holds records."""
 
     shards: Sequence[Shard]
     summary: StreamSummary | None
@@ -93,8 +89,8 @@ class Listing(NamedTuple):
 
 
 class Refresh:
-    """A refresh that runs. ``begun``: its listing shows everything that happened before that time.
-    ``outdated``: since then, the stream may have been created again."""
+    """A refresh that runs. ``begun``: its listing shows all that happened before. ``outdated``: the stream
+    may have been created again since then."""
 
     def __init__(
         self, begun: float, stream: Mapping[str, Any], shard_filter: ShardFilterType, *, describe: bool
@@ -152,7 +148,7 @@ class Refresh:
 
     def add_page(self, response: Any, known: Mapping[str, Shard]) -> Listing | None:
         """Take a page of ListShards; returns the listing with the last one. A shard that equals the one in
-        ``known`` is the same object in the listing. Raises ShardMapError(code="malformed")."""
+        ``known`` is the same object in it. Raises ShardMapError(code="malformed")."""
         # MAP-14: "An answer without what was asked for MUST be taken for a call that failed."
         shards, _ = shards_of_pages([response])
         token = response.get("NextToken") or None

@@ -1,17 +1,12 @@
-"""Sequence numbers, and the hints in them.
-
-A sequence number is a decimal string. Records of one shard are ordered by it, as a number; user records of
-one aggregated record share it and are ordered by sub-sequence number.
+"""Sequence numbers, decimal texts that order the records of a shard as numbers; and the hints in them.
 
 AWS does not document their layout. Every number seen so far has 47 hex digits:
 
     2 | shard created (s) | n | sequence index | byte | time (s) | shard index | 2
     1 |         9         | 1 |       16       |  2   |    9     |      8      | 1      digits
 
-(``n`` is the last digit of the shard index.) `sequence_hint` reads this layout, and returns None for another
-one. A hint may explain something, order a timeline or choose what to read first. No record is refused,
-dropped or routed because of a hint.
-Specification: spec/08-live-shard-map.md, LIN-1 and LIN-3.
+(``n`` is the last digit of the shard index.) A hint may explain something, order a timeline or choose what to
+read first. No record is refused, dropped or routed because of it. Specification: spec/08-live-shard-map.md.
 """
 
 from datetime import datetime, timedelta, timezone
@@ -39,7 +34,7 @@ def is_sequence_number(text: str) -> bool:
 
 
 def parse_sequence_number(text: str) -> int:
-    """The sequence number as an int. Raises SequenceNumberError."""
+    """Raises SequenceNumberError."""
     if not is_sequence_number(text):
         raise SequenceNumberError(reason="not a canonical decimal number of at most 129 digits")
     return int(text)
@@ -54,7 +49,6 @@ class SequenceHint(NamedTuple):
 
     @property
     def shard_id(self) -> str:
-        """The id of the shard that gave out the number."""
         return f"shardId-{self.shard_index:012d}"
 
 

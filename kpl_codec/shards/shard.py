@@ -1,7 +1,4 @@
-"""A shard, as the responses of ListShards and DescribeStream have it.
-
-Specification: spec/04-shards-and-placement.md, SHD-1 and SHD-9.
-"""
+"""A shard, as the responses of ListShards and DescribeStream have it. See spec/04-shards-and-placement.md."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import Any, Literal
 
 from ..errors import HashKeyError, ShardMapError
 from ..format.hash_keys import HashKeyRange, format_hash_key, parse_hash_key
+from ..format.records import without_none
 from ..values import Value
 
 Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
@@ -37,8 +35,8 @@ class Shard(Value):
         return tuple(p for p in (self.parent_shard_id, self.adjacent_parent_shard_id) if p is not None)
 
     def contradicts(self, other: Shard) -> bool:
-        """Whether ``other``, which has the same id, is another shard: range, parents and starting sequence
-        number of a shard never change. A missing starting number is no contradiction."""
+        """Whether ``other``, which has the same id, is another shard: its range, parents or starting sequence
+        number (where both have one) differ."""
         starts = {self.starting_sequence_number, other.starting_sequence_number} - {None}
         return (
             self.hash_key_range != other.hash_key_range
@@ -81,21 +79,17 @@ class Shard(Value):
 
     def to_aws(self) -> dict[str, Any]:
         """The ``Shard`` structure of ListShards; the inverse of `from_aws`."""
-        shard: dict[str, Any] = {"ShardId": self.shard_id}
-        if self.parent_shard_id is not None:
-            shard["ParentShardId"] = self.parent_shard_id
-        if self.adjacent_parent_shard_id is not None:
-            shard["AdjacentParentShardId"] = self.adjacent_parent_shard_id
-        shard["HashKeyRange"] = {
-            "StartingHashKey": format_hash_key(self.hash_key_range.starting_hash_key),
-            "EndingHashKey": format_hash_key(self.hash_key_range.ending_hash_key),
-        }
-        numbers = {
-            "StartingSequenceNumber": self.starting_sequence_number,
-            "EndingSequenceNumber": self.ending_sequence_number,
-        }
-        shard["SequenceNumberRange"] = {name: text for name, text in numbers.items() if text is not None}
-        return shard
+        first, last = map(format_hash_key, self.hash_key_range)
+        return without_none(
+            ShardId=self.shard_id,
+            ParentShardId=self.parent_shard_id,
+            AdjacentParentShardId=self.adjacent_parent_shard_id,
+            HashKeyRange={"StartingHashKey": first, "EndingHashKey": last},
+            SequenceNumberRange=without_none(
+                StartingSequenceNumber=self.starting_sequence_number,
+                EndingSequenceNumber=self.ending_sequence_number,
+            ),
+        )
 
 
 def shards_of_pages(pages: Iterable[Mapping[str, Any]]) -> tuple[list[Shard], bool]:

@@ -1,9 +1,6 @@
 """The shard map of a stream: which shard a hash key belongs to; and the table by which a live map predicts.
 
-A shard map is made of one listing: of its open shards, which must cover the hash key space without gap or
-overlap, and of the closed shards that it has. The range of a shard never changes, so the verdict on a record
-compares its hash key with the range of the shard that it is on.
-Specification: spec/04-shards-and-placement.md, SHD-2 to SHD-8; spec/08-live-shard-map.md, MAP-21.
+Specification: spec/04-shards-and-placement.md, 4.1; spec/08-live-shard-map.md, MAP-21.
 """
 
 from __future__ import annotations
@@ -23,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class ShardMap(Lineage):
-    """A mapping of shard ids to shards, parents before children, whose open shards cover every hash key once.
-    Immutable.
+    """The shards of one listing by their ids, parents before children. The open ones cover every hash key
+    once. Immutable.
 
-    ``distribution``: "AUTO" for a stream on which the service ignores keys (RecordDistributionStrategy), so
-    that no shard can be predicted. ``stream``: the stream's name or ARN; then records that name another
-    stream get no verdict. Raises ShardMapError: empty, duplicate, cycle, gap, overlap.
+    ``distribution``: "AUTO" for a stream on which the service ignores keys (RecordDistributionStrategy): no
+    shard can be predicted. ``stream``: its name or ARN; then records of another stream get no verdict. Raises
+    ShardMapError: empty, duplicate, cycle, gap, overlap.
     """
 
     def __init__(
@@ -67,11 +64,11 @@ class ShardMap(Lineage):
         *,
         stream: Stream | str | None = None,
     ) -> ShardMap:
-        """A shard map of all pages of a ListShards response, in order, or of a single page.
+        """A shard map of all pages of a ListShards response, in order, or of a single page. Those of
+        DescribeStream name the stream, too; for ListShards give its name or ARN as ``stream``.
 
-        It takes those of DescribeStream, too, which name the stream. Those of ListShards do not: give its
-        name or ARN as ``stream``. Raises ShardMapError: malformed, incomplete (the last page announces
-        another), and what the constructor raises.
+        Raises ShardMapError: malformed, incomplete (the last page announces another), and what the
+        constructor raises.
         """
         from .stream_name import stream_of_pages
 
@@ -95,8 +92,8 @@ class ShardMap(Lineage):
         """A shard map of JSON: what ``aws kinesis list-shards`` or ``kpl-codec shards list --json`` prints, a
         list of pages, or one page a line. bytes are UTF-8, UTF-16 or UTF-32.
 
-        ``stream``: as in `from_list_shards`. ``source``: what errors call the text. Raises ShardMapError as
-        `from_list_shards` does, and malformed for a text that is not JSON; TypeError if it is not a text.
+        ``stream``: as for `from_list_shards`. ``source``: what errors call the text. Raises ShardMapError as
+        `from_list_shards` does, malformed for a text that is not JSON; TypeError if it is not a text.
         """
         if not isinstance(text, (str, bytes)):
             raise TypeError(
@@ -111,8 +108,7 @@ class ShardMap(Lineage):
             raise error.at(source=source) from None
 
     def to_json(self) -> str:
-        """JSON as ``aws kinesis list-shards`` prints it, with the stream if it is known. `from_json` reads
-        it."""
+        """JSON as ``aws kinesis list-shards`` prints it, with the stream if that is known."""
         import json
 
         from .stream_name import stream_members
@@ -134,8 +130,7 @@ class ShardMap(Lineage):
 
 
 def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
-    """The error for the first gap or overlap of open shards, which are in the order of their ranges; None if
-    there is none."""
+    """The error for the first gap or overlap of open shards, in the order of their ranges."""
     # SHD-2: "The open shards of a listing MUST cover every hash key exactly once; a gap or an
     # overlap MUST be refused."
     expected, before = 0, ""
@@ -153,11 +148,9 @@ def first_hole(open_shards: Sequence[Shard]) -> ShardMapError | None:
 
 
 class Routes:
-    """The table by which a live shard map predicts: the open shard of each hash key, or none. Immutable.
-
-    A row is a range of hash keys: its last key and its shard, None where no shard can be predicted.
-    ``open_shards``: in the order of their hash key ranges, which do not overlap.
-    """
+    """The table by which a live shard map predicts: the open shard of each hash key, or none. Immutable. A
+    row is a range of hash keys: its last key and its shard, None where no shard can be predicted.
+    ``open_shards``: in the order of their hash key ranges, which do not overlap."""
 
     __slots__ = ("_ends", "_ids", "_rows")
 
@@ -180,8 +173,7 @@ class Routes:
         self._rows: Mapping[str, int] = {id: row for row, id in enumerate(ids) if id is not None}
 
     def predict(self, hash_key: int) -> str | None:
-        """The id of the shard, None where none can be predicted. O(log n). Raises HashKeyError outside 0 to
-        2^128 - 1."""
+        """The id of the shard, None where none can be predicted. Raises HashKeyError."""
         if hash_key >> HASH_KEY_BITS:
             raise HashKeyError(reason="outside 0 to 2^128 - 1")
         return self._ids[bisect_left(self._ends, hash_key)]
@@ -212,8 +204,8 @@ NO_ROUTES: Final = Routes(())
 
 
 def undisputed(open_shards: Sequence[Shard]) -> tuple[list[Shard], frozenset[str]]:
-    """The shards that may be predicted although a listing has a gap or an overlap, and the ids of the others.
-    ``open_shards``: in the order of their ranges."""
+    """The shards that may be predicted although the listing has a gap or an overlap, and the ids of the
+    others. ``open_shards``: in the order of their ranges."""
     # MAP-21: "Of a listing with a gap or an overlap only the open shards that overlap no other MUST be
     # predicted;"
     disputed: set[str] = set()
@@ -228,7 +220,6 @@ def undisputed(open_shards: Sequence[Shard]) -> tuple[list[Shard], frozenset[str
 
 
 def _pages(text: str | bytes) -> list[Any]:
-    """The pages of a listing in JSON: one after the other, a list of pages, or a list of shards."""
     import json  # looking up shards does not need it
 
     pages: list[Any] = []

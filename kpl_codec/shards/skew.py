@@ -3,8 +3,7 @@ many there are and however shards split and merge.
 
     skew_of(map(partition_key_hash, ["1", ..., "14"]), ALL_HASH_KEYS.split(2)).counts  ->  (3, 11)
 
-The keys are a binary tree: the middle of the space, then the middles of its halves, and so on. Chapter 8.4
-has its picture. Specification: spec/08-live-shard-map.md, HKA-1 to HKA-5, HKA-7 and HKA-8.
+Chapter 8.4 of spec/08-live-shard-map.md has the picture.
 """
 
 from __future__ import annotations
@@ -24,31 +23,14 @@ class Skew(NamedTuple):
     ranges: tuple[HashKeyRange, ...]
     counts: tuple[int, ...]
 
-    @property
-    def total(self) -> int:
-        """The sum of all counts."""
-        return sum(self.counts)
 
-    @property
-    def mean(self) -> float:
-        """The mean count of a range."""
-        return self.total / len(self.counts)
-
-    @property
-    def ratio(self) -> float:
-        """The highest count divided by the mean: 1.0 if all are even, the number of ranges if one has all,
-        0.0 if all counts are 0. A stream can use 1/ratio of the total capacity of its shards."""
-        return max(self.counts) / self.mean if self.total else 0.0
-
-
-#: A shard is overloaded if it gets more than so many times the mean; it takes so many user records a shard to
-#: tell.
+#: An overloaded shard gets more than so many times the mean; to tell, it takes so many user records a shard.
 _OVERLOADED, _ENOUGH = 2.0, 100
 
 
 def overloaded_shards(loads: Mapping[str, float], user_records: int) -> Iterator[tuple[str, float]]:
-    """The shards far above the mean of ``loads``, each with its load divided by that mean. None of them if
-    ``user_records``, the number that the loads were measured on, is too small."""
+    """The shards far above the mean of ``loads``, each with its load divided by that mean; none if the loads
+    were measured on too few ``user_records``."""
     mean = sum(loads.values()) / len(loads) if loads else 0.0
     if user_records < _ENOUGH * len(loads):
         return
@@ -58,8 +40,8 @@ def overloaded_shards(loads: Mapping[str, float], user_records: int) -> Iterator
 
 
 def skew_of(hash_keys: Iterable[int] | Iterable[tuple[int, int]], ranges: Iterable[HashKeyRange]) -> Skew:
-    """Count ``hash_keys``, or ``(hash key, weight)`` pairs, on ``ranges``. O(log n) a key. Raises
-    HashKeyError if there are no ranges, if ranges overlap, or for a hash key in no range."""
+    """Count ``hash_keys``, or ``(hash key, weight)`` pairs, on ``ranges``. Raises HashKeyError if there are
+    no ranges, if they overlap, or for a hash key in none."""
     ranges = tuple(sorted(ranges))
     if not ranges:
         raise HashKeyError(code="outside", reason="no ranges")
@@ -79,8 +61,8 @@ def skew_of(hash_keys: Iterable[int] | Iterable[tuple[int, int]], ranges: Iterab
 
 
 def allocate(space: HashKeyRange, keys: list[int]) -> int:
-    """Add the key that balances best to ``keys``, the ascending list of the keys of ``space`` that are in
-    use; returns it. Raises HashKeyError(code="exhausted")."""
+    """Adds the key that balances best to ``keys``, the keys in use, ascending; returns it. Raises
+    HashKeyError(code="exhausted")."""
     # HKA-1: "The space is halved at low + floor((high - low) / 2), and each half again; the middles of
     # the halves of one depth are a level, and a level is filled before the next."
     # HKA-2: "The next key is the middle of the space if that is free, else the next key of its
@@ -109,12 +91,8 @@ def allocate(space: HashKeyRange, keys: list[int]) -> int:
 
 
 def balanced_keys(ranges: Iterable[HashKeyRange], keys: Iterable[int] = ()) -> Iterator[int]:
-    """Balanced hash keys over the ``ranges`` of open shards, without end.
-
-    Each is in the range with the fewest keys (the lowest of several), and there at the place that balances
-    best. ``keys``: those in use already, in any order. Raises HashKeyError for a key in none of the ranges,
-    for ranges that overlap, and when all are full.
-    """
+    """Balanced hash keys over the ``ranges`` of open shards, without end. ``keys``: those in use already, in
+    any order. Raises HashKeyError for a key in no range, for ranges that overlap, and when all are full."""
     # HKA-4: "A reshard MUST NOT move a key in use; it changes only how they are counted."
     # HKA-5: "What is allocated MUST depend on the set of keys in use alone: not on their order, nor on
     # what was allocated before a restart."

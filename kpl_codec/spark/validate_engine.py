@@ -1,12 +1,9 @@
 """The validate job on Spark: `SparkEngine` checks captured files, `follow` a stream for as long as it runs.
 
-`follow` reads Kinesis records by the data source `kpl-kinesis`, and the code for captured files checks them
-against the shard map at the start of each batch. A batch that runs again reads the same records (SPK-50 to
-SPK-54) and replaces its files, which are named after the batch:
+A batch of `follow` is checked against the shard map at its start. If it runs again, it reads the same records
+(SPK-50 to SPK-54) and replaces its files. `totals/N.json` counts everything up to batch N; two stay:
 
     out/user-records/batch=0/   out/findings/batch=0/   out/totals/0.json   out/checkpoint/
-
-`totals/N.json` counts everything up to batch N; the two newest stay.
 """
 
 from __future__ import annotations
@@ -40,8 +37,8 @@ _TOTALS_VERSION: Final = 2
 
 
 class SparkEngine:
-    """Runs tasks on the workers of ``spark``. The tasks write Parquet themselves: Spark would turn columns
-    into rows first, which takes several times as long as all the rest."""
+    """Runs tasks on the workers of ``spark``. They write Parquet themselves: Spark would turn columns into
+    rows first, which takes several times as long as all the rest."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -76,8 +73,8 @@ class SparkEngine:
 
 
 def supports_available_now() -> bool:
-    """Whether one run of `follow` with ``once`` reads everything, as it does from PySpark 4.2 on. Before, a
-    run is one batch, and a shard is read only in a batch after its parents."""
+    """Whether one run of `follow` with ``once`` reads everything (PySpark 4.2 and newer). Before, a run is
+    one batch, and a shard is read only in a batch after its parents."""
     return find_spec("pyspark.sql.streaming.datasource") is not None
 
 
@@ -100,12 +97,12 @@ def follow(
     interval: float = 30.0,
     on_batch: Callable[[Validation, int], None] = lambda validation, number: None,
 ) -> StreamingQuery:
-    """Start a query that checks the stream batch by batch, and return it.
+    """Start a query that checks the stream batch by batch.
 
-    ``options``: of the data source. ``once``: check the records that are there, then end; the next run goes
-    on from there. ``interval``: seconds between batches otherwise. ``on_batch`` is called after each batch
-    with the result so far and the batch's number. An output folder of an earlier `follow` is continued; any
-    other that is not empty is refused (OutputError).
+    ``options``: of the data source. ``once``: end when the records that are there are checked; the next run
+    goes on from there. ``interval``: seconds between batches otherwise. ``on_batch`` gets the result so far
+    and the batch's number. An output folder of an earlier `follow` is continued; any other that is not empty
+    is refused (OutputError).
     """
     from .source.datasource import KinesisDataSource
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import UsageError, results_of
-from ..cli.options import add, add_aws, add_shared
+from ..cli.options import add, add_aws, add_shared, note_nothing
 from ..cli.progress import waiting
 from ..findings import KINDS, SEVERITIES, at_least_as_bad, kind_of, order_of, order_of_kind
 from ..rendering.labels import plural
-from ..rendering.terminal import json_line, line, note, show, table, width, wrap, write
+from ..rendering.terminal import json_line, line, note, show, table, write
 
 if TYPE_CHECKING:
     from ..findings import Finding
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "results")
     add(parser, "--kind NAME", "only findings of this kind; repeatable", action="append")
     text = "only this severity and worse"
-    add(parser, "--severity", text, choices=SEVERITIES, default=SEVERITIES[-1])
+    add(parser, "--severity", text, choices=SEVERITIES)
     add(parser, "--shard-id ID", "only findings on this shard; repeatable", action="append")
     add_shared(parser, "--limit", what=f"findings, the worst (default: {_SHOWN}, with --json all)")
     add(parser, "--json", "print a JSON object a line")
@@ -43,27 +43,28 @@ def run(args: argparse.Namespace) -> int:
     if unknown:
         kinds = ", ".join(sorted(unknown))
         raise UsageError(reason=f"no kind of finding is called {kinds} (kpl-codec explain lists them)")
-    matching = (
-        finding
-        for finding in _read(args.results)
-        if at_least_as_bad(finding.severity, args.severity)
-        and (args.kind is None or finding.kind in args.kind)
-        and (args.shard_id is None or finding.shard_id in args.shard_id)
-    )
     counts: Counter[str] = Counter()
+    read = 0
 
-    def count_kinds() -> Iterator[Finding]:
-        for finding in matching:
-            counts[finding.kind] += 1
-            yield finding
+    def matching() -> Iterator[Finding]:
+        nonlocal read
+        for finding in _read(args.results):
+            read += 1
+            if (
+                at_least_as_bad(finding.severity, args.severity or SEVERITIES[-1])
+                and (args.kind is None or finding.kind in args.kind)
+                and (args.shard_id is None or finding.shard_id in args.shard_id)
+            ):
+                counts[finding.kind] += 1
+                yield finding
 
     with waiting(f"reading {args.results}, nothing to show yet") as something:
         if args.json and args.limit is None:
-            for finding in count_kinds():
+            for finding in matching():
                 something()
                 write(json_line(finding_facts(finding)))
         else:
-            worst = nsmallest(args.limit or _SHOWN, count_kinds(), key=order_of)
+            worst = nsmallest(args.limit or _SHOWN, matching(), key=order_of)
             if args.json:
                 write("".join(json_line(finding_facts(finding)) for finding in worst))
             else:
@@ -71,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
             if len(worst) < counts.total():
                 shown = f"{len(worst):,} of {plural(counts.total(), 'finding')} shown"
                 note(f"{shown}; --limit N shows more, --json all")
+    if not counts:
+        note_nothing(args, "finding", read, args.results, "--kind", "--severity", "--shard-id")
     bad = any(at_least_as_bad(kind_of(kind).severity, args.fail_on) for kind in counts)
     return FINDINGS if bad else CLEAN
 
@@ -93,4 +96,4 @@ def _show(findings: list[Finding], counts: Counter[str]) -> None:
         if finding.kind != before:
             show(line((finding.kind, "bold"), f": {kind_of(finding.kind).title}"))
             before = finding.kind
-        show(*wrap(line(finding.place or "(nothing more is known)"), max(width(), 60), 2))
+        show(line(f"  {finding.place or '(nothing more is known)'}"))

@@ -37,10 +37,12 @@ class WorkerLost(KplError, RuntimeError):
     status: int
     text = (
         "a worker process ended with status {status} in the middle of a task; nothing was reported as done "
-        "(-9: the machine was out of memory, perhaps: try fewer --cores)"
+        "(-9: the machine was out of memory, perhaps: try fewer cores)"
     )
     concerns = "Whoever runs the command. Nothing was written."
-    todo = "It probably ran out of memory: give --memory or fewer --cores."
+    todo = (
+        "It probably ran out of memory: give it more memory, or fewer cores (--memory, --cores of kpl-codec)."
+    )
 
 
 class LocalEngine:

@@ -48,7 +48,9 @@ class RepairError(KplError, ValueError):
     path: str
     reason: str = ""
     texts: ClassVar[dict[str, str]] = {
-        "no-results": f"{_CANNOT}it holds no results of kpl-codec validate",
+        "no-results": (
+            f"{_CANNOT}it lacks user records or shards; kpl-codec validate, or audit --stream, writes both"
+        ),
         "several-streams": f"{_CANNOT}the results are of several streams; validate each by itself",
         "no-plan": f"{_CANNOT}there is no plan yet; run it without --apply first",
         "planned": f"{_CANNOT}there is a plan already, of which nothing was sent yet: --apply sends it",

@@ -8,7 +8,7 @@ import posixpath
 from ..cli.exit_status import CLEAN, FINDINGS
 from ..cli.inputs import UsageError, client_of, connection, location_of, results_of
 from ..cli.options import add, add_aws, add_shared
-from ..rendering.terminal import line, note, show, table
+from ..rendering.terminal import command, line, note, show, table
 
 EPILOG = """\
 1. Without --apply it is a dry run: it writes a plan to DIR/repair/plan and sends
@@ -79,10 +79,10 @@ def run(args: argparse.Namespace) -> int:
         show(line("There is nothing to send."))
     elif not args.apply:
         show(line(f"Dry run, nothing sent. The plan is in {repair_folder}/plan."))
-        show(line(f"To send it: kpl-codec repair {args.results} --apply --stream NAME"))
+        show(line("To send it:"), command(f"kpl-codec repair {args.results} --apply --stream NAME"))
     else:
-        check = f"kpl-codec validate --stream {args.stream} --output NEW-FOLDER"
-        show(line(f"Every delivery is in {repair_folder}/log. To check: {check}"))
+        show(line(f"Every delivery is in {repair_folder}/log. To check:"))
+        show(command(f"kpl-codec validate --stream {args.stream} --output NEW-FOLDER"))
         if (folder / "findings/part-audit.parquet").kind() is not None:
             show(line(f"Once the copies are handled, audit again, with --repaired {args.results}"))
     if counts.get("failed") or counts.get("cannot"):

@@ -20,7 +20,7 @@ from ..cli.progress import waiting
 from ..errors import KplError
 from ..findings import at_least_as_bad, camel_keys
 from ..rendering.labels import plural
-from ..rendering.terminal import line, note, show, show_json
+from ..rendering.terminal import command, line, note, show, show_json
 from ..without_pandas import show_pandas
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ Exit status: 0 nothing found, 1 findings (see --fail-on) or nothing was read, 2 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "paths", "--shards")
-    text = "how the stream of --shards distributes records (default: %(default)s)"
+    text = "record distribution strategy of the stream of --shards (default: %(default)s)"
     distributions = ["USER_PARTITION_KEY", "AUTO"]
     add(parser, "--distribution", text, choices=distributions, default=distributions[0])
     add(parser, "--output DIR", "a new or empty folder for the results, also in S3", required=True)
@@ -163,9 +163,9 @@ def _print_summary(args: argparse.Namespace, result: Validation) -> int:
         files = f"report.html, summary.txt, summary.json, findings/{users}"
         show(*summary(report), line(""), line(f"Results: {args.output}  ({files})"))
         if report.kinds:
-            show(line(f"To see the findings: kpl-codec findings {args.output}"))
+            show(line("To see the findings:"), command(f"kpl-codec findings {args.output}"))
         if report.totals.lost_at_kcl and args.user_records:
-            show(line(f"To plan a repair (nothing is put): kpl-codec repair {args.output}"))
+            show(line("To plan a repair (nothing is put):"), command(f"kpl-codec repair {args.output}"))
     bad = report.worst is not None and at_least_as_bad(report.worst, args.fail_on)
     return FINDINGS if bad or not report.totals.kinesis_records else CLEAN
 

@@ -1,6 +1,5 @@
 """Where a watch reports: findings to the terminal and to a webhook, metrics to CloudWatch and OpenTelemetry;
-and alarms on the metrics, as templates. `status_page` is the exporter that serves a page.
-Specification: spec/10-watch.md, WCH-24 to WCH-27.
+and alarms on the metrics, as templates (spec/10-watch.md, 10.4). `status_page` serves a page.
 """
 
 from __future__ import annotations
@@ -42,8 +41,9 @@ _EMOJI: Final = {
     "info": ":memo:",
 }
 _STYLES: Final = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "dim"}
-#: Shards that the table on the terminal has room for.
+#: Shards that the table on the terminal has room for; columns before the text of a finding.
 _MOST_ROWS: Final = 20
+_TEXT: Final = 28
 #: The most findings that wait to be posted; attempts for each; seconds for one attempt.
 _MOST_WAITING, _ATTEMPTS, _TIMEOUT = 100, 4, 10.0
 _PAUSE = Backoff(0.5, 10.0)
@@ -51,7 +51,7 @@ _PAUSE = Backoff(0.5, 10.0)
 
 class Exporter(AbstractContextManager["Exporter"]):
     """Gets every finding, and all metrics every two seconds, in the thread that watches. Leaving its context
-    ends it. Each exporter overrides the methods for what it can show."""
+    ends it."""
 
     def __exit__(self, *exception: object) -> None:
         """End: the watch is over."""
@@ -87,9 +87,8 @@ class EmfLines(Exporter):
 
 
 class OpenTelemetryExporter(Exporter):
-    """Offers the metrics through the OpenTelemetry API (the ``otel`` extra); an SDK reads them when it wants.
-    ``meter``: by default that of the global provider. The SDK's Prometheus exporter calls the metrics
-    kpl_watch_lost_user_records, kpl_watch_polls_total and so on."""
+    """Offers the metrics through the OpenTelemetry API (the ``otel`` extra), to an SDK. ``meter``: by default
+    that of the global provider. Prometheus names: kpl_watch_lost_user_records, kpl_watch_polls_total ..."""
 
     def __init__(self, stream: str, meter: Any = None) -> None:
         with require_extras("OpenTelemetryExporter"):
@@ -171,9 +170,8 @@ class Webhook(Exporter):
 
 
 class TerminalExporter(Exporter):
-    """Writes findings to standard error, or as JSON to standard output; to standard error also what is read
-    (at the start), what was read (at the end), and on a terminal a table of the shards that renews itself.
-    ``failure``: gives the error why the shards cannot be listed."""
+    """Writes findings to standard error, or as JSON to standard output; to standard error also what is read,
+    what was read, and on a terminal a table of the shards. ``failure``: why they cannot be listed."""
 
     def __init__(self, watch: Watch, failure: Callable[[], object], *, json: bool) -> None:
         from rich.console import Console
@@ -218,7 +216,7 @@ class TerminalExporter(Exporter):
             write_on(json_line(finding.to_json()))
             return
         text = f"{time.strftime('%H:%M:%S')}  {finding.severity:<8} {finding.state:<8} {finding.text}"
-        self._print(text, _STYLES[finding.severity])
+        self._print(text, _STYLES[finding.severity], hang=_TEXT)
 
     def on_metrics(self, metrics: Sequence[MetricValue], now: float) -> None:
         if not self._cost_printed and self._watch.shards:
@@ -230,10 +228,11 @@ class TerminalExporter(Exporter):
         if self._live is not None and self._watch.shards:
             self._live.update(_shard_table(self._watch, now), refresh=True)
 
-    def _print(self, text: str, style: str = "") -> None:
-        from rich.text import Text
-
-        self._console.print(Text(safe_lines(text), style=style), soft_wrap=True)
+    def _print(self, text: str, style: str = "", hang: int = 0) -> None:
+        """``text`` folded at the width of the terminal; in a pipe, as of a service's log, it is one line."""
+        for row in safe_lines(text).split("\n"):
+            one = line((row, style), hang=hang, fold=self._console.is_terminal)
+            self._console.print(one, soft_wrap=True)
 
 
 def _shard_table(watch: Watch, now: float) -> Any:

@@ -113,7 +113,8 @@ def queue_answer(*, dump: bool) -> dict[str, Any]:
 
 @pytest.mark.requirement("QUE-1")
 def test_answers_of_queues() -> None:
-    assert list(kinesis_records(queue_answer(dump=False))) == QUEUED
+    answer = queue_answer(dump=False)
+    assert list(kinesis_records(answer)) == QUEUED
     text = json.dumps(queue_answer(dump=True), default=str)
     assert list(kinesis_records(text)) == list(kinesis_records([json.loads(text)])) == QUEUED
     rows = list(kpl.deaggregate(QUEUED))
@@ -121,19 +122,15 @@ def test_answers_of_queues() -> None:
     ids = {row.record_id for row in rows}
     assert ids == {record.record_id for record in QUEUED}
     assert {(row.sequence_number, row.shard_id) for row in rows} == {(None, None)}
+    del answer["QueueRecords"][1]["RecordId"]
+    items = list(captured(answer))
+    assert [isinstance(item, CaptureError) for item in items][:3] == [False, True, False]
+    assert (items[1].code, items[1].fields["field"]) == ("missing-field", "QueueRecords[1].RecordId")
     # what needs a place says that there is none
     shard_map = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
     judged = kpl.deaggregate(QUEUED, "report", shard_map=shard_map)
     verdicts = {(row.placement.verdict, row.placement.shard_id) for row in judged if row.placement}
     assert verdicts == {("unknown-shard", None)}
-
-
-def test_a_queue_record_without_its_id_is_named() -> None:
-    answer = queue_answer(dump=False)
-    del answer["QueueRecords"][1]["RecordId"]
-    items = list(captured(answer))
-    assert [isinstance(item, CaptureError) for item in items][:3] == [False, True, False]
-    assert (items[1].code, items[1].fields["field"]) == ("missing-field", "QueueRecords[1].RecordId")
 
 
 def test_events_that_sqs_brought() -> None:
@@ -147,17 +144,11 @@ def test_events_that_sqs_brought() -> None:
 
 
 def test_reading_is_lazy() -> None:
-    seen = []
-
-    def events() -> Any:
-        for number in range(3):
-            seen.append(number)
-            yield load("lambda_kinesis.json")
-
-    records = kinesis_records(events())
+    events = iter([load("lambda_kinesis.json")] * 3)
+    records = kinesis_records(events)
     for _ in range(3):
         next(records)
-    assert seen == [0]
+    assert len(list(events)) == 2
 
 
 class Kclpy:
@@ -224,11 +215,7 @@ def records(arrivals: st.SearchStrategy[datetime], subs: st.SearchStrategy[int |
     )
 
 
-no_sub = st.none()
-any_sub = st.none() | st.integers(0, 500)
-
-
-@given(records(times, no_sub))
+@given(records(times, st.none()))
 @pytest.mark.requirement("CAP-9")
 def test_reading_what_was_written_gives_the_same(rows: list[kpl.KinesisRecord]) -> None:
     for written in (
@@ -243,7 +230,7 @@ def test_reading_what_was_written_gives_the_same(rows: list[kpl.KinesisRecord]) 
         assert list(kinesis_records(live, shard_id=SHARD)) == rows
 
 
-@given(records(millis, any_sub))
+@given(records(millis, st.none() | st.integers(0, 500)))
 @pytest.mark.requirement("CAP-9")
 def test_the_same_for_shapes_in_milliseconds(rows: list[kpl.KinesisRecord]) -> None:
     assert list(kinesis_records(map(Kclpy, rows), shard_id=SHARD)) == rows
@@ -324,10 +311,7 @@ def put(*path: str, value: Any) -> Any:
         (put("kinesis", value=[]), "wrong-type", "kinesis"),
         (put("kinesis", "data", value=None), "missing-field", "kinesis.data"),
         (put("kinesis", "data", value=b"QQ=="), "wrong-type", "kinesis.data"),
-        (put("kinesis", "data", value="QQ"), "base64", "kinesis.data"),
-        (put("kinesis", "data", value="QR=="), "base64", "kinesis.data"),
-        (put("kinesis", "data", value="Q Q=="), "base64", "kinesis.data"),
-        (put("kinesis", "data", value="ü"), "base64", "kinesis.data"),
+        (put("kinesis", "data", value="sécret"), "base64", "kinesis.data"),
         (put("kinesis", "sequenceNumber", value=None), "missing-field", "kinesis.sequenceNumber"),
         (put("kinesis", "sequenceNumber", value=5), "wrong-type", "kinesis.sequenceNumber"),
         (put("kinesis", "partitionKey", value=5), "wrong-type", "kinesis.partitionKey"),
@@ -344,6 +328,7 @@ def test_a_bad_record_is_named_and_hides_no_other(change: Any, code: str, field:
     assert (before, after) == (KINESIS_RECORDS[0], KINESIS_RECORDS[2])
     assert isinstance(bad, kpl.CaptureError)
     assert (bad.code, bad.field, bad.position) == (code, f"Records[1].{field}", 1)
+    assert "cret" not in repr(bad) + str(bad)
     if isinstance(event["Records"][1]["kinesis"], dict) and field != "kinesis.sequenceNumber":
         assert bad.sequence_number == KINESIS_RECORDS[1].sequence_number
     with pytest.raises(kpl.CaptureError) as raised:
@@ -440,12 +425,6 @@ def test_a_time_that_cannot_be_read_costs_no_record(shape: str, value: Any) -> N
     assert [record.data for record in kinesis_records(given_)] == [ONE.data, KINESIS_RECORDS[1].data]
 
 
-def test_errors_carry_no_data() -> None:
-    event = broken(put("kinesis", "data", value="secret!"))
-    (bad,) = [item for item in captured(event) if isinstance(item, kpl.CaptureError)]
-    assert "secret" not in repr(bad) + str(bad)
-
-
 @pytest.mark.requirement("CAP-1")
 def test_broken_json_hides_no_other_document() -> None:
     good = json.dumps(load("lambda_kinesis.json"), indent=1)
@@ -474,19 +453,13 @@ def test_a_member_that_is_there_twice_hides_nothing() -> None:
         assert (items[3].field, items[3].offset, items[3].position) == ("<1>", len(good) + 1, 3)
 
 
-@pytest.mark.parametrize(
-    ("read", "advice"),
-    [
-        (lambda: kinesis_records("captured/events.json"), "of a file give the content"),
-        (lambda: kinesis_records(base64.b64encode(b"x" * 9).decode()), "base64.b64decode"),
-    ],
-)
-def test_a_mistake_is_told_the_right_function(read: Any, advice: str) -> None:
-    with pytest.raises(kpl.CaptureError, match=advice):
-        list(read())
-
-
 def test_files_and_text_where_data_belongs_are_refused() -> None:
+    for text, advice in (
+        ("captured/events.json", "of a file give the content"),
+        ("eHh4", "base64.b64decode"),
+    ):
+        with pytest.raises(kpl.CaptureError, match=advice):
+            list(kinesis_records(text))
     with pytest.raises(TypeError, match="read_text"):
         captured(EVENTS / "lambda_kinesis.json")
     with (EVENTS / "lambda_kinesis.json").open("rb") as file, pytest.raises(TypeError, match="read_text"):

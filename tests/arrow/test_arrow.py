@@ -28,6 +28,7 @@ from kpl_codec.schema_registry import frame
 from kpl_codec.testing import strategies as kst
 from tests.examples import examples
 
+from ..deaggregation.every_policy import EVERY_POLICY, NOT_RAISING, rules
 from ..shards.test_shard_map import HALF, MAX, SPLIT, shard
 
 #: The module; in `kpl_codec.arrow` this is the name of a function.
@@ -50,23 +51,8 @@ OBSERVED = [
 ]
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 hash_key_texts = st.integers(0, MAX).map(str) | st.sampled_from(["0", str(HALF), str(HALF - 1), str(MAX)])
-user_records = st.builds(
-    kpl.UserRecord,
-    st.sampled_from("abcd") | text,
-    st.binary(max_size=40),
-    st.none() | hash_key_texts,
-    st.just(()) | st.just((kpl.Tag("t", "v"), kpl.Tag("u"))),
-)
-sound = st.lists(user_records, min_size=1, max_size=8).map(kpl.encode)
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    """A frame whose message had bytes changed; its digest fits or not."""
-    message = bytearray(draw(sound)[4:-16])
-    for _ in range(draw(st.integers(1, 3))):
-        message[draw(st.integers(0, len(message) - 1))] = draw(st.integers(0, 255))
-    return framed(bytes(message)) if draw(st.booleans()) else framed(bytes(message))[:-1] + b"!"
+sound = kst.aggregated_records(max_records=8).map(lambda made: made.data)
+damaged = kst.defective_frames(max_records=8).map(lambda made: made.data)
 
 
 def records_of(data: st.SearchStrategy[bytes]) -> st.SearchStrategy[kpl.KinesisRecord]:
@@ -82,7 +68,7 @@ def records_of(data: st.SearchStrategy[bytes]) -> st.SearchStrategy[kpl.KinesisR
     )
 
 
-kinesis_records = records_of(st.one_of(sound, damaged(), st.binary(max_size=30), st.sampled_from(OBSERVED)))
+kinesis_records = records_of(st.one_of(sound, damaged, st.binary(max_size=30), st.sampled_from(OBSERVED)))
 VERSION = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 _schema_frames = kst.schema_frames().map(lambda item: item.data)
 #: Data with frames of the Schema Registry, some of them broken, nested or large when decompressed.
@@ -140,7 +126,7 @@ def row_of(
             "placement": place.verdict if place else None,
             "aggregatePlacement": place.aggregate if place else None,
         }
-    if policy == "report":
+    if rules(policy).shows_defects:
         first = record.defects[0] if record.defects else None
         row |= {
             "kcl": record.kcl,
@@ -187,10 +173,11 @@ def objects(
 @pytest.mark.requirement("GSR-1", "GSR-2", "GSR-3", "GSR-4", "GSR-7")
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("framed", [True, False])
+@pytest.mark.usefixtures("drop_policy")
 @settings(max_examples=examples(200))
 @given(
     data=st.data(),
-    policy=st.sampled_from(POLICIES),
+    policy=st.sampled_from(EVERY_POLICY),
     shard_map=st.sampled_from(MAPS),
     limit=st.integers(1, 2000),
     large=st.booleans(),
@@ -254,7 +241,7 @@ def test_columns_equal_objects(
 @pytest.mark.requirement("SPK-76")
 @given(
     st.lists(kinesis_records, max_size=6),
-    st.sampled_from(["kcl", "report"]),
+    st.sampled_from(NOT_RAISING),
     st.sampled_from(MAPS),
     st.booleans(),
     st.data(),
@@ -268,7 +255,7 @@ def test_columns_named_are_as_among_all(
     options: dict[str, Any] = {
         "shard_map": shard_map,
         "tags": True,
-        "max_decompressed_size": 2**26 if policy == "report" else None,
+        "max_decompressed_size": None if rules(policy).on_compression == "raise" else 2**26,
     }
     everything = Deaggregator(given_[0].schema, policy, **options)
     names = data.draw(st.lists(st.sampled_from(everything.schema.names), min_size=1, unique=True))
@@ -283,7 +270,7 @@ def test_columns_named_are_as_among_all(
 
 
 @pytest.mark.requirement("ZIP-5")
-@pytest.mark.parametrize("policy", ["strict", "kcl"])
+@pytest.mark.parametrize("policy", [name for name in POLICIES if rules(name).on_compression == "raise"])
 def test_what_cannot_be_decompressed_is_raised_after_the_user_records_before_it(policy: Any) -> None:
     records = [
         kpl.KinesisRecord("a", data, str(n), "s") for n, data in enumerate((b"1", b"2", b"\x1f\x8b\x08"))
@@ -323,11 +310,11 @@ def test_running_twice_does_no_harm(records: list[kpl.KinesisRecord], policy: An
     try:
         once = rows([batch_of(records)])
     except KplError:
-        assert policy == "strict"
+        assert rules(policy).raises
         return
     twice = rows(once)
     first, second = ([row for batch in batches for row in batch.to_pylist()] for batches in (once, twice))
-    if policy == "kcl":  # raw frames are opened again, with the same result; nested ones stay closed
+    if rules(policy).as_kcl:  # raw frames are opened again, with the same result; nested ones stay closed
         assert [row["data"] for row in second] == [row["data"] for row in first]
     else:
         assert second == first
@@ -339,23 +326,6 @@ def test_output_batches_are_bounded(records: list[kpl.KinesisRecord], limit: int
     batch = batch_of(records)
     for out in coalesce(Deaggregator(batch.schema, "report", max_batch_bytes=limit).process(batch), limit):
         assert out.num_rows == 1 or pa.Table.from_batches([out]).nbytes <= 2 * limit
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-4", "MSG-9")
-@pytest.mark.parametrize("policy", ["kcl", "report"])
-def test_one_huge_key_does_not_blow_up(policy: Any) -> None:
-    key = b"k" * 500_000
-    message = b"\x0a" + b"\xa0\xc2\x1e" + key + b"\x1a\x04\x08\x00\x1a\x00" * 80_000
-    batch = batch_of([kpl.KinesisRecord("p", framed(message), "1", None, None, None)])
-    seen, largest, before = 0, 0, pa.total_allocated_bytes()
-    for number, out in enumerate(deaggregate_batches([batch], policy)):
-        seen += out.num_rows
-        largest = max(largest, pa.total_allocated_bytes() - before)
-        if policy == "kcl" and number > 20:
-            break  # 40 GB of keys in all: the KCL would hand them out, so does this, bit by bit
-    assert seen == 80_001 if policy == "report" else seen > 100
-    assert largest < 40_000_000
 
 
 @pytest.mark.requirement("SPK-4")
@@ -371,6 +341,7 @@ def test_wide_columns_beside_many_user_records_stay_bounded() -> None:
 
 
 @pytest.mark.requirement("SPK-1")
+@pytest.mark.usefixtures("drop_policy")
 def test_rows_without_data() -> None:
     whole = kpl.encode([kpl.UserRecord("k", b"x")])
     batch = pa.RecordBatch.from_pydict({"data": pa.array([whole, None, b"plain"])})
@@ -380,10 +351,21 @@ def test_rows_without_data() -> None:
         (None, "no-data", False),
         (b"plain", None, False),
     ]
-    strict = deaggregate_batches([batch])
-    assert next(strict)["data"].to_pylist() == [b"x"]
-    with pytest.raises(CaptureError, match="no-data"):
-        next(strict)
+    for policy in EVERY_POLICY:
+        users: Any = deaggregate_batches([batch], policy)
+        if rules(policy).raises:
+            assert next(users)["data"].to_pylist() == [b"x"]
+            with pytest.raises(CaptureError, match="no-data"):
+                next(users)
+            continue
+        drops = rules(policy).on_defect == "drop"
+        data = [value for made in users for value in made["data"].to_pylist()]
+        assert data == [b"x", *([] if drops else [None]), b"plain"]
+        assert users.counts.kinesis_records == 3
+        assert users.counts.user_records == len(data)
+        assert (users.counts.dropped, users.counts.defects) == (
+            ({"defect": 1}, {}) if drops else ({}, {"no-data": 1})
+        )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from kpl_codec.deaggregation.policy_rules import POLICIES
 from kpl_codec.errors import KplError
 from tests.examples import examples
 
-from .test_arrow import MAPS, batch_of, framed, kinesis_records
+from .test_arrow import MAPS, batch_of, kinesis_records
 
 
 def row_by_row() -> Any:
@@ -170,17 +170,6 @@ def test_threads_change_nothing(
     assert got == want
 
 
-@pytest.mark.requirement("SPK-75")
-@pytest.mark.parametrize("threads", [1, 2, 4])
-def test_an_empty_batch_between_opened_rows_changes_nothing(threads: int) -> None:
-    rows = {"data": [b"x"] * 4, "subSequenceNumber": [0, 1, 2, 3], "aggregated": [True] * 4}
-    fields = {"shardId": ["s"] * 4, "sequenceNumber": ["1"] * 4, "partitionKey": ["k"] * 4}
-    batch = pa.RecordBatch.from_pydict({**rows, **fields})
-    batches = [batch.slice(0, 2), batch.slice(0, 0), batch.slice(2)]
-    table, _ = deaggregate_table(batches, "report", threads=threads)
-    assert table["firstOfRecord"].to_pylist() == [True, False, False, False]
-
-
 def test_threads_work_at_the_same_time() -> None:
     """Two parts that wait for one another are both done."""
     both = threading.Barrier(2, timeout=20)
@@ -203,12 +192,3 @@ def test_every_thread_gets_a_part_of_a_large_batch(threads: int) -> None:
     assert made["data"].to_pylist() == [bytes([n]) * 40_000 for n in range(160)]
     few, _ = deaggregate_table(batch.slice(0, 3), threads=threads, columns=["data"])
     assert few["data"].num_chunks == 1
-
-
-def test_the_first_record_that_is_refused_is_named() -> None:
-    broken = framed(b"\x0a")
-    records = [kpl.KinesisRecord("a", broken if n in (20, 35) else b"plain", str(n)) for n in range(40)]
-    with row_by_row():
-        found = outcome(lambda: deaggregate_table(batch_of(records), threads=3).table)
-    assert found == outcome(lambda: deaggregate_table(batch_of(records[:21]), threads=1).table)
-    assert issubclass(found[0], kpl.DecodeError)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kpl_codec.audit import Ledger, Row
+from kpl_codec.audit import Ledger, Row, RowKind
 from kpl_codec.audit.audit_run import AuditError, AuditResult, audit
 from kpl_codec.audit.ledger_reader import _GZIP, _members
 from kpl_codec.audit.user_record_index import Name
@@ -218,6 +218,22 @@ def live(folders: Folders, happenings: list[Any]) -> None:
     check(folders.world, result)
 
 
+def write_ledger(folder: Path, *rows: Row, side: Literal["produced", "handled"] = "produced") -> None:
+    with closing(Ledger(folder / side).writer("orders", side)) as writer:
+        writer.note(rows)
+
+
+def delivered(*numbers: str, shard_id: str = SHARDS[0], user_records: int = 1) -> list[Row]:
+    return [Row("delivered", shard_id, number, user_records, 1) for number in numbers]
+
+
+def audit_of(folder: Path) -> AuditResult:
+    """The audit of what is there, which must be fit to be written."""
+    result = audit([str(folder / "produced")], [str(folder / "handled")])
+    result.write(str(folder / "out"))
+    return result
+
+
 @pytest.mark.requirement("AUD-21")
 @pytest.mark.parametrize("side", ["produced", "handled"])
 @pytest.mark.parametrize(
@@ -235,15 +251,12 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
     row |= facts
     header = {"kpl_ledger": "w", "member": 0, "kind": "header", "version": 1, "lines": 2}
     header |= {"side": side, "stream": "orders", "stream_arn": None}
-    producer = Ledger(tmp_path / "produced").writer("orders")
-    producer.note([Row("delivered", SHARDS[0], "8", 1, 1)])
-    producer.close()
+    write_ledger(tmp_path, *delivered("8"))
     (tmp_path / "handled").mkdir()
     (tmp_path / "handled/notes.txt").write_text("nothing\n")
     text = "".join(json.dumps(line) + "\n" for line in (header, row))
     (tmp_path / side / f"w-000000{SUFFIX}").write_bytes(gzip.compress(text.encode()))
-    result = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
-    result.write(str(tmp_path / "out"))
+    result = audit_of(tmp_path)
     assert (tmp_path / "out/report.html").exists()
     is_reported = any(one.file.startswith("w-") for one in result.unreadable)
     assert is_reported == ("at_ms" not in facts)
@@ -257,8 +270,7 @@ def test_what_a_ledger_says_can_be_written_whatever_it_says(
 )
 def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, tmp_path: Path) -> None:
     """Its row is told, and what it may name is unknown. ``text``: bytes that are no UTF-8, in a text."""
-    with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
-        producer.note([Row("delivered", SHARDS[0], str(number), 2, 1) for number in (7, 8, 9)])
+    write_ledger(tmp_path, *delivered("7", "8", "9", user_records=2))
     (tmp_path / "handled").mkdir()
     good = {"shardId": SHARDS[0], "sequenceNumber": "9", "subSequenceNumber": 0}
     pq.write_table(pa.Table.from_pylist([good]), tmp_path / "handled/good.parquet")
@@ -268,8 +280,7 @@ def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, 
         bytes_of = table[column].chunk(0).buffers()
         table = pa.table({**one, column: pa.Array.from_buffers(pa.string(), 1, bytes_of)})
     pq.write_table(table, tmp_path / "handled/strange.parquet")
-    result = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
-    result.write(str(tmp_path / "out"))
+    result = audit_of(tmp_path)
     assert any("strange" in one.file for one in result.unreadable)
     assert not any(name[1] == "8" for name in names_with(result, lambda one: one.kind == "audit-missing"))
 
@@ -277,22 +288,20 @@ def test_a_cell_of_any_type_is_read_or_told(column: str, cell: Any, text: bool, 
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_a_table_without_rows_is_a_note(form: str, rows: int, tmp_path: Path) -> None:
-    with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
-        producer.note([Row("delivered", SHARDS[0], "7", 1, 1)])
+    write_ledger(tmp_path, *delivered("7"))
     columns = {"shardId": [SHARDS[0]], "sequenceNumber": ["7"], "subSequenceNumber": ["0"]}
-    table = pa.table(columns).slice(0, rows)
     write = pq.write_table if form == "parquet" else pa.csv.write_csv
-    write(table, tmp_path / f"handled.{form}")
-    result = audit([str(tmp_path / "produced")], [str(tmp_path / f"handled.{form}")])
+    (tmp_path / "handled").mkdir()
+    write(pa.table(columns).slice(0, rows), tmp_path / f"handled/handled.{form}")
+    result = audit_of(tmp_path)
     assert result.notes == [f"there are no rows in handled.{form}"] * (1 - rows)
     assert result.facts["complete"] == bool(rows)
 
 
 def write_sides(folder: Path) -> None:
     """Ledgers of a producer and a consumer of orders, and a table without any of the columns."""
-    for side in ("produced", "handled"):
-        with closing(Ledger(folder / side).writer("orders", side)) as writer:
-            writer.note([Row("delivered" if side == "produced" else "handled", SHARDS[0], "7", 1, 1)])
+    write_ledger(folder, *delivered("7"))
+    write_ledger(folder, Row("handled", SHARDS[0], "7", 1, 1), side="handled")
     (folder / "other.csv").write_text("name,amount\nx,1\n")
 
 
@@ -300,19 +309,29 @@ NO_COLUMN = "other.csv cannot be read: no column shard; it has: name, amount. "
 
 
 @pytest.mark.parametrize(
-    ("handled", "headline"),
+    ("produced", "handled", "headline"),
     [
-        (["handled"], "Everything was handled: 1 user record."),
-        (["produced"], "--handled holds no row of a consumer of orders, but a ledger of a producer. Of 1 "),
-        (["other.csv"], f"--handled holds no row of a consumer of orders. {NO_COLUMN}Of 1 delivered user "),
-        (["handled", "other.csv"], f"{NO_COLUMN}Everything was handled: 1 user record."),
+        ("produced", ["handled"], "Everything was handled: 1 user record."),
+        (
+            "produced",
+            ["produced"],
+            "--handled holds no row of a consumer of orders, but a ledger of a producer. ",
+        ),
+        (
+            "produced",
+            ["other.csv"],
+            f"--handled holds no row of a consumer of orders. {NO_COLUMN}Of 1 delivered ",
+        ),
+        ("produced", ["handled", "other.csv"], f"{NO_COLUMN}Everything was handled: 1 user record."),
+        ("empty", ["handled"], "--produced names no user record."),
     ],
 )
 def test_the_headline_begins_with_what_says_nothing(
-    handled: list[str], headline: str, tmp_path: Path
+    produced: str, handled: list[str], headline: str, tmp_path: Path
 ) -> None:
     write_sides(tmp_path)
-    result = audit([str(tmp_path / "produced")], [str(tmp_path / name) for name in handled])
+    Ledger(tmp_path / "empty").writer("orders").close()
+    result = audit([str(tmp_path / produced)], [str(tmp_path / name) for name in handled])
     assert result.headline.startswith(headline)
 
 
@@ -331,13 +350,6 @@ def test_no_row_of_a_producer_is_an_error(
     write_sides(tmp_path)
     with pytest.raises(AuditError, match=reason):
         audit([str(tmp_path / produced)], [str(tmp_path / "handled")], stream=stream)
-
-
-def test_a_producer_that_put_nothing_is_no_success(tmp_path: Path) -> None:
-    write_sides(tmp_path)
-    Ledger(tmp_path / "empty").writer("orders").close()
-    result = audit([str(tmp_path / "empty")], [str(tmp_path / "handled")])
-    assert result.headline == "--produced names no user record."
 
 
 def test_results_to_be_repaired_must_be_some(tmp_path: Path) -> None:
@@ -367,8 +379,7 @@ def test_too_early_is_no_success_whatever_fails(
     """The findings are info at most; the help says what else counts."""
     write_sides(tmp_path)
     if later:
-        with closing(Ledger(tmp_path / "produced").writer("orders")) as writer:
-            writer.note([Row("delivered", SHARDS[0], "8", 1, 1)])
+        write_ledger(tmp_path, *delivered("8"))
     sides = ["--produced", str(tmp_path / "produced"), "--handled", str(tmp_path / "handled")]
     assert main(["audit", *sides, "--fail-on", fail_on]) == status
     with pytest.raises(SystemExit):
@@ -381,20 +392,17 @@ def test_too_early_is_no_success_whatever_fails(
 @pytest.mark.parametrize("how", ["table", "ledger", "aside"])
 def test_a_row_of_another_shard_than_it_says(how: str, tmp_path: Path) -> None:
     """The record it names is unknown, and nothing before it on the shard that it says is missing."""
-    with closing(Ledger(tmp_path / "produced").writer("orders")) as producer:
-        producer.note([Row("delivered", SHARDS[0], number, 1, 1) for number in ("10", "11", "14")])
-        producer.note([Row("delivered", SHARDS[1], number, 1, 1) for number in ("12", "13")])
+    write_ledger(tmp_path, *delivered("10", "11", "14"), *delivered("12", "13", shard_id=SHARDS[1]))
     (tmp_path / "handled").mkdir()
     rows = [(SHARDS[0], "10"), (SHARDS[0], "14"), (SHARDS[1], "11")]
     if how == "table":
         columns = {"shardId": [s for s, _ in rows], "sequenceNumber": [n for _, n in rows]}
         pq.write_table(pa.table({**columns, "subSequenceNumber": [0, 0, 0]}), tmp_path / "handled/a.parquet")
     else:
-        consumer = Ledger(tmp_path / "handled").writer("orders", "handled")
-        consumer.note([Row("handled", *row, 1, 1) for row in rows[:2]])
-        consumer.note([Row("aside" if how == "aside" else "handled", *rows[2], 1, 1)])
-        consumer.close()
-    result = audit([str(tmp_path / "produced")], [str(tmp_path / "handled")])
+        kinds: list[RowKind] = ["handled", "handled", "aside" if how == "aside" else "handled"]
+        handled = [Row(kind, *row, 1, 1) for kind, row in zip(kinds, rows, strict=True)]
+        write_ledger(tmp_path, *handled, side="handled")
+    result = audit_of(tmp_path)
     sums = result.facts["userRecords"]
     assert (sums["handled"], sums["missing"], sums["unknown"], sums["tooEarly"]) == (2, 0, 1, 2)
     assert [one.times for one in result.unreadable] == [1]

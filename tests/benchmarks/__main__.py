@@ -25,13 +25,13 @@ import kpl_codec
 from kpl_codec.testing.local_kinesis import LocalKinesisError, find_node, install
 
 from . import corpora
-from .tasks import CONTENDERS, LOOKUPS
+from .tasks import CONTENDERS
 
 ROOT = Path(__file__).parents[2]
 NPM = ("aws-kinesis-agg", "4.2.7")
 TASKS = (
     *("each object", "objects", "objects+placement", "kcl policy", "report", "columns", "columns+placement"),
-    *("encode", "aggregate", "lookup"),
+    "encode",
 )
 #: Whose time stands for a task that a contender does not have: columns are compared with objects.
 STANDS_FOR = {
@@ -40,7 +40,6 @@ STANDS_FOR = {
     "report": "objects+placement",
     "columns": "objects",
     "columns+placement": "objects+placement",
-    "aggregate": "encode",
 }
 
 
@@ -104,7 +103,7 @@ def measure(everyone: list[Contender], corpus: corpora.Corpus, task: str, rounds
             answer = contender.ask(corpus.name, candidate, check=True)  # the first turn warms up
             if "unsupported" not in answer:
                 asked[contender.name] = candidate
-                if answer["digest"] and task not in ("encode", "aggregate"):
+                if answer["digest"] and task != "encode":
                     made[contender.name] = answer["digest"]
                 break
     if len(set(made.values())) > 1:
@@ -120,10 +119,9 @@ def measure(everyone: list[Contender], corpus: corpora.Corpus, task: str, rounds
 def line(task: str, corpus: corpora.Corpus, times: dict[str, float], others: list[str]) -> list[str]:
     """Compiled and pure: million user records a second, and how many times faster than each other one."""
     cells = [task, corpus.name]
-    count = len(LOOKUPS) if task == "lookup" else corpus.user_records
     for ours in ("kpl_codec", "kpl_codec (pure)"):
         took = times.get(ours)
-        cells.append(f"{count / took / 1e6:.2f}" if took else "-")
+        cells.append(f"{corpus.user_records / took / 1e6:.2f}" if took else "-")
         for other in others:
             cells.append(f"{times[other] / took:.2f}" if took and times.get(other) else "-")
     return cells
@@ -211,10 +209,6 @@ def main() -> None:
                 corpus = corpora.corpus(name, options.mib)
                 write(corpus, directory)
                 for task in options.tasks.split(","):
-                    if task == "lookup" and name != options.corpora[0]:
-                        continue
-                    if name in "eh" and task in ("encode", "aggregate"):
-                        continue
                     times = measure(everyone, corpus, task, options.rounds)
                     show(line(task, corpus, times, list(heads)))
                     measured.append({"task": task, "corpus": name, "seconds": times})

@@ -4,23 +4,20 @@ a  50 KiB aggregates, ~100 B user records (70 to 130), 8 distinct keys a frame o
 b  50 KiB aggregates, ~100 B, every user record with its own UUID as key
 c  50 KiB aggregates, ~1 KB (716 to 1331), UUID keys
 d  1 MiB aggregates, ~200 B (140 to 260), 512 keys
-e  plain records of 1 KiB
 f  as a, an explicit hash key on every user record
 g  ~1.2 KB aggregates of about 10 user records of ~100 B, 3 keys: a quiet stream
-h  hostile: frames of a, of which 1 in 16 is damaged (digest, index, wire type, truncation)
 t  as a, a tag on every user record, as `kpl-codec repair` writes it
 """
 
 from __future__ import annotations
 
-import hashlib
 import random
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import kpl_codec as kpl
-from kpl_codec.limits import MAGIC, MAX_HASH_KEY
+from kpl_codec.limits import MAX_HASH_KEY
 
 KIB = 1024
 
@@ -93,39 +90,14 @@ def _aggregates(
     return frames, total
 
 
-def _plain(size: int) -> tuple[list[bytes], int]:
-    rng = random.Random("plain")
-    frames = [rng.randbytes(KIB) for _ in range(max(1, size // KIB))]
-    return frames, len(frames)
-
-
-def _hostile(size: int) -> tuple[list[bytes], int]:
-    frames, total = _aggregates(size, 50 * KIB, 70, 130, 512, 8)
-    rng = random.Random("hostile")
-    for number in range(0, len(frames), 16):
-        message = bytearray(frames[number][4:-16])
-        kind = rng.choice(["digest", "index", "wire-type", "truncated"])
-        if kind == "index":
-            message += b"\x1a\x05\x08\x7f\x1a\x01x"
-        elif kind == "wire-type":
-            message += b"\x1a\x05\x0a\x00\x1a\x01x"
-        elif kind == "truncated":
-            del message[-3:]
-        digest = hashlib.md5(message).digest() if kind != "digest" else bytes(16)
-        frames[number] = MAGIC + bytes(message) + digest
-    return frames, total
-
-
 _COPIED = (kpl.Tag("kpl_codec.repair", f"{SHARD}/49545115243490985018280067714973144582180062593/0"),)
 _MAKERS = {
     "a": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8),
     "b": lambda size: _aggregates(size, 50 * KIB, 70, 130, None, 0),
     "c": lambda size: _aggregates(size, 50 * KIB, 716, 1331, None, 0),
     "d": lambda size: _aggregates(size, 1024 * KIB, 140, 260, 512, 512),
-    "e": _plain,
     "f": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, explicit=True),
     "g": lambda size: _aggregates(size, 1228, 70, 130, 512, 3),
-    "h": _hostile,
     "t": lambda size: _aggregates(size, 50 * KIB, 70, 130, 512, 8, tags=_COPIED),
 }
 NAMES = tuple(_MAKERS)

@@ -2,15 +2,12 @@
 model over HTTP that takes its time for each call.
 
     python -m tests.benchmarks.spark_source 100 1000        shards
-        [--records-per-second 2] [--bytes 100] [--milliseconds 20] [--seconds 30]
-        [--limits] [--only plan,batches,latency]
+        [--records-per-second 2] [--milliseconds 20] [--seconds 30] [--only plan,batches]
 
 plan: seconds, CPU seconds and calls of planning, with records on every shard and with none; and the same
 calls by boto3 alone. batches: seconds of a query's first batch with rows and of later ones, as Spark
-reports them, into a sink that keeps nothing; and from the query's start to the end of that first batch.
-latency: seconds from put to the sink, of records put one every 0.2 s. Both with the calls on each shard.
-The model has its own process and shares the machine. With --limits it refuses what is beyond the
-limits of a shard.
+reports them, into a sink that keeps nothing; and from the query's start to the end of that first batch;
+with the calls on each shard. The model has its own process and shares the machine.
 """
 
 from __future__ import annotations
@@ -41,6 +38,7 @@ from kpl_codec.spark.source.source_options import SourceOptions, parse_options
 
 from ..spark.source.model import ModelKinesis
 
+RECORD_BYTES = 100
 _METHODS = {
     "ListShards": "list_shards",
     "DescribeStreamSummary": "describe_stream_summary",
@@ -74,7 +72,7 @@ class _Moment(float):
 class _Connection(asyncio.Protocol):
     """HTTP, as much as boto3 speaks. POST /feed sets the pause between two puts; GET: the calls."""
 
-    def __init__(self, stream: ModelKinesis, seconds: float, feed: dict[str, Any]) -> None:
+    def __init__(self, stream: ModelKinesis, seconds: float, feed: dict[str, float]) -> None:
         self._stream, self._seconds, self._feed = stream, seconds, feed
         self._got = b""
 
@@ -116,36 +114,32 @@ class _Connection(asyncio.Protocol):
         self._transport.write(head.encode() + b"\r\n\r\n" + body)
 
 
-async def serve(shards: int, size: int, seconds: float, limits: bool) -> None:
+async def serve(shards: int, seconds: float) -> None:
     """Serve until the standard input ends. Prints the port."""
-    stream, feed = Serving(shards, limits=limits), {"each": 0.0, "one": 0.0}
+    stream, feed = Serving(shards), {"pause": 0.0}
     loop = asyncio.get_running_loop()
 
-    async def put(pause: str) -> None:
-        at = 0
+    async def put() -> None:
         while True:
             begun = time.time()
-            if feed[pause]:
-                open_shards = stream.open_shards
-                for shard in open_shards if pause == "each" else [open_shards[at % len(open_shards)]]:
-                    stream.put_on(shard, b"%-*.6f" % (size, time.time()))
-                at += 1
-            await asyncio.sleep(max(0.01, feed[pause] - (time.time() - begun)))
+            if feed["pause"]:
+                for shard in stream.open_shards:
+                    stream.put_on(shard, bytes(RECORD_BYTES))
+            await asyncio.sleep(max(0.01, feed["pause"] - (time.time() - begun)))
 
     server = await loop.create_server(lambda: _Connection(stream, seconds, feed), "127.0.0.1", 0)
-    feeders = [loop.create_task(put(pause)) for pause in feed]
+    feeder = loop.create_task(put())
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
-    for feeder in feeders:
-        feeder.cancel()
+    feeder.cancel()
 
 
 class Server:
     """The model in a process of its own."""
 
-    def __init__(self, shards: int, size: int, milliseconds: float, limits: bool) -> None:
+    def __init__(self, shards: int, milliseconds: float) -> None:
         command = [sys.executable, "-m", "tests.benchmarks.spark_source", str(shards), "--serve"]
-        command += ["--bytes", str(size), "--milliseconds", str(milliseconds)] + ["--limits"] * limits
+        command += ["--milliseconds", str(milliseconds)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
@@ -154,9 +148,9 @@ class Server:
         with urlopen(self.url, timeout=60) as answer:
             return Counter(json.load(answer))
 
-    def feed(self, **pauses: float) -> None:
-        """Seconds between two records on ``each`` shard, and between two on ``one`` after the other."""
-        body = json.dumps({"each": 0.0, "one": 0.0, **pauses}).encode()
+    def feed(self, pause: float) -> None:
+        """Put a record on every shard each ``pause`` seconds; 0: none."""
+        body = json.dumps({"pause": pause}).encode()
         urlopen(Request(self.url + "/feed", body), timeout=60).close()
 
     def options(self) -> dict[str, str]:
@@ -179,7 +173,7 @@ def plans(server: Server, options: SourceOptions, pause: float, rounds: int = 4)
     planner = Planner(KinesisReader(options.client(), options))
     at = planner.begin_at(options.starting_position)
     for busy in (True, False):
-        server.feed(each=pause if busy else 0.0)
+        server.feed(pause if busy else 0.0)
         for number in range(rounds):
             time.sleep(1.0)
             calls, begun, cpu = server.calls(), time.perf_counter(), time.process_time()
@@ -195,7 +189,7 @@ def plans(server: Server, options: SourceOptions, pause: float, rounds: int = 4)
 def alone(server: Server, options: SourceOptions, pause: float, rounds: int = 4) -> None:
     """The calls of a plan without the planner: a client of boto3 in as many threads."""
     client, name = boto3.client("kinesis", **CLIENT, endpoint_url=server.url), options.stream.name
-    server.feed(each=pause)
+    server.feed(pause)
     with ThreadPoolExecutor(32) as pool:
 
         def iterator(shard_id: str) -> str:
@@ -225,8 +219,8 @@ def progress_of(query: Any, batches: int, timeout: float) -> list[Any]:
         time.sleep(0.2)
 
 
-def batches(spark: Any, server: Server, pause: float, seconds: float) -> None:
-    server.feed(each=pause)
+def batches(spark: Any, server: Server, shards: int, pause: float, seconds: float) -> None:
+    server.feed(pause)
     frame = spark.readStream.format("kpl-kinesis").options(**server.options()).load()
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
@@ -251,58 +245,24 @@ def batches(spark: Any, server: Server, pause: float, seconds: float) -> None:
     print(
         f"batches: median of {len(whole)}: {took / 1000:.2f} s, of it planning {planned / 1000:.2f}, tasks "
         f"{read / 1000:.2f}; {rows:,.0f} rows; calls of each shard in a second: "
-        + ", ".join(f"{name} {count / seconds / SHARDS[0]:.2f}" for name, count in sorted(spent.items()))
+        + ", ".join(f"{name} {count / seconds / shards:.2f}" for name, count in sorted(spent.items()))
     )
-
-
-def latency(spark: Any, server: Server, seconds: float) -> None:
-    server.feed()
-    options = {**server.options(), "startingPosition": "LATEST"}
-    frame = spark.readStream.format("kpl-kinesis").options(**options).load()
-    waited: list[float] = []
-
-    def sink(rows: Any, _: int) -> None:
-        data = [float(row.data) for row in rows.select("data").collect()]
-        waited.extend(time.time() - moment for moment in data)
-
-    with tempfile.TemporaryDirectory() as checkpoint:
-        query = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint).start()
-        time.sleep(8)
-        server.feed(one=0.2)
-        time.sleep(8)
-        waited.clear()
-        calls = server.calls()
-        time.sleep(seconds)
-        spent = server.calls() - calls
-        query.stop()
-    waited.sort()
-    print(
-        f"latency: of {len(waited)} records: median {median(waited):.2f} s, 9 of 10 within "
-        f"{waited[len(waited) * 9 // 10]:.2f} s; calls of each shard in a second: "
-        + ", ".join(f"{name} {count / seconds / SHARDS[0]:.2f}" for name, count in sorted(spent.items()))
-    )
-
-
-#: The shards of the stream that is measured.
-SHARDS = [0]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("shards", type=int, nargs="+")
     parser.add_argument("--records-per-second", type=float, default=2.0, help="of each shard")
-    parser.add_argument("--bytes", type=int, default=100, help="of each record")
     parser.add_argument("--milliseconds", type=float, default=20.0, help="for each call")
-    parser.add_argument("--limits", action="store_true", help="of a shard are kept by the model")
-    parser.add_argument("--only", default="plan,batches,latency")
+    parser.add_argument("--only", default="plan,batches")
     parser.add_argument("--seconds", type=float, default=30.0, help="for which a query runs")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
-        asyncio.run(serve(args.shards[0], args.bytes, args.milliseconds / 1000, args.limits))
+        asyncio.run(serve(args.shards[0], args.milliseconds / 1000))
         return
     spark: Any = None
-    if set(args.only.split(",")) - {"plan"}:
+    if "batches" in args.only:
         from kpl_codec.spark.session import local_session
         from kpl_codec.spark.source.datasource import KinesisDataSource
 
@@ -311,17 +271,14 @@ def main() -> None:
         spark.dataSource.register(KinesisDataSource)
     for shards in args.shards:
         print(f"{shards:,} shards", flush=True)
-        SHARDS[0] = shards
-        server = Server(shards, args.bytes, args.milliseconds, args.limits)
+        server = Server(shards, args.milliseconds)
         pause = 1 / args.records_per_second
         try:
             if "plan" in args.only:
                 plans(server, parse_options(server.options()), pause)
                 alone(server, parse_options(server.options()), pause)
             if "batches" in args.only:
-                batches(spark, server, pause, args.seconds)
-            if "latency" in args.only:
-                latency(spark, server, args.seconds)
+                batches(spark, server, shards, pause, args.seconds)
         finally:
             server.close()
     if spark is not None:

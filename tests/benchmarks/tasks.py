@@ -8,7 +8,6 @@ the same order.
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -19,11 +18,6 @@ from .corpora import SHARD, Corpus
 
 Task = Callable[[Corpus], Any]
 START, END = 0, MAX_HASH_KEY
-#: A stream of 64 shards and as many hash keys as a second's worth of records.
-LOOKUPS = [random.Random("lookups").getrandbits(128) for _ in range(20_000)]
-SHARDS = [
-    kpl.Shard(f"shardId-{i:012d}", key_range) for i, key_range in enumerate(kpl.ALL_HASH_KEYS.split(64))
-]
 
 
 def hash_key(partition_key: str, explicit: str | None) -> int:
@@ -39,16 +33,13 @@ class Limit:
     """hashlib.md5 of every message and one copy of the payload; with placement one MD5 a distinct key."""
 
     def __init__(self, corpus: Corpus) -> None:
-        self.messages = [(memoryview(f)[4:-16], f[-16:]) for f in corpus.frames if kpl.is_aggregated(f)]
-        self.plain = [frame for frame in corpus.frames if not kpl.is_aggregated(frame)]
-        self.keys = [[] if corpus.name == "h" else _distinct(frame) for frame in corpus.frames]
+        self.messages = [(memoryview(frame)[4:-16], frame[-16:]) for frame in corpus.frames]
+        self.keys = [_distinct(frame) for frame in corpus.frames]
 
     def decode(self, corpus: Corpus) -> None:
         for message, digest in self.messages:
             assert hashlib.md5(message).digest() == digest
             bytearray(message)
-        for frame in self.plain:
-            bytearray(frame)
 
     def decode_placed(self, corpus: Corpus) -> None:
         self.decode(corpus)
@@ -61,8 +52,6 @@ class Limit:
 
 
 def _distinct(frame: bytes) -> list[bytes]:
-    if not kpl.is_aggregated(frame):
-        return []
     decoded = kpl.decode(frame)
     if decoded.explicit_hash_key_indices is not None:
         return []
@@ -73,18 +62,16 @@ class KplCodec:
     def __init__(self, corpus: Corpus) -> None:
         self.records = corpus.kinesis_records()
         self.map = kpl.ShardMap([kpl.Shard(SHARD, kpl.ALL_HASH_KEYS)])
-        self.shards = kpl.ShardMap(SHARDS)
-        self.policy: Any = "report" if corpus.name == "h" else "strict"
         self.user_records = user_records(corpus)
 
     def objects(self, corpus: Corpus) -> list[Any]:
-        return list(kpl.deaggregate(self.records, self.policy))
+        return list(kpl.deaggregate(self.records))
 
     def placed(self, corpus: Corpus) -> list[Any]:
-        return list(kpl.deaggregate(self.records, self.policy, shard_map=self.map))
+        return list(kpl.deaggregate(self.records, shard_map=self.map))
 
     def each(self, corpus: Corpus) -> Iterator[Any]:
-        return kpl.deaggregate(self.records, self.policy)
+        return kpl.deaggregate(self.records)
 
     def kcl(self, corpus: Corpus) -> Iterator[Any]:
         """What the KCL delivers, its range rule applied as it always applies it."""
@@ -97,7 +84,7 @@ class KplCodec:
         from kpl_codec.arrow import Deaggregator
 
         batch = self.batch()
-        return Deaggregator(batch.schema, self.policy, shard_map=shard_map).process(batch)
+        return Deaggregator(batch.schema, "strict", shard_map=shard_map).process(batch)
 
     def batch(self) -> Any:
         import pyarrow as pa
@@ -119,26 +106,6 @@ class KplCodec:
     def encode(self, corpus: Corpus) -> list[bytes]:
         return [kpl.encode(records) for records in self.user_records]
 
-    def aggregate(self, corpus: Corpus) -> list[bytes]:
-        """One record at a time, its exact size known before it goes in."""
-        frames = []
-        size = 1024 * 1024 if corpus.name == "d" else 50 * 1024
-        builder = kpl.AggregatedRecordBuilder(size)
-        for records in self.user_records:
-            for record in records:
-                try:
-                    builder.add(record)
-                except kpl.AggregateFull:
-                    frames.append(builder.build())
-                    builder.clear()
-                    builder.add(record)
-        return [*frames, builder.build()]
-
-    def lookup(self, corpus: Corpus) -> None:
-        find = self.shards.shard_for
-        for key in LOOKUPS:
-            find(key)
-
     def tasks(self) -> dict[str, Task]:
         return {
             "each object": self.each,
@@ -149,8 +116,6 @@ class KplCodec:
             "columns": self.columns,
             "columns+placement": lambda corpus: self.columns(corpus, self.map),
             "encode": self.encode,
-            "aggregate": self.aggregate,
-            "lookup": self.lookup,
         }
 
 
@@ -179,7 +144,7 @@ class AwsKinesisAgg:
     def placed(self, corpus: Corpus) -> list[Any]:
         found = self.objects(corpus)
         for record in found:
-            inner = record["kinesis"] if "kinesis" in record else {"partitionKey": record["PartitionKey"]}
+            inner = record["kinesis"]
             assert START <= hash_key(inner["partitionKey"], inner.get("explicitHashKey")) <= END
         return found
 
@@ -194,25 +159,12 @@ class AwsKinesisAgg:
             frames.append(aggregate.get_contents()[2])
         return frames
 
-    def aggregate(self, corpus: Corpus) -> list[bytes]:
-        from aws_kinesis_agg.aggregator import RecordAggregator
-
-        frames = []
-        aggregator = RecordAggregator(1024 * 1024 if corpus.name == "d" else 50 * 1024)
-        for records in self.user_records:
-            for key, data, explicit, _ in records:
-                full = aggregator.add_user_record(key, data, explicit)
-                if full:
-                    frames.append(full.get_contents()[2])
-        return [*frames, aggregator.clear_and_get().get_contents()[2]]
-
     def tasks(self) -> dict[str, Task]:
         return {
             "each object": self.each,
             "objects": self.objects,
             "objects+placement": self.placed,
             "encode": self.encode,
-            "aggregate": self.aggregate,
         }
 
 
@@ -231,32 +183,16 @@ class Aiokpl:
 
     def each(self, corpus: Corpus) -> Iterator[Any]:
         for frame in corpus.frames:
-            try:
-                yield from self.package.decode_aggregated(frame)
-            except ValueError:
-                yield frame
+            yield from self.package.decode_aggregated(frame)
 
     def placed(self, corpus: Corpus) -> list[Any]:
         found = self.objects(corpus)
         for record in found:
-            if not isinstance(record, bytes):
-                assert START <= hash_key(record.partition_key, record.explicit_hash_key) <= END
+            assert START <= hash_key(record.partition_key, record.explicit_hash_key) <= END
         return found
 
     def encode(self, corpus: Corpus) -> list[bytes]:
         return [self.package.encode_aggregated(records) for records in self.user_records]
-
-    def lookup(self, corpus: Corpus) -> None:
-        from aiokpl.shard_map import ShardMap, ShardMapState, _Snapshot
-
-        if not hasattr(self, "map"):
-            self.map = ShardMap.__new__(ShardMap)  # its public way in needs a stream to ask
-            self.map._state = ShardMapState.READY
-            endings = [shard.hash_key_range.ending_hash_key for shard in SHARDS]
-            self.map._snapshot = _Snapshot(endings=endings, shard_ids=list(range(len(SHARDS))), shards={})
-        predict = self.map.predict
-        for key in LOOKUPS:
-            predict(key)
 
     def tasks(self) -> dict[str, Task]:
         return {
@@ -264,7 +200,6 @@ class Aiokpl:
             "objects": self.objects,
             "objects+placement": self.placed,
             "encode": self.encode,
-            "lookup": self.lookup,
         }
 
 
@@ -284,14 +219,13 @@ class AsyncKinesis:
                 return data
 
         self.kind = Bytes
-        self.opens = corpus.name not in "eh"  # it takes every record for a sound aggregate
 
     def objects(self, corpus: Corpus) -> list[Any]:
         parse = self.kind().parse
         return [record for frame in corpus.frames for record in parse(frame)]
 
     def tasks(self) -> dict[str, Task]:
-        return {"objects": self.objects} if self.opens else {}
+        return {"objects": self.objects}
 
 
 CONTENDERS: dict[str, Callable[[Corpus], Any]] = {
@@ -306,7 +240,7 @@ CONTENDERS: dict[str, Callable[[Corpus], Any]] = {
 
 def user_records(corpus: Corpus) -> list[list[kpl.UserRecord]]:
     """What the corpus was made of, frame by frame."""
-    return [list(kpl.decode(frame)) for frame in corpus.frames if corpus.name not in "eh"]
+    return [list(kpl.decode(frame)) for frame in corpus.frames]
 
 
 def digest(name: str, task: str, made: Any) -> str | None:
@@ -325,18 +259,11 @@ def _pairs(made: Iterable[Any]) -> Iterable[tuple[bytes, bytes]]:
     for item in made:
         if isinstance(item, bytes):
             yield b"", item
-        elif isinstance(item, dict) and "kinesis" in item:
-            inner = item["kinesis"]
-            if not inner.get("aggregated"):
-                yield b"", inner["data"]
-                continue
-            yield inner["partitionKey"].encode(), base64.b64decode(inner["data"])
         elif isinstance(item, dict):
-            yield b"", item["Data"]
+            inner = item["kinesis"]
+            yield inner["partitionKey"].encode(), base64.b64decode(inner["data"])
         elif hasattr(item, "num_rows"):
             keys, data = item.column("partitionKey").to_pylist(), item.column("data").to_pylist()
-            opened = item.column("aggregated").to_pylist()
-            yield from ((k.encode() if o else b"", d) for k, d, o in zip(keys, data, opened, strict=True))
+            yield from ((key.encode(), body) for key, body in zip(keys, data, strict=True))
         else:
-            plain = getattr(item, "aggregated", True) is False
-            yield b"" if plain else item.partition_key.encode(), item.data
+            yield item.partition_key.encode(), item.data

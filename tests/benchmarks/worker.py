@@ -43,8 +43,7 @@ def main() -> None:
             if isinstance(made, Iterator):
                 made = list(made) if asked["check"] else deque(made, maxlen=0)
             seconds = time.process_time() - start
-        compared = asked["check"] and corpus.name != "h"  # they differ on broken frames: see spec/
-        answer = {"seconds": seconds, "digest": digest(name, asked["task"], made) if compared else None}
+        answer = {"seconds": seconds, "digest": digest(name, asked["task"], made) if asked["check"] else None}
         del made
         print(json.dumps(answer), flush=True)
 

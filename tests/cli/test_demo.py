@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kpl_codec.cli.main import main
+from tests.widths import too_wide
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(400)]
 
@@ -20,6 +21,7 @@ def test_the_demo_names_who_loses_what(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     out = done.stdout
+    assert not too_wide(out)
     table = {
         found[1]: tuple(int(number.replace(",", "")) for number in found[2].split())
         for found in re.finditer(r"^  (\S+) +((?:[\d,]+ *){4})$", out, re.MULTILINE)

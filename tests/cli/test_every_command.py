@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from kpl_codec import ShardMap, UserRecord, encode
 from kpl_codec.cli.main import COMMANDS, _parser, main
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS
 from kpl_codec.shards.shard import Shard
+from tests.widths import COLUMNS, too_wide
 
 pytestmark = pytest.mark.timeout(120)
 SHARD = "shardId-000000000000"
@@ -40,6 +42,37 @@ JSON = [
     "shards predict --shards shards.json a --json",
     "validate capture.json --shards shards.json --output new --quiet --json",
 ]
+#: What commands print for people, or why a command is not here.
+TEXTS = [
+    "audit --produced produced.csv --handled handled.csv",
+    "cat capture.json",
+    "conformance --failures --lines --kind decode -- python unopened.py",
+    "explain",
+    "explain UnicodeDecodeError mixed-aggregate",
+    "explain mixed-aggregate",
+    "explain FRM-3",
+    "explain 84mawgoB",
+    "findings results",
+    "generate --output made --user-records 20 --per-aggregate 5",
+    "inspect broken.bin",
+    "inspect joined.bin --raw",
+    "keys allocate 3",
+    "keys hash a",
+    "keys hot results",
+    "repair results",
+    "shards history --shards shards.json",
+    "shards list --shards shards.json",
+    "shards predict --shards shards.json a",
+    "validate capture.json --shards shards.json --output new --quiet",
+]
+#: A decoder that takes every frame for a plain record.
+UNOPENED = """\
+import sys
+for line in sys.stdin:
+    print("name unopened\\nops decode" if line.startswith("hello") else "plain")
+    print("end", flush=True)
+"""
+NOT_TEXTS = {"demo": "test_demo.py", "watch": "tests/watch: it writes to standard error"}
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +84,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = encode([UserRecord("a", b"1"), UserRecord("b", b"2", "7")])
     (folder / "frame.bin").write_bytes(frame)
     (folder / "broken.bin").write_bytes(frame[:-1] + b"\0")
+    (folder / "joined.bin").write_bytes(frame + frame)
+    (folder / "unopened.py").write_text(UNOPENED)
     records = [
         {"SequenceNumber": number, "PartitionKey": "a", "Data": base64.b64encode(data).decode()}
         for number, data in (("7", frame), ("8", frame[:-1] + b"\0"))
     ]
     (folder / "capture.json").write_text(json.dumps({"StreamName": "orders", "Records": records}))
+    text = json.dumps({"StreamName": "orders", "ShardId": SHARD, "Records": records[:1]})
+    (folder / "frame.json").write_text(text)
+    (folder / "none.json").write_text('{"Records": []}')
     (folder / "folder").mkdir()
     (folder / "produced.csv").write_text(f"shard,sequence_number,user_records\n{SHARD},7,2\n{SHARD},8,1\n")
     (folder / "handled.csv").write_text(
@@ -64,8 +102,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = os.getcwd()
     os.chdir(folder)
     try:
-        validated = words("validate capture.json --shards shards.json --output results --quiet")
-        assert main(validated) == 1
+        for capture, output, status in (
+            ("capture.json", "results", 1),
+            ("frame.json", "clean", 0),
+            ("none.json", "nothing", 1),
+        ):
+            line = f"validate {capture} --shards shards.json --output {output} --quiet"
+            assert main(words(line)) == status
+        line = "audit --produced produced.csv --handled handled.csv --output audited --json"
+        assert main(words(line)) == 1
     finally:
         os.chdir(here)
     return folder
@@ -102,6 +147,64 @@ def test_names_in_json_are_in_camel_case(
     wrong = {name for name in names(found) if not re.fullmatch("[a-z][a-zA-Z0-9]*", name)}
     assert found
     assert wrong <= {"not-judged"}  # a value of the column kcl
+
+
+@pytest.mark.parametrize("columns", [None, COLUMNS])
+@pytest.mark.parametrize("line", TEXTS)
+def test_no_line_is_wider_than_the_page(
+    line: str,
+    columns: int | None,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a pipe, and on a terminal of 100 columns."""
+    monkeypatch.chdir(folder)
+    if columns:
+        monkeypatch.setenv("COLUMNS", str(columns))
+    arguments = [str(tmp_path / word) if word in ("made", "new") else word for word in line.split()]
+    if arguments[0] == "repair":  # it writes a plan, once
+        shutil.copytree("results", tmp_path / "results")
+        arguments[1] = str(tmp_path / "results")
+    assert main(arguments) in (0, 1)
+    text = capsys.readouterr().out
+    assert text
+    assert not too_wide(text)
+
+
+def test_every_command_has_its_lines_measured() -> None:
+    assert COMMANDS.keys() - NOT_TEXTS.keys() == {line.partition(" ")[0] for line in TEXTS}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("cat none.json", "there is no Kinesis record in none.json"),
+        ("cat none.json --since 1h", "there is no Kinesis record in none.json with --since"),
+        (
+            "cat capture.json --key x --until 5m",
+            "nothing to print: of 3 user records in capture.json, none is let through by --key and --until",
+        ),
+        ("findings clean", "there is no finding in clean"),
+        ("findings clean --json", "there is no finding in clean"),
+        (
+            "findings results --kind hot-key",
+            "nothing to print: of 1 finding in results, none is let through by --kind",
+        ),
+        ("keys hot nothing", "there is no user record with a partition key in nothing"),
+        ("keys hot audited", "there is no user record with a partition key in audited"),
+        ("conformance --failures --kind placement", "all of 19 vectors passed: there is no failure to list"),
+    ],
+)
+def test_who_prints_nothing_says_of_how_many(
+    line: str, why: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(line.split()) in (0, 1)
+    output = capsys.readouterr()
+    assert output.err == f"kpl-codec: {why}\n"
+    assert line.startswith("conformance") or output.out == ""
 
 
 def test_shards_take_the_json_of_shards_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,6 +354,11 @@ RESULTS = "; give the --output of kpl-codec validate"
         ("findings folder", "cannot read folder: it has no findings" + RESULTS),
         ("keys hot frame.bin", "cannot read frame.bin: it is a file, not a folder" + RESULTS),
         ("inspect folder", "cannot read folder: it is a folder, not a file"),
+        (
+            "inspect joined.bin",
+            "joined.bin holds several aggregated records: the first ends at byte 45; kpl-codec cat and "
+            "validate read each (--raw takes it as one record)",
+        ),
         ("demo --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin", "HERE/frame.bin: it is a file (name a new or empty folder)"),
         ("generate --output frame.bin/x", "cannot write to frame.bin/x: a part of the path is a file, not"),
@@ -297,6 +405,15 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():
                 yield from parsers(inner)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_shown_by_a_guide(name: str) -> None:
+    pages = [path.read_text() for path in (Path("README.md"), *Path("spec/guides").glob("*.md"))]
+    text = "\n".join(page for page in pages if f"kpl-codec {name}" in page)
+    options = {option for parser in parsers(_parser([name])) for option in parser._option_string_actions}
+    shown = {*re.findall(r"--[a-z-]+", text), "--help"}
+    assert sorted({option for option in options if option.startswith("--")} - shown) == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

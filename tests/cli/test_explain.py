@@ -131,7 +131,7 @@ UNDELIVERED = "user record not delivered: expired (...)"
             '"its first N bytes are a sound aggregated record"',
         ),
         (
-            "kpl_codec.errors.IndexOutOfTable: index 9 is outside partition_key_table, which has 1 entries "
+            "kpl_codec.errors.IndexOutOfTable: index 9 is outside partition_key_table, whose length is 1 "
             "(at byte 5) [MSG-7]",
             "IndexOutOfTable",
         ),

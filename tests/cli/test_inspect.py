@@ -61,7 +61,7 @@ def test_the_defect_is_marked_where_it_is(capsys):
     (mark,) = [i for i, line in enumerate(lines) if "▲" in line]
     assert lines[mark - 1].split()[:3] == ["7", "7", "records[0]"]
     assert "partition_key_index  7" in out
-    assert "MSG-7" in lines[mark]
+    assert "MSG-7" in lines[mark] + lines[mark + 1]
     assert "the KCL: delivers 0 of 1 user record" in out
     facts = json.loads(run(capsys, broken.hex(), "--json", code=1))
     (defect,) = facts["defects"]

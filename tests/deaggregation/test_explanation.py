@@ -49,15 +49,6 @@ def test_anything(message: bytes, framed: bool) -> None:
         assert explanation.sound
 
 
-def test_every_defect_is_listed_in_order() -> None:
-    data = frame(b"\x0a\x01\xff\x08\x00" + b"\x1a\x02\x08\x07" + b"\x1a\x05\x08\x09\x1a\x01x")
-    explanation = kpl.explain(data)
-    assert [d.code for d in explanation.defects] == [
-        "key-utf-8", "wrong-wire-type", "missing-field", "index-out-of-table", "index-out-of-table",
-    ]  # fmt: skip
-    assert explanation.kind == "defective"
-
-
 def test_record_data_is_never_in_the_account() -> None:
     text = str(kpl.explain(kpl.encode([kpl.UserRecord("key", b"SECRET")])))
     assert "SECRET" not in text

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 import kpl_codec as kpl
 from kpl_codec.deaggregation import kcl
 from kpl_codec.deaggregation.kcl import KclOutcome
-from kpl_codec.format.hash_keys import MAX_HASH_KEY
 from kpl_codec.shards.placement import aggregate_kind
 from kpl_codec.testing import strategies
 
@@ -45,15 +44,6 @@ def test_a_sound_aggregate_by_its_tables_or_by_its_bytes(
     reported = list(kpl.deaggregate(source, "report", hash_key_range=hash_key_range))
     fate = "dropped" if outside else "delivered"
     assert {row.kcl for row in reported} == {kcl.result_of_sound(kind)} == {fate}
-
-
-@pytest.mark.requirement("KCL-3")
-def test_where_it_stops() -> None:
-    key, sound, out_of_table = b"\x0a\x01a", b"\x1a\x05\x08\x00\x1a\x01x", b"\x1a\x05\x08\x01\x1a\x01x"
-    stopped = kcl.outcome(frame(key + sound + out_of_table + sound))
-    assert stopped == KclOutcome(False, 1, 3, "index-out-of-table", 1)
-    last = kpl.HashKeyRange(MAX_HASH_KEY, MAX_HASH_KEY)
-    assert kcl.outcome(frame(key + sound), last) == KclOutcome(False, 0, 1, "out-of-range", 0)
 
 
 #: Bytes of a key, and what Java makes of them (asked: `fuzz.java_protobuf`).

@@ -28,33 +28,19 @@ def nested(tag: int, body: bytes) -> bytes:
     return bytes((tag, len(body))) + body
 
 
-def second(body: bytes) -> bytes:
-    """A message whose second user record has these bytes: it begins at byte 14, they at byte 16."""
-    return KEY + RECORD + nested(0x1A, body)
-
-
 def tagged(body: bytes) -> bytes:
     """A message whose second user record ends in a tag of these bytes, at byte 21; they begin at byte 23."""
-    return second(SOUND + nested(0x22, body))
-
-
-def index_out_of_table(**fields: Any) -> kpl.DecodeError:
-    return kpl.IndexOutOfTable(table="partition_key_table", **fields)
+    return KEY + RECORD + nested(0x1A, SOUND + nested(0x22, body))
 
 
 def key(code: str, table: str, **fields: Any) -> kpl.DecodeError:
     return kpl.InvalidKey(code=code, table=table, **fields)
 
 
-def malformed(code: str, offset: int, record_index: int | None = 1) -> kpl.DecodeError:
-    return kpl.MalformedMessage(code=code, offset=offset, record_index=record_index)  # type: ignore[arg-type]
-
-
-@pytest.mark.requirement("MSG-3", "MSG-4", "MSG-5", "MSG-6", "MSG-7", "MSG-8", "KEY-3")
+@pytest.mark.requirement("MSG-8", "KEY-3")
 @pytest.mark.parametrize(
     ("message", "defects"),
     [
-        (second(b"\x08\x07\x1a\x01y"), [index_out_of_table(index=7, size=1, offset=14, record_index=1)]),
         (
             b"\x0a\x02k\xff" + RECORD,
             [
@@ -74,32 +60,9 @@ def malformed(code: str, offset: int, record_index: int | None = 1) -> kpl.Decod
             tagged(b"\x0a\x01t\x12\x03ab\xff"),
             [key("key-utf-8", "tags.value", index=1, offset=30, record_index=1)],
         ),
-        (tagged(b"\x12\x01v"), [kpl.MissingField(field="tags.key", offset=21, record_index=1)]),
-        (
-            tagged(b"\x08\x01"),
-            [kpl.WrongWireType(field="tags.key", wire_type=0, expected=2, offset=23, record_index=1)],
-        ),
-        (
-            second(b"\x08\x00\x18\x01"),
-            [kpl.WrongWireType(field="data", wire_type=0, expected=2, offset=18, record_index=1)],
-        ),
-        (second(b"\x08\x00"), [kpl.MissingField(field="data", offset=14, record_index=1)]),
-        (second(SOUND + b"\x08\x80"), [malformed("truncated", 22)]),
-        (second(SOUND + b"\x80"), [malformed("truncated", 21)]),
-        (second(SOUND + b"\x1a\x05x"), [malformed("truncated", 21)]),
-        (second(SOUND + b"\x08" + b"\x80" * 10 + b"\x01"), [malformed("varint-too-long", 22)]),
-        (second(SOUND + b"\x08" + b"\xff" * 9 + b"\x02"), [malformed("varint-overflow", 22)]),
-        (second(SOUND + b"\x2b\x08\x01"), [malformed("unterminated-group", 21)]),
-        (second(SOUND + b"\x2c"), [malformed("stray-end-group", 21)]),
-        (second(SOUND + b"\x00\x01"), [malformed("field-number", 21)]),
-        (second(SOUND + b"\x2e\x01"), [malformed("wire-type", 21)]),
-        (tagged(b"\x0a\x80"), [malformed("truncated", 24)]),
-        (tagged(b"\x0a\x05k"), [malformed("truncated", 23)]),
-        (tagged(b"\x0a\x01k\x1b\x08"), [malformed("truncated", 28)]),
-        (KEY + RECORD + b"\x08\x80", [malformed("truncated", 15, None)]),
     ],
 )
-def test_a_defect_says_what_and_where(message: bytes, defects: list[kpl.DecodeError]) -> None:
+def test_every_defect_is_listed_with_its_place(message: bytes, defects: list[kpl.DecodeError]) -> None:
     assert list(kpl.explain(frame(message)).defects) == defects
 
 

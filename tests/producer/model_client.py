@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kpl_codec.aws.calls import maybe_await
 from kpl_codec.shards.live_shard_map import Request
 
 from .model import ModelStream
@@ -53,7 +54,7 @@ class AsyncModelClient:
         self._client = client
 
     async def put_records(self, **arguments: Any) -> Any:
-        return self._client.put_records(**arguments)
+        return await maybe_await(self._client.put_records(**arguments))
 
     async def list_shards(self, **arguments: Any) -> Any:
         return self._client.list_shards(**arguments)

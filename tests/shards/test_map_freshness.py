@@ -1,4 +1,4 @@
-"""The table of `kpl_codec.shards.map_freshness`, row by row; and against a machine that keeps its whole
+"""The table of `MapFreshness`, row by row; and against a machine that keeps its whole
 history."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpl_codec.aws_errors import Backoff
-from kpl_codec.shards.map_freshness import MapFreshness
+from kpl_codec.shards.live_shard_map import MapFreshness
 
 BACKOFF = Backoff(10, 40)
 Known = tuple[str, Collection[str] | None]
@@ -24,19 +24,6 @@ def trusted(now: float = 1) -> MapFreshness:
     trust = MapFreshness(BACKOFF)
     assert not trust.accept(now, changed=True, now=now)
     return trust
-
-
-def test_nothing_is_trusted_until_a_listing_that_began_since_trust_ended() -> None:
-    trust = MapFreshness(BACKOFF)
-    assert known(trust) == ("NONE", None)
-    assert not trust.report("a", 1, 1)  # (nothing is predicted yet, and the first listing is on its way)
-    trust.end(5)
-    assert trust.accept(4, changed=True, now=6)
-    assert known(trust) == ("NONE", None)
-    assert not trust.accept(5, changed=False, now=6)
-    assert known(trust) == ("TRUSTED", set())
-    trust.end(7)
-    assert known(trust) == ("NONE", None)
 
 
 def test_a_report_is_answered_by_a_listing_that_began_after_it() -> None:

@@ -10,7 +10,6 @@ import pytest
 import kpl_codec as kpl
 from kpl_codec.format import hash_keys
 from kpl_codec.format.hash_keys import ALL_HASH_KEYS, MAX_HASH_KEY, HashKeyRange
-from kpl_codec.shards.lineage import Lineage
 from kpl_codec.shards.sequence_numbers import SequenceNumberError, parse_sequence_number
 from kpl_codec.shards.shard_map import NO_ROUTES
 from kpl_codec.shards.skew import Skew, allocate, balanced_keys, skew_of
@@ -53,7 +52,6 @@ HASH_KEYS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: skew_of([12], [SOME]), "outside", "a hash key is in no range"),
     (lambda: NO_ROUTES.predict(2**128), "hash-key", OUTSIDE),
     (lambda: kpl.ShardMap.from_list_shards(PAGE).shard_for(2**128), "hash-key", OUTSIDE),
-    (lambda: Lineage(()).chain(-1), "hash-key", OUTSIDE),
 ]
 
 
@@ -135,4 +133,3 @@ def test_places_and_skew() -> None:
     halves = ALL_HASH_KEYS.split(2)
     found = skew_of([0, (MAX_HASH_KEY, 5)], reversed(halves))  # type: ignore[list-item]
     assert found == Skew(tuple(halves), (1, 5))
-    assert (found.total, found.mean, found.ratio) == (6, 3.0, 5 / 3)

@@ -111,29 +111,3 @@ def test_of_a_split_listed_by_halves_the_other_half_waits_and_the_parent_has_clo
     assert live.shard(parent.shard_id) == parent  # nobody said it closed
     answer(live, live.timer(), stream.open_shards())
     assert live.predict(high.hash_key_range.starting_hash_key) == high.shard_id
-
-
-@pytest.mark.requirement("MAP-20")
-@pytest.mark.parametrize("hours", [24, 48, None])
-def test_closed_shards_are_forgotten_when_the_stream_has_forgotten_them(hours: int | None) -> None:
-    complete, open_only = ModelStream(2, now=0), ModelStream(2, now=0)
-    lists_all = LiveShardMap("s", describe=False, shard_filter="FROM_TRIM_HORIZON")
-    lists_open = LiveShardMap("s")
-    summary = open_only.summary()
-    summary["StreamDescriptionSummary"]["RetentionPeriodHours"] = hours
-    day, now = 86_400.0, 0.0
-    expired: set[str] = set()
-    for number in range(800):
-        answer(lists_all, now, [shard for shard in complete.shards if shard.shard_id not in expired])
-        answer(lists_open, now, open_only.open_shards(), summary)
-        assert (lists_all.state, lists_open.state) == ("READY", "READY")
-        expired = {shard.shard_id for shard in complete.shards if not shard.open}
-        for stream in (complete, open_only):
-            stream.split(0) if number % 2 else stream.merge(0)
-        now += day
-    kept = {24: 1, 48: 2, None: 365}[hours or None]
-    assert len(lists_all.lineage) < 8
-    assert kept < len(lists_open.lineage) < 3 * kept + 8
-    for live in (lists_all, lists_open):
-        assert len(live.stream_state.closed) <= len(live.lineage)
-        assert live.stream_state.generation == 0

@@ -39,22 +39,6 @@ def article_next_key(keys: set[int], floor: int, top: int, lowest: int | None = 
 def test_skew_of_small_sets_of_partition_keys(n, counts):
     skew = skew_of((partition_key_hash(str(i)) for i in range(1, n + 1)), ALL_HASH_KEYS.split(2))
     assert skew.counts == counts
-    assert skew.total == n
-    assert skew.ratio == max(counts) * 2 / n
-
-
-@pytest.mark.requirement("HKA-1", "HKA-2")
-def test_the_tree_from_nothing():
-    keys: list[int] = []
-    assert [allocate(SMALL, keys) for _ in range(15)] == [
-        64, 32, 96, 16, 80, 48, 112, 8, 72, 40, 104, 24, 88, 56, 120,
-    ]  # fmt: skip
-
-
-@pytest.mark.requirement("HKA-2", "HKA-5")
-def test_the_tree_from_existing_keys():
-    keys = [0, 9, 32, 57]
-    assert [allocate(SMALL, keys) for _ in range(8)] == [64, 96, 80, 112, 72, 48, 104, 16]
 
 
 # -- laws -----------------------------------------------------------------------------------------
@@ -118,23 +102,6 @@ def test_the_order_of_existing_keys_and_a_restart_change_nothing(existing, rng):
     first = list(islice(one, 20))
     assert first == list(islice(other, 20))
     assert list(islice(one, 20)) == list(islice(balanced_keys(space, [*first, *existing]), 20))
-
-
-@pytest.mark.requirement("HKA-2")
-@given(st.integers(0, 600), st.integers(1, 6))
-def test_from_nothing_no_shards_of_a_doubled_stream_differ_by_more_than_one_key(count, level):
-    keys: list[int] = []
-    for _ in range(count):
-        allocate(ALL_HASH_KEYS, keys)
-    counts = skew_of(keys, ALL_HASH_KEYS.split(2**level)).counts
-    # the middles of the levels above are the first keys of the upper shards
-    assert max(counts) - min(counts) <= 2
-    inner = [c - (nth_key_of_level_is_used(keys, i, level)) for i, c in enumerate(counts)]
-    assert max(inner) - min(inner) <= 1
-
-
-def nth_key_of_level_is_used(keys, index, level):
-    return index > 0 and ALL_HASH_KEYS.split(2**level)[index].starting_hash_key in keys
 
 
 # -- the live shards of a stream ------------------------------------------------------------------

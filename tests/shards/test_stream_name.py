@@ -14,15 +14,6 @@ PARTITIONS = st.sampled_from(["aws", "aws-cn", "aws-us-gov"])
 
 
 @pytest.mark.requirement("MAP-22")
-def test_the_example_of_the_module() -> None:
-    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
-    assert (stream_of("orders"), stream_of(arn)) == (Stream("orders"), Stream("orders", arn, "eu-west-1"))
-    with pytest.raises(StreamNameError) as refused:
-        stream_of("no stream")
-    assert refused.value.fields["name"] == "no stream"
-
-
-@pytest.mark.requirement("MAP-22")
 @given(NAMES, PARTITIONS, REGIONS, st.integers(0, 10**12 - 1))
 def test_a_name_and_an_arn_say_what_is_in_them(name: str, partition: str, region: str, account: int) -> None:
     arn = f"arn:{partition}:kinesis:{region}:{account:012}:stream/{name}"

@@ -25,17 +25,14 @@ MAP = kpl.ShardMap(SPLIT)
 
 def some_records(number: int) -> list[kpl.KinesisRecord]:
     chance = random.Random(number)
-    out = []
+    records = []
     for i in range(number):
         data = chance.choice(OBSERVED)
         if chance.random() < 0.5:
-            data = kpl.encode(
-                [kpl.UserRecord(f"key-{chance.randrange(9)}", b"x" * chance.randrange(50)) for _ in range(20)]
-            )
-        out.append(
-            kpl.KinesisRecord(f"k{i}", data, str(i), f"shardId-{chance.randrange(3):012d}", WHEN, None)
-        )
-    return out
+            keys = [f"key-{chance.randrange(9)}" for _ in range(20)]
+            data = kpl.encode([kpl.UserRecord(key, b"x" * chance.randrange(50)) for key in keys])
+        records.append(kpl.KinesisRecord(f"k{i}", data, str(i), f"shardId-{chance.randrange(3):012d}", WHEN))
+    return records
 
 
 def frame_of(spark: Any, records: list[kpl.KinesisRecord]) -> Any:
@@ -67,11 +64,10 @@ def plain(value: Any) -> Any:
 def test_spark_equals_arrow(spark: Any, policy: Any) -> None:
     records = some_records(120)
     df = frame_of(spark, records)
-    users = (
-        deaggregate(df, policy, shard_map=MAP, tags=True)
-        if policy == "kcl"
-        else verify(df, MAP.to_json(), tags=True)
-    )
+    if policy == "kcl":
+        users = deaggregate(df, policy, shard_map=MAP, tags=True)
+    else:
+        users = verify(df, MAP.to_json(), tags=True)
     got = [
         {name: plain(value) for name, value in row.asDict(recursive=True).items()} for row in users.collect()
     ]
@@ -91,19 +87,19 @@ def test_frames_of_the_schema_registry_come_off(spark: Any) -> None:
     bare = kpl.KinesisRecord("k", frame(inner, version, compress=True), "2", "shardId-000000000001", WHEN)
     df = frame_of(spark, [kpl.KinesisRecord("k", kpl.encode(users), "1", "shardId-000000000001", WHEN), bare])
 
-    def told(of: Any) -> list[tuple[str | None, bytes]]:
-        return [(row.schemaVersionId, bytes(row.data)) for row in of.collect()]
+    def values(df: Any) -> list[tuple[str | None, bytes]]:
+        return [(row.schemaVersionId, bytes(row.data)) for row in df.collect()]
 
     expected = [(version, b"one"), (None, b"bare"), (version, inner)]
     once = deaggregate(df, unframe=True)
-    assert told(once) == told(verify(df, MAP, unframe=True)) == expected
-    assert told(deaggregate(once, unframe=True)) == expected  # no second frame
+    assert values(once) == values(verify(df, MAP, unframe=True)) == expected
+    assert values(deaggregate(once, unframe=True)) == expected  # no second frame
     assert "schemaVersionId" not in deaggregate(df).columns
     only = deaggregate(df, unframe=True, columns=["data"])
     assert [bytes(row.data) for row in only.collect()] == [data for _, data in expected]
     register_table_function(spark, "unframed", unframe=True)
     df.createOrReplaceTempView("framed")
-    assert told(spark.sql("select * from unframed(table(select * from framed))")) == expected
+    assert values(spark.sql("select * from unframed(table(select * from framed))")) == expected
 
 
 @pytest.mark.slow
@@ -115,25 +111,21 @@ def test_the_compression_of_the_data_is_undone(spark: Any) -> None:
     bare = kpl.KinesisRecord("k", small, "2", "shardId-000000000001", WHEN)
     df = frame_of(spark, [aggregated, bare])
 
-    def data(of: Any) -> list[bytes]:
-        return [bytes(row.data) for row in of.collect()]
+    def data(df: Any) -> list[bytes]:
+        return [bytes(row.data) for row in df.collect()]
 
+    size = {"max_decompressed_size": 10**8}
     opened = [bytes(5000), b"a" * 900, b"plain", b"a" * 900]
     assert data(deaggregate(df)) == data(verify(df, MAP)) == [large, small, b"plain", small]
-    assert (
-        data(deaggregate(df, max_decompressed_size=10**8))
-        == data(verify(df, MAP, max_decompressed_size=10**8))
-        == opened
-    )
+    assert data(deaggregate(df, **size)) == data(verify(df, MAP, **size)) == opened
     checked = verify(df, MAP, max_decompressed_size=1000).collect()
     assert [bytes(row.data) for row in checked] == [large, *opened[1:]]
     assert [row.error for row in checked] == ["decompressed-too-large", None, None, None]
-    assert data(verify(df, MAP, max_decompressed_size=1000, columns=["data"])) == [large, *opened[1:]]
     with pytest.raises(Exception, match=r"gzip data becomes more than 1000 bytes .* sequence number 1"):
         deaggregate(df, max_decompressed_size=1000).collect()  # Spark wraps it
     with pytest.raises(ValueError, match="max_decompressed_size 0: at least 1 byte"):
         register_table_function(spark, max_decompressed_size=0)
-    register_table_function(spark, max_decompressed_size=10**8)
+    register_table_function(spark, **size)
     df.createOrReplaceTempView("compressed")
     assert data(spark.sql("select * from kpl_deaggregate(table(select * from compressed))")) == opened
 
@@ -195,12 +187,8 @@ def test_verify_takes_rows_of_the_connectors(spark: Any) -> None:
         "data binary, streamName string, partitionKey string, sequenceNumber string",
     )
     rows = verify(awslabs, MAP).collect()
-    assert [(r.shardId, r.shardIdFrom) for r in rows] == [
-        ("shardId-000000000000", "sequence-number"),
-        ("shardId-000000000000", "sequence-number"),
-        (None, None),
-        (None, None),
-    ]
+    shards = [("shardId-000000000000", "sequence-number")] * 2 + [(None, None)] * 2
+    assert [(r.shardId, r.shardIdFrom) for r in rows] == shards
     assert [r.placement for r in rows][2:] == ["unknown-shard"] * 2
     databricks = awslabs.selectExpr(
         "partitionKey", "data", "streamName as stream", "'shardId-000000000001' as shardId", "sequenceNumber"
@@ -244,6 +232,7 @@ def test_is_aggregated_in_sql(spark: Any) -> None:
         spark.sql("select 'text' as data").select(is_aggregated("data"))
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-77", "SPK-9")
 @pytest.mark.parametrize("policy", ["kcl", "report"])
 def test_a_table_function_gives_what_deaggregate_gives(spark: Any, policy: Any) -> None:
@@ -259,14 +248,6 @@ def test_a_table_function_gives_what_deaggregate_gives(spark: Any, policy: Any) 
         spark.sql("select * from opened(table(select *, 'a' as `shardId` from records))").collect()
     with pytest.raises(ValueError, match="policy"):
         register_table_function(spark, "opened", policy="lenient")  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-@pytest.mark.requirement("SPK-5", "DAG-2")
-def test_strict_fails_the_job_with_the_place(spark: Any) -> None:
-    records = [kpl.KinesisRecord("k", b"\xf3\x89\x9a\xc2" + bytes(40), "77", "shardId-000000000000")]
-    with pytest.raises(Exception, match=r"digest .* sequence number 77"):  # Spark wraps it
-        deaggregate(frame_of(spark, records)).collect()
 
 
 @pytest.mark.requirement("SPK-6", "KCL-4")

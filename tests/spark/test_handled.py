@@ -18,98 +18,71 @@ from kpl_codec.spark import handled_runs
 from .test_functions import configured
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-SCHEMA = "shardId string, sequenceNumber string, subSequenceNumber long, data string"
-
-
-@pytest.mark.requirement("AUD-18")
-def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
-    chance = random.Random(1)
-    rows = [
-        Row("delivered", f"shardId-{n % 3:012d}", str(10**55 + n), chance.randint(1, 30), 0)
-        for n in range(300)
-    ]
-    # (Some do not tell the user record: that is known only of a Kinesis record that has one.)
-    lacking = {row.sequence_number for row in rows if chance.random() < 0.1}
-    table = [
-        (row.shard_id, row.sequence_number, None if row.sequence_number in lacking else sub, "x")
-        for row in rows
-        for sub in range(row.user_records)
-        for _ in range(chance.choice([1] * 50 + [0, 2]) if chance.random() < 0.5 else 1)
-    ]
-    chance.shuffle(table)
-    df = spark.createDataFrame(table, SCHEMA).repartition(4)
-    handled_runs(df).write.parquet(str(tmp_path / "runs"))
-    df.write.parquet(str(tmp_path / "rows"))
-    runs = [row.asDict() for row in spark.read.parquet(str(tmp_path / "runs")).collect()]
-    assert Counter(
-        (run["shardId"], run["sequenceNumber"], sub)
-        for run in runs
-        for sub in (
-            [None]
-            if run["subSequenceNumber"] is None
-            else range(run["subSequenceNumber"], run["lastSubSequenceNumber"] + 1)
-        )
-    ) == Counter(name[:3] for name in table)
-    assert len(runs) < len(table) / 2
-    said = []
-    for folder in ("rows", "runs"):
-        names = UserRecordIndex(rows)
-        tally = HandledCounts(names)
-        read_handled([str(tmp_path / folder)], tally)
-        audit = judge(names, tally)
-        duplicates = Counter((duplicate.run, duplicate.times) for duplicate in audit.duplicates)
-        said.append(
-            [runs_of(names, part) for part in (audit.missing, audit.unknown, audit.too_early)]
-            + [duplicates, audit.unclaimed]
-        )
-    assert said[0] == said[1]
-    assert said[0][0]
-    assert said[0][1]
-    assert said[0][3]
-
-
-COLUMNS = ("shardId", "sequenceNumber", "subSequenceNumber", "lastSubSequenceNumber")
 NAMES = "shardId string, sequenceNumber string, subSequenceNumber long"
+Runs = Counter[tuple[Any, ...]]
 
 
-def runs_in(df: Any) -> Counter[tuple[Any, ...]]:
+def runs_in(df: Any) -> Runs:
     return Counter(tuple(row) for row in df.collect())
+
+
+def names_in(runs: Runs) -> Runs:
+    """The user records of runs."""
+    return Counter(
+        (shard, number, sub)
+        for (shard, number, first, last), times in runs.items()
+        for sub in ([None] if first is None else range(first, last + 1))
+        for _ in range(times)
+    )
+
+
+def audit_of(rows: list[Row], folder: Path) -> list[Any]:
+    names = UserRecordIndex(rows)
+    tally = HandledCounts(names)
+    read_handled([str(folder)], tally)
+    audit = judge(names, tally)
+    duplicates = Counter((duplicate.run, duplicate.times) for duplicate in audit.duplicates)
+    parts = [runs_of(names, part) for part in (audit.missing, audit.unknown, audit.too_early)]
+    return [*parts, duplicates, audit.unclaimed]
 
 
 @pytest.mark.slow
 @pytest.mark.requirement("AUD-18", "SPK-113")
-def test_runs_of_runs_are_the_same_runs(spark: Any) -> None:
-    """Also of tables put together: what two days handled is what was handled in both."""
-    chance = random.Random(2)
-    names = [
-        (f"shardId-{n % 2:012d}", str(10**55 + n), sub)
-        for n in range(60)
-        for sub in range(-chance.randint(0, 1), chance.randint(1, 12))
-        for _ in range(chance.choice([1, 1, 1, 1, 2, 3]))
-        if chance.random() < 0.9
+def test_runs_say_the_same_as_rows(spark: Any, tmp_path: Path) -> None:
+    """Also runs of runs, and of tables put together: what three days handled is what was handled in all."""
+    chance = random.Random(1)
+    rows = [
+        Row("delivered", f"shardId-{n % 3:012d}", str(10**55 + n), chance.randint(1, 30), 0)
+        for n in range(150)
     ]
-    names += [(None, None, 0), (None, None, 1), ("shardId-000000000000", None, 0)]
-    chance.shuffle(names)
-    whole = handled_runs(spark.createDataFrame(names, NAMES)).cache()
-    once = runs_in(whole)
-    assert runs_in(handled_runs(whole)) == once
-
-    def handled(runs: Counter[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
-        return Counter(
-            (shard, number, sub)
-            for (shard, number, first, last), times in runs.items()
-            for sub in range(first, last + 1)
-            for _ in range(times)
-        )
-
-    assert handled(once) == Counter(names)
-    days = [handled_runs(spark.createDataFrame(names[at::3], NAMES)) for at in range(3)]
-    together = days[0].unionByName(days[1]).unionByName(days[2])
-    assert handled(runs_in(together)) == Counter(names)
-    again = runs_in(handled_runs(together))
-    assert handled(again) == Counter(names)
+    # (Some do not tell the user record: that is known only of a Kinesis record that has one.)
+    lacking = {row.sequence_number for row in rows if chance.random() < 0.1}
+    table = [
+        (row.shard_id, row.sequence_number, None if row.sequence_number in lacking else sub)
+        for row in rows
+        for sub in range(row.user_records)
+        for _ in range(chance.choice([1] * 50 + [0, 2]) if chance.random() < 0.5 else 1)
+    ]
     # What names no user record is never part of a run.
-    assert all(first == last for shard, number, first, last in again if number is None or first < 0)
+    table += [(None, None, 0), (None, None, 1), ("shardId-000000000000", None, 0), (*table[0][:2], -1)]
+    chance.shuffle(table)
+    df = spark.createDataFrame(table, NAMES).repartition(4)
+    handled_runs(df).write.parquet(str(tmp_path / "runs"))
+    df.write.parquet(str(tmp_path / "rows"))
+    whole = spark.read.parquet(str(tmp_path / "runs"))
+    runs = runs_in(whole)
+    assert names_in(runs) == Counter(table)
+    assert sum(runs.values()) < len(table) / 2
+    assert runs_in(handled_runs(whole)) == runs
+    by_rows, by_runs = (audit_of(rows, tmp_path / folder) for folder in ("rows", "runs"))
+    assert by_rows == by_runs
+    assert by_rows[0]
+    assert by_rows[1]
+    assert by_rows[3]
+    days = [handled_runs(spark.createDataFrame(table[at::3], NAMES)) for at in range(3)]
+    together = runs_in(handled_runs(days[0].unionByName(days[1]).unionByName(days[2])))
+    assert names_in(together) == Counter(table)
+    assert all(first == last for _, number, first, last in together if number is None or (first or 0) < 0)
 
 
 @pytest.mark.requirement("SPK-113")
@@ -127,7 +100,7 @@ def test_text_that_is_no_number_is_refused_with_its_column(spark: Any, ansi: str
     """Whatever the session makes of a cast that fails. Null stays null, and is part of no run."""
     schema = "shardId string, sequenceNumber string, subSequenceNumber string, lastSubSequenceNumber string"
 
-    def runs(*subs: tuple[str | None, str | None]) -> Counter[tuple[Any, ...]]:
+    def runs(*subs: tuple[str | None, str | None]) -> Runs:
         rows = [("s", "1", *sub) for sub in subs]
         return runs_in(handled_runs(spark.createDataFrame(rows, schema).coalesce(1)))
 

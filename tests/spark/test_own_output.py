@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kpl_codec as kpl
+from kpl_codec.adapters import to_lambda
 from kpl_codec.cli.main import main
 from kpl_codec.format.records import Tag
 from kpl_codec.spark import deaggregate, handled_runs, register_table_function, verify
@@ -80,23 +80,17 @@ def test_a_repair_of_what_was_repaired_plans_nothing(tmp_path: Path) -> None:
         tags = (*user.tags, Tag(TAG, tag_value((*place, sub))))
         shard = SHARDS.shard_for(kpl.format.hash_keys.partition_key_hash(user.partition_key))
         right[shard.shard_id].append(user._replace(tags=tags))
-    lines = [(*place, data)]
-    for shard, some in right.items():
-        lines.append((shard, str(10**55 + 100 + len(lines)), kpl.encode(some)))
+    records = [kpl.KinesisRecord("k", data, place[1], place[0])]
+    for shard_id, some in right.items():
+        number = str(10**55 + 100 + len(records))
+        records.append(kpl.KinesisRecord("k", kpl.encode(some), number, shard_id))
+    (tmp_path / "shards.json").write_text(SHARDS.to_json())
     planned = []
-    for copies in (1, len(lines)):
-        with (tmp_path / "capture.jsonl").open("w") as out:
-            for shard, number, data in lines[:copies]:
-                record = {
-                    "Data": base64.b64encode(data).decode(),
-                    "PartitionKey": "k",
-                    "SequenceNumber": number,
-                    "ApproximateArrivalTimestamp": 1.7e9,
-                }
-                out.write(json.dumps({"StreamName": "orders", "ShardId": shard, "Records": [record]}) + "\n")
-        (tmp_path / "shards.json").write_text(SHARDS.to_json())
+    for copies in (1, len(records)):
+        event = to_lambda(records[:copies], stream_arn="arn:aws:kinesis:us-east-1:1:stream/orders")
+        (tmp_path / "capture.json").write_text(json.dumps(event))
         results = tmp_path / f"results-{copies}"
-        inputs = [str(tmp_path / "capture.jsonl"), "--shards", str(tmp_path / "shards.json")]
+        inputs = [str(tmp_path / "capture.json"), "--shards", str(tmp_path / "shards.json")]
         how = ["--quiet", "--engine", "local", "--cores", "1"]
         main(["validate", *how, *inputs, "--output", str(results)])
         assert main(["repair", "--quiet", str(results)]) == 0

@@ -37,6 +37,7 @@ def test_a_map_judges_the_rows_of_its_stream(spark: Any, column: str) -> None:
             assert given.count() == 2 * 3 * len(KEYS) - LOST[own]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-111")
 def test_rows_of_two_streams_need_a_map_that_says_whose_it_is(spark: Any) -> None:
     a, b = frame(spark, "a"), frame(spark, "b")

@@ -26,6 +26,7 @@ from kpl_codec.shards.shard_map import ShardMap
 from kpl_codec.shards.stream_name import stream_members, stream_of
 from kpl_codec.validate.repair import _target_stream, apply_repair
 from tests.captures.test_captures import answer
+from tests.widths import too_wide
 
 from .test_stream import Stream, stream
 
@@ -69,6 +70,7 @@ def test_a_naive_stream_is_made_whole(stream: Stream, tmp_path: Path, capsys: An
     plan = pq.read_table(out / "repair" / "plan").to_pylist()
     assert Counter(row["data"] for row in plan if row["decision"] == "put") == lost
     assert repair(stream, out, "--apply") == 0
+    assert not too_wide(capsys.readouterr().out)
     assert at_the_kcl(stream) == stream.sent  # every user record, each once
     log = [
         json.loads(line)

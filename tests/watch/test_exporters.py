@@ -22,8 +22,9 @@ from kpl_codec.cli.main import main
 from kpl_codec.serving import ServerThread
 from kpl_codec.shards.stream_name import StreamNameError
 from kpl_codec.watch import LastHour, Watch, WatchFinding
-from kpl_codec.watch.exporters import EmfLines, OpenTelemetryExporter, Webhook, alarms
+from kpl_codec.watch.exporters import EmfLines, OpenTelemetryExporter, TerminalExporter, Webhook, alarms
 from kpl_codec.watch.watch_metrics import METRICS, NAMESPACE, Emf, cloudwatch_name, watch_metrics
+from tests.widths import COLUMNS, too_wide
 
 from .model import START, ModelStream, open_map, run
 from .test_watch import Traffic, watched
@@ -240,3 +241,25 @@ def test_prometheus_rules_have_the_rules_shape_and_name_real_metrics():
 def test_no_other_text_gets_into_a_template(name):
     with pytest.raises(StreamNameError):
         alarms("terraform", name)
+
+
+def test_a_terminal_folds_findings_and_a_log_has_one_a_line(watch_and_findings, monkeypatch, capsys):
+    """A service's log takes each line for an entry."""
+    watch, findings = watch_and_findings
+    assert findings
+
+    def printed() -> str:
+        exporter = TerminalExporter(watch, lambda: None, json=False)
+        for finding in findings:
+            exporter.on_finding(finding)
+        return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().err)
+
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    in_pipe = printed()
+    assert len(in_pipe.splitlines()) == len(findings)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    on_terminal = printed()
+    assert not too_wide(on_terminal)
+    times = r"\d\d:\d\d:\d\d"
+    assert re.sub(times, "", on_terminal).split() == re.sub(times, "", in_pipe).split()

@@ -3,9 +3,8 @@
     spark.dataSource.register(KinesisDataSource)
     df = spark.readStream.format("kpl-kinesis").options(stream="orders", region="eu-west-1").load()
 
-It needs PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow need 4.2. kpl_codec must be installed
-where the workers run, with pyarrow and boto3. source_options.py has the options. Specification:
-spec/07-spark-source.md.
+It needs PySpark 4.0 or newer; limits per batch and Trigger.AvailableNow need 4.2. The workers need kpl_codec,
+pyarrow and boto3. Specification: spec/07-spark-source.md.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def arrow_schema(options: SourceOptions) -> pa.Schema:
 @dataclass
 class KinesisPartition(InputPartition):
     """What one task gives: the records of ``pieces``, or ``records`` that the planner has read. ``listing``:
-    names the shards by which placement is judged, if it is; ``consumer``: as for `KinesisReader.cursor`."""
+    of the shards by which placement is judged; ``consumer``: as for `KinesisReader.cursor`."""
 
     pieces: tuple[ShardRange, ...]
     listing: str | None = None
@@ -82,8 +81,8 @@ class KinesisPartition(InputPartition):
 
 
 def assign_pieces(pieces: list[ShardRange], most: int = 0) -> list[tuple[ShardRange, ...]]:
-    """The pieces of each task. ``most``: tasks; 0: pieces of few records share 16 tasks, since starting a
-    task takes longer than reading them, and of larger pieces at most five share a task."""
+    """The pieces of each task. ``most``: tasks; 0: pieces of few records share 16 tasks, as a task's start
+    takes longer than reading them, and at most five larger ones share a task."""
     if most:
         count = min(most, len(pieces))
         return [tuple(pieces[number::count]) for number in range(count)]
@@ -195,20 +194,17 @@ class _Reader:
         name = options.stream.name
         batches = [_kinesis_batch(name, piece.shard_id, records_of[piece]) for piece in records_of]
         arn = self.consumer() if pieces else None
-        return [
-            *(KinesisPartition((), listing, batch) for batch in coalesce(batches, _MOST_ATTACHED)),
-            # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
-            *(
-                KinesisPartition(task_pieces, listing, consumer=arn)
-                for task_pieces in assign_pieces(unread, options.max_partitions)
-            ),
-        ]
+        partitions = [KinesisPartition((), listing, batch) for batch in coalesce(batches, _MOST_ATTACHED)]
+        # EFO-10: "Offsets MUST NOT depend on the consumer type: a query may go on with another one."
+        for task_pieces in assign_pieces(unread, options.max_partitions):
+            partitions.append(KinesisPartition(task_pieces, listing, consumer=arn))
+        return partitions
 
 
 class KinesisBatchReader(_Reader, DataSourceReader):
-    """Reads what lies between two positions. It is planned when the first query of a DataFrame, or of a view
-    of it, runs: LATEST is the stream's end at that time. Spark keeps the plan, so later queries read the same
-    records, whatever was put since. A new ``load()`` is planned anew."""
+    """Reads what lies between two positions. It is planned when the first query of a DataFrame or its view
+    runs: LATEST is the stream's end at that time. Spark keeps the plan, so later queries read the same
+    records; a new ``load()`` is planned anew."""
 
     @plain_errors()
     def partitions(self) -> list[KinesisPartition]:
@@ -251,7 +247,7 @@ def _by_shard(position: Position, shard_ids: Iterable[str]) -> Mapping[str, Star
 
 
 class KinesisStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans and reads the batches of a streaming query. Each query has a Python process with one of it."""
+    """Plans and reads the batches of a streaming query, which has a Python process with one of it."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -346,8 +342,8 @@ class KinesisDataSource(DataSource):
 
     @classmethod
     def check(cls, options: Mapping[str, str]) -> None:
-        """Check the options of a read or write in this process, and that the stream is there, before Spark
-        starts anything. Raises OptionError, StreamUnavailable, and botocore's error without a region."""
+        """Check the options of a read or write, and that the stream is there, before Spark starts anything.
+        Raises OptionError, StreamUnavailable, and botocore's error without a region."""
         checked = parse_options(options)
         fetch_lineage(checked.client(), checked.name_or_arn)
 
@@ -356,8 +352,8 @@ class KinesisDataSource(DataSource):
         return from_arrow_schema(arrow_schema(self._checked))
 
     def _check_schema(self, schema: StructType) -> StructType:
-        """A user's schema has some of our columns, each once, in any order and case, and none NOT NULL: a
-        null would end in an error of Java that names no column. Raises OptionError."""
+        """A user's schema has some of our columns, each once in any case; none is NOT NULL, as a null would
+        end in an error of Java that names no column. Raises OptionError."""
         columns = self.schema()
         types = {field.name.lower(): field.dataType for field in columns.fields}
         for field in schema.fields:

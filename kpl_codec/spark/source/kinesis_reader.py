@@ -106,8 +106,7 @@ def explain_time(error: StreamUnavailable, place: StartingPosition) -> StreamUna
 def read_piece(
     reader: KinesisReader, consumer: str | None, piece: ShardRange
 ) -> Iterator[list[dict[str, Any]]]:
-    """The Kinesis records of a piece, call by call. ``consumer``: as for `KinesisReader.cursor`. Raises
-    DataLoss, StreamUnavailable."""
+    """The Kinesis records of a piece, call by call. Raises DataLoss, StreamUnavailable."""
     # SPK-61: "The readers of a shard together MUST keep to the GetRecords and GetShardIterator calls and the
     # bytes a second that the options allow."
     pace = reader.pace()
@@ -134,9 +133,8 @@ def _to_end(
     first: str | None = None,
     remaining: int | None = None,
 ) -> Generator[list[dict[str, Any]], None, bool]:
-    """The records of a piece from ``cursor`` on. ``first``: the record that must come first; ``remaining``:
-    how many the piece still has, None if unknown. Returns True where the cursor's place is gone and
-    failOnDataLoss is false."""
+    """The records of a piece from ``cursor`` on; returns whether its place is gone. ``first``: the record
+    that must come first; ``remaining``: how many the piece still has, None if unknown."""
     end, waits_since = piece.end.sequence_number, None
     report = partial(reader.report_loss, piece.shard_id)
     with closing(cursor):
@@ -176,8 +174,8 @@ def _to_end(
 def read_in_parallel(
     read: Callable[[_Item], Iterator[_Result]], items: Sequence[_Item], threads: int = 8
 ) -> Iterator[tuple[_Item, _Result]]:
-    """The results of ``read`` for each item, with the item; those of one item in their order. Each of
-    ``threads`` reads one result ahead. The first error of a thread is raised here."""
+    """Each item with each result of ``read``, in order for each item. ``threads`` read one result ahead; the
+    first error of one is raised here."""
     if len(items) == 1:
         yield from ((items[0], result) for result in read(items[0]))
         return

@@ -7,7 +7,6 @@
         "shardId-000000000002": {"at": "TRIM_HORIZON", "since": 1763719200000, "began": "4959..."}}}
 
 The first shard is drained (read to its end), so its children may start; the last waits for its parent.
-Offsets name records, whose order on a shard never changes, so a batch that runs again reads the same.
 Specification: spec/07-spark-source.md, SPK-50 to SPK-55, SPK-71, SPK-112.
 """
 
@@ -46,8 +45,8 @@ class OffsetError(KplError, ValueError):
 
 
 class DataLoss(KplError):
-    """Records that a query has not read are gone, or may be gone. ``sequence_number``: of the record at or
-    after which they lie, None where the offset names none; ``code``: one of `codes`."""
+    """Records that a query has not read are gone, or may be. ``sequence_number``: of the record at or after
+    which they lie, None where the offset names none; ``code``: one of `codes`."""
 
     code: str
     requirement = "SPK-60"
@@ -64,12 +63,10 @@ class DataLoss(KplError):
 
 
 class ShardRange(NamedTuple):
-    """A piece of a batch: consecutive records of one shard, for one task.
-
-    ``start``: if it names a record, that must still exist. ``end`` names a record: with AFTER_SEQUENCE_NUMBER
-    it is in the piece, with AT_SEQUENCE_NUMBER it is not. ``records``: how many Kinesis records the piece
-    has, if known. ``not_before``: when the task may make its first call (seconds since 1970).
-    """
+    """Consecutive records of one shard, for one task. ``start``: if it names a record, that must still exist.
+    ``end`` names a record, which is in the piece with AFTER_SEQUENCE_NUMBER, and not with AT_SEQUENCE_NUMBER.
+    ``records``: how many Kinesis records there are, if known. ``not_before``: when the task may make its
+    first call (seconds since 1970)."""
 
     shard_id: str
     start: StartingPosition
@@ -83,14 +80,14 @@ class BatchEnd:
     """The end of a batch on one shard.
 
     For the next batch: ``place``: where it begins. ``drained``: the shard is closed and nothing follows the
-    place. ``since``: every record after the place arrived at this time or later (ms since 1970). ``began``:
-    the starting sequence number of the shard, where the place names no record, or the shard is drained: it
-    tells streams, and the lives of a stream, apart.
+    place. ``since``: every record after the place arrived then or later (ms since 1970). ``began``: the
+    shard's starting sequence number, where the place names no record or the shard is drained: it tells
+    streams, and the lives of a stream, apart.
 
     For the batch that ends here: ``first``: its first record, if its start names none. ``start_gone``: the
-    record of its start is past retention, so ``first`` counts. ``initial``: in the first batch of a query it
-    counts instead of ``first``; "" is none. ``records``: how many it has, if known. ``behind``: milliseconds
-    from its first record to the tip of the shard, when it was planned.
+    record of its start is past retention, so ``first`` counts. ``initial``: counts instead of ``first`` in
+    the first batch of a query; "" is none. ``records``: how many it has, if known. ``behind``: milliseconds
+    from its first record to the shard's tip, when it was planned.
     """
 
     place: StartingPosition
@@ -136,15 +133,15 @@ def _is_valid(name: str, value: Any) -> bool:
 
 
 def is_sequence_number(value: object) -> bool:
-    """Whether it is a text that may be a sequence number: Kinesis gives 56 digits and allows up to 129."""
+    """Whether it is a text of up to 129 digits, which Kinesis allows; it gives 56."""
     return isinstance(value, str) and re.fullmatch("[0-9]{1,129}", value) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A query's place on every shard. ``shards`` has drained ones, too, while they are listed. ``listed``:
-    the time of that listing (ms since 1970); all records of a shard that is not in it arrived later. ``arn``
-    and ``created`` (ms since 1970): of the stream, None where the service did not tell."""
+    """A query's place on every shard, drained ones as long as they are listed. ``listed``: the time of the
+    listing (ms since 1970); all records of a shard that is not in it arrived later. ``arn``, ``created`` (ms
+    since 1970): of the stream, None where the service did not tell."""
 
     stream: str
     shards: Mapping[str, BatchEnd]
@@ -185,8 +182,8 @@ class StreamOffset:
 
 
 def piece_of(shard_id: str, start: StartingPosition | None, end: BatchEnd) -> ShardRange | None:
-    """What a batch from ``start`` to ``end`` reads of a shard; None for nothing. ``start`` is None for a new
-    shard: the batch begins with ``end.first``."""
+    """What a batch reads of a shard; None for nothing. ``start``: None for a new shard, which is read from
+    ``end.first`` on."""
     if not end.place.names_record or start == end.place:
         return None
     # SPK-50: "What a micro-batch reads MUST be fixed before it is read, by sequence numbers of records,
@@ -222,10 +219,9 @@ def ready(shard_id: str, offset: StreamOffset, lineage: Lineage) -> bool:
 
 
 def with_listing(offset: StreamOffset, lineage: Lineage, listed: int | None = None) -> StreamOffset:
-    """The offset with the new shards of a listing and without the drained ones that are no longer in it, with
-    the ARN and creation time that the listing has, and without what only concerns the batch that ends with
-    it. ``listed``: when the listing was requested (ms since 1970)."""
-    # A drained shard is removed only when it can no longer be mistaken for a new one.
+    """The offset with the new shards of a listing, its ARN and creation time, without the drained shards that
+    it lacks (none of them can be mistaken for a new one), and without what only concerns the batch before.
+    ``listed``: when the listing was requested (ms since 1970)."""
     shards = {
         key: BatchEnd(ends.place, drained=ends.drained, since=ends.since, began=ends.began)
         for key, ends in offset.shards.items()
@@ -242,10 +238,8 @@ def with_listing(offset: StreamOffset, lineage: Lineage, listed: int | None = No
 
 def identity_of(lineage: Lineage) -> tuple[str | None, int | None]:
     """The ARN of a listed stream, and when it was created (ms since 1970)."""
-    stream = lineage.stream
-    if stream is None:
-        return None, None
-    return stream.arn, None if stream.created is None else round(stream.created.timestamp() * 1000)
+    arn, created = (None, None) if lineage.stream is None else (lineage.stream.arn, lineage.stream.created)
+    return arn, None if created is None else round(created.timestamp() * 1000)
 
 
 def created_later(offset: StreamOffset, lineage: Lineage) -> bool:
@@ -267,8 +261,8 @@ def check_identity(offset: StreamOffset, lineage: Lineage) -> None:
 
 
 def contradiction(offset: StreamOffset, lineage: Lineage) -> str | None:
-    """Why the offset's stream cannot have the shards of a listing; None if it can. The listing is of another
-    stream, or older than what the query has read."""
+    """Why the offset's stream cannot have the shards of a listing, which is of another stream, or older than
+    what the query has read; None if it can."""
     if created_later(offset, lineage):
         return None
     for shard_id, ends in offset.shards.items():
@@ -285,15 +279,12 @@ def contradiction(offset: StreamOffset, lineage: Lineage) -> str | None:
 
 def with_beginning(ends: BatchEnd, shard: Shard) -> BatchEnd:
     """``ends`` with the shard's starting sequence number, where it names no record, or is drained."""
-    reads_on_from_record = ends.place.names_record and not ends.drained
-    if reads_on_from_record or ends.began or not is_sequence_number(shard.starting_sequence_number):
-        return ends
-    return replace(ends, began=shard.starting_sequence_number)
+    start, unnamed = shard.starting_sequence_number, ends.drained or not ends.place.names_record
+    return replace(ends, began=start) if unnamed and not ends.began and is_sequence_number(start) else ends
 
 
 def of_another_life(ends: BatchEnd, shard: Shard) -> bool:
-    """Whether a shard began after the place that a query has on the shard of that name: then the stream was
-    deleted and created again."""
+    """Whether a shard began after the query's place on it: the stream was deleted and created again."""
     number = ends.place.sequence_number if ends.place.names_record else ends.began
     start = shard.starting_sequence_number
     return number is not None and is_sequence_number(start) and int(number) < int(start or 0)

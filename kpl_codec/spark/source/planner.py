@@ -1,6 +1,5 @@
 """Plans the batches of a stream on the driver: which shards may be read, and where the next batch ends on
-each. `shard_planner` plans one shard; many are planned at the same time.
-"""
+each. `shard_planner` plans one shard."""
 
 from __future__ import annotations
 
@@ -57,8 +56,7 @@ class Planner:
         self._tips: dict[str, LatestPosition] | None = None
 
     def lineage(self, *, fresh: bool = False) -> Lineage:
-        """The shards that hold records, closed ones too. They are listed again after `describe_interval`, and
-        after a shard ended, because its children are listed then."""
+        """The shards that hold records, closed ones too. They are listed again after `describe_interval`."""
         reader = self._reader
         age = reader.clock() - self._listing_clock
         if self._lineage is None or fresh or age >= reader.options.describe_interval:
@@ -77,8 +75,8 @@ class Planner:
         check_position(option, position, self.lineage(), self._reader.now_ms())
 
     def begin_at(self, position: Position) -> StreamOffset:
-        """The start of every present shard. LATEST is now, by this machine's clock. Where ``position`` names
-        shards, their ancestors count as drained and all others begin at TRIM_HORIZON. Raises OptionError."""
+        """The start of every shard. LATEST is now, by this machine's clock. Where ``position`` names shards,
+        their ancestors count as drained, and all others begin at TRIM_HORIZON. Raises OptionError."""
         lineage = self.lineage(fresh=True)
         self.check("startingPosition", position)
         now = self._reader.now_ms()
@@ -110,8 +108,8 @@ class Planner:
         return offset
 
     def at_tips(self, position: Position) -> StreamOffset:
-        """Every shard at its tip, for a Spark that does not give the query's offset. It fits a new query,
-        which begins with the records ``initial`` names, and one that goes on."""
+        """Every shard at its tip, for a Spark that gives no offset of the query. It fits a query that goes
+        on, and a new one, which begins with the records that ``initial`` names."""
         begin = self.begin_at(position)
         lineage = self.lineage()
 
@@ -138,8 +136,8 @@ class Planner:
             self.shard(shard_id).forget()  # so that shards that were idle a moment ago are asked, too
 
     def refuse_unread(self, start: StreamOffset) -> None:
-        """Raise DataLoss, unless failOnDataLoss is false, for shards of an earlier life of the stream, and
-        for shards that were unread for too long. Raises OffsetError as `lineage_of` does."""
+        """Report the loss of shards of an earlier life of the stream, and of shards that were unread for too
+        long. Raises DataLoss, OffsetError."""
         self._lineage = None
         anew = self._begun_anew(start, self.lineage_of(start))
         for shard_id, ends in start.shards.items():
@@ -207,8 +205,8 @@ class Planner:
     def take_records(
         self, pieces: Iterable[ShardRange]
     ) -> tuple[Mapping[ShardRange, Records], list[ShardRange]]:
-        """The pieces whose records the planner has read, with these, and the pieces that a task must read,
-        with the time when it may begin."""
+        """The records of the pieces that the planner has read, and the pieces that tasks must read, with the
+        time when each may begin."""
         # SPK-85: "Records that the planner gives the tasks MUST NOT change what a batch reads."
         # Only a piece that is equal to the planned one gets them, and no offset has them.
         records_of: dict[ShardRange, Records] = {}
@@ -259,8 +257,8 @@ class Planner:
         )
 
     def _begun_anew(self, start: StreamOffset, lineage: Lineage) -> dict[str, BatchEnd]:
-        """The offset's shards of an earlier life of the stream, at the beginning of the present life. Raises
-        DataLoss, unless failOnDataLoss is false."""
+        """The offset's shards of an earlier life of the stream, at the beginning of the present one. Raises
+        DataLoss."""
         # SPK-90: "Where the stream was deleted and created again, what the query has not read of its earlier
         # life is lost: this MUST be an error, or be logged and each shard read from its first record with
         # failOnDataLoss false."
@@ -276,8 +274,8 @@ class Planner:
         return anew
 
     def each(self, function: Callable[[str], _Result], shard_ids: Iterable[str]) -> dict[str, _Result]:
-        """``function`` of each shard, many at a time, because each mostly waits for Kinesis. The first error
-        is raised, and no further shard is begun."""
+        """``function`` of each shard, many at a time. The first error is raised, and no further shard is
+        begun."""
         keys = list(shard_ids)
         if len(keys) < 2:
             return {key: function(key) for key in keys}
@@ -286,8 +284,7 @@ class Planner:
 
 
 def must_be_written(before: StreamOffset, after: StreamOffset) -> bool:
-    """Whether Spark must write ``after`` down: it is further than ``before``, or the times of that are
-    old."""
+    """Whether Spark must write ``after`` down: it is further than ``before``, whose times may be old."""
     if before.shards.keys() != after.shards.keys():
         return True
     dates = [(before.listed, after.listed)]

@@ -31,8 +31,8 @@ _LAST_TIME: Final = 253_402_300_799_999
 
 
 class OptionError(KplError, ValueError):
-    """An option of the data source has a value that it cannot have, or is unknown. ``expected``: what it can
-    have, or what may be meant."""
+    """An option of the data source is unknown, or has a wrong value. ``expected``: what it can have, or what
+    may be meant."""
 
     code: str = "option"
     requirement = "SPK-64"
@@ -51,11 +51,10 @@ class InvalidPosition(Exception):
 
 
 def start_position(text: str, *, start: bool = True) -> Position:
-    """Parse a position: TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970; AT_TIMESTAMP may stand
-    before it), or JSON: {shard id: any of these, or a sequence number, or {"iteratorType": ...,
-    "iteratorPosition": ...}}, or {"at_timestamp": time}. The record of a sequence number is read, as a start
-    and as an end. Raises InvalidPosition.
-    """
+    """Parse TRIM_HORIZON, LATEST, a time (ISO 8601, or ms since 1970, perhaps after AT_TIMESTAMP), or JSON:
+    {"at_timestamp": time}, or {shard id: any of these, a sequence number, or {"iteratorType": ...,
+    "iteratorPosition": ...}}. The record of a sequence number is read, as a start and as an end. Raises
+    InvalidPosition."""
     if not text.lstrip().startswith("{"):
         return _place(text)
     try:

@@ -37,13 +37,10 @@ def size_of(records: Records) -> int:
 @dataclass(slots=True)
 class ShardHead:
     """The first ``count`` unread records of a shard. ``cursor`` stands behind them; ``at_tip``: nothing
-    follows.
-
-    ``records``: as boto3 gives them; empty once they take too much memory. ``arrivals``: of the first and the
-    last. ``now``: the time of the shard's tip by the service's clock, ``request_time``: that of the call by
-    this machine's (both ms since 1970). ``start_gone``: the record where reading begins is past retention;
-    ``records_lost``: records behind it may be, too.
-    """
+    follows. ``records``: as boto3 gives them; empty once they take too much memory. ``arrivals``: of the
+    first and the last. ``now``: the time of the shard's tip by the service's clock, ``request_time``: of the
+    call by this machine's (both ms since 1970). ``start_gone``: the record where reading begins is past
+    retention; ``records_lost``: records behind it may be, too."""
 
     records: Records
     now: int
@@ -72,9 +69,9 @@ class ShardHead:
 
 
 class CachedPosition(NamedTuple):
-    """A cursor at ``place``, where the last batch ended. ``last``: the record in front of it. ``at_tip``:
-    nothing was behind it at ``read_at`` (ms since 1970). ``clock``: when it was used, by the clock that
-    paces. ``empty_polls``: how many calls in a row found nothing."""
+    """A cursor at ``place``, where the last batch ended, behind the record ``last``. ``at_tip``: nothing was
+    behind it at ``read_at`` (ms since 1970). ``clock``: when it was used, by the clock that paces.
+    ``empty_polls``: how many calls in a row found nothing."""
 
     place: StartingPosition
     cursor: ShardCursor

@@ -7,9 +7,8 @@
 
 A peek from a record begins *at* that record: if the record comes, nothing behind it is missing. If it is past
 retention, nothing is missing where nothing was behind it at a time within retention (`BatchEnd.since`).
-Iterators stay in use from batch to batch: a quiet shard takes one call, a busy one three. With an exact limit
-of records the planner reads the whole batch. Specification: spec/07-spark-source.md, SPK-57 to SPK-63,
-SPK-71.
+Iterators stay in use from batch to batch. With an exact limit of records the planner reads the whole batch.
+Specification: spec/07-spark-source.md, SPK-57 to SPK-63, SPK-71.
 """
 
 from __future__ import annotations
@@ -61,24 +60,21 @@ _CLOCK_SKEW: Final = 5 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Limits of a batch on one shard, 0 for none: ``records`` exactly (then the planner reads them all, too),
-    ``span`` in milliseconds of arrival time."""
+    """Limits of a batch on one shard, 0 for none: ``records`` exactly, ``span`` in ms of arrival time."""
 
     records: int = 0
     span: int = 0
 
 
 class ShardPlanner:
-    """Moves the offset of one shard forward. Different shards may be planned in parallel. ``attached``: the
-    piece that was planned last, with its records, if the planner has read all of them."""
+    """Moves the offset of one shard forward. Shards may be planned in parallel. ``attached``: the piece that
+    was planned last, with its records, if the planner has read them all."""
 
     def __init__(self, shard_id: str, reader: KinesisReader) -> None:
         self.shard_id, self._reader = shard_id, reader
         self.pace = reader.pace()
         self.attached: tuple[ShardRange, Records] | None = None
-        #: Makes a cursor at a place.
         self.cursor = partial(reader.cursor, shard_id, pace=self.pace)
-        #: Raises or logs DataLoss.
         self.report = partial(reader.report_loss, shard_id)
         self._cached: CachedPosition | None = None
         self.size = 0  # bytes of a record, about; 0: no record was read
@@ -109,8 +105,8 @@ class ShardPlanner:
         tip: LatestPosition | None = None,
         head: ShardHead | None = None,
     ) -> BatchEnd:
-        """Where the batch after ``start`` ends, not beyond ``tip``. ``head``: its first records, if they were
-        read already. Raises DataLoss, StreamUnavailable."""
+        """Where the batch after ``start`` ends, not beyond ``tip``. ``head``: its first records, if read
+        already. Raises DataLoss, StreamUnavailable."""
         try:
             return self._end_after(start, head or self.peek(start, limits.records), limits, tip)
         except StreamUnavailable as error:
@@ -215,8 +211,8 @@ class ShardPlanner:
         self._cached = None
 
     def end_if_idle(self, start: BatchEnd, shards: int) -> BatchEnd | None:
-        """The end of an idle shard that is not to be asked yet; None for others. The more ``shards`` there
-        are, the longer the pause of each."""
+        """The end of an idle shard whose pause is not over, None for others. All idle ``shards`` share a rate
+        of calls."""
         cached = self._cached
         if cached is None or not cached.empty_polls or cached.place != start.place:
             return None
@@ -226,8 +222,8 @@ class ShardPlanner:
         return None if due else replace(start, since=cached.read_at)
 
     def peek(self, start: BatchEnd, most: int = 0, size: int = 0) -> ShardHead:
-        """The first records behind ``start``, at most ``most``. ``size``: bytes of a record on the stream's
-        other shards. Raises DataLoss, StreamUnavailable."""
+        """The first records behind ``start``, at most ``most``. ``size``: of a record on other shards, in
+        bytes. Raises DataLoss, StreamUnavailable."""
         cached, self._cached = self._cached, None
         if cached is not None and cached.place != start.place:
             cached = None
@@ -277,8 +273,8 @@ class ShardPlanner:
                 raise
             return None
         if head.arrivals and cached.at_tip and cached.place.names_record:
-            # Nothing is missing before the first record, because nothing followed the place a moment ago. The
-            # record before the place may be too old for a task to find.
+            # Nothing followed the place a moment ago, so nothing is missing. The record before the place may
+            # be too old for a task to find.
             last = cached.last
             head.start_gone = last is None or self._reader.now_ms() - last.time > SHORTEST_RETENTION // 2
         return head
@@ -344,8 +340,7 @@ class ShardPlanner:
         return head
 
     def _peek_after_gap(self, place: StartingPosition, limit: int) -> ShardHead:
-        """The records that are left after one that is gone, never any before it. Raises OffsetError where an
-        older record is there."""
+        """The records left after one that is gone. Raises OffsetError where an older one is there."""
         cursor = self.cursor(TRIM_HORIZON)
         place_number = int(place.sequence_number)
         last = place_number  # of the records up to the place

@@ -1,9 +1,8 @@
 """Writes a DataFrame to a stream by the producer: aggregated, and at least once.
 
-A task first checks all of its rows (they wait in memory, beyond 64 MiB on disk), then puts them and waits
-until each is in the stream. A row that cannot be delivered fails the task. Kinesis has no transactions, so
-when Spark repeats a task its rows are written again. Specification: spec/07-spark-source.md, SPK-67 to
-SPK-69, SPK-73.
+A task checks all of its rows (beyond 64 MiB they wait on disk), puts them, and waits until each is in the
+stream. A row that cannot be delivered fails the task, and if Spark repeats it all rows are written again.
+Specification: spec/07-spark-source.md, SPK-67 to SPK-69, SPK-73.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ _TAGS: Final = "array<struct<key:string,value:string>>"
 
 
 class RowsNotWritten(KplError):
-    """A task could not write all of its rows. Of ``rows`` that it put, ``failed`` are not in the stream
-    (``code`` and ``reason``: of the first); ``written`` are, and will be there twice if the task runs
-    again."""
+    """Of the ``rows`` that a task put, ``failed`` are not in the stream (``code``, ``reason``: of the first);
+    ``written`` are, and will be there twice if the task runs again."""
 
     code: str
     requirement = "SPK-67"

@@ -15,7 +15,7 @@ from ...findings import (
     is_unread_input,
 )
 from ...rendering.labels import number, percent, plural, size
-from ...rendering.terminal import line, render, table, wrap
+from ...rendering.terminal import line, render, table
 from ...shards.placement import CAUSES
 from .model import Report, ShardFacts
 
@@ -218,7 +218,7 @@ def summary_text(report: Report) -> str:
     return render(*summary(report))
 
 
-def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
+def summary(report: Report) -> list[RenderableType]:
     """The summary, as parts for `kpl_codec.rendering.terminal.show`."""
     heading = report.about.title + (f": {report.about.stream_name}" if report.about.stream_name else "")
     where = ", ".join(filter(None, (report.about.source, span_text(report))))
@@ -226,7 +226,7 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
     parts: list[RenderableType] = [line((heading, "bold"))]
     parts += [line((where, "dim"))] if where else []
     parts += [] if report.about.complete else [line("Not complete: this is what has been seen so far.")]
-    parts += [line(""), *wrap(line((outcome(report)[1], style)), width), line("")]
+    parts += [line(""), line((outcome(report)[1], style)), line("")]
     parts += [
         line(f"{'  ' if 'part' in c.how else ''}{c.label}".ljust(20), f"{c.value:>16,}  ", (c.note, "dim"))
         for c in counts(report)
@@ -235,15 +235,15 @@ def summary(report: Report, *, width: int = 100) -> list[RenderableType]:
         parts += [line(""), line(("Causes of misplaced aggregates", "bold"))]
     for cause, aggregates, user_records, _ in report.causes:
         extent = f"{plural(user_records, 'user record')} in {plural(aggregates, 'aggregate')}"
-        parts += wrap(line(f"{extent}: {CAUSES.get(cause, cause)}"), width, 2)
+        parts.append(line(f"  {extent}: {CAUSES.get(cause, cause)}"))
     if report.shards:
         parts += [line(""), *_shards(report)]
     if report.kinds:
-        parts += [line(""), line(("Findings, worst first", "bold")), *_findings(report, width)]
+        parts += [line(""), line(("Findings, worst first", "bold")), *_findings(report)]
     return parts
 
 
-def _findings(report: Report, width: int) -> Iterator[RenderableType]:
+def _findings(report: Report) -> Iterator[RenderableType]:
     kind_of_todo: dict[str, str] = {}
     for count in report.kinds:
         kind = count.kind
@@ -259,7 +259,7 @@ def _findings(report: Report, width: int) -> Iterator[RenderableType]:
             else:
                 texts.append(f"What to do: as for {kind_of_todo[kind.todo]}.")
         for text in texts:
-            yield from wrap(line(text), width, _INDENT)
+            yield line(" " * _INDENT, text)
 
 
 def _shards(report: Report) -> Iterator[RenderableType]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
+
+from .killable import Killable
 
 
 def _free_port() -> int:
@@ -36,40 +36,20 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     port, pages = _free_port(), _free_port()
     url = f"spark://127.0.0.1:{port}"
-    environment = {
-        **os.environ,
-        "SPARK_HOME": str(home),
-        "SPARK_DAEMON_MEMORY": "192m",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    deploy = "org.apache.spark.deploy"
-    commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port)]]
-    commands[0] += ["--webui-port", str(pages)]
+    settings = {"SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "192m", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {**os.environ, **settings, "PYSPARK_PYTHON": sys.executable}
+    run, deploy = str(home / "bin" / "spark-class"), "org.apache.spark.deploy"
+    master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(pages)]
+    commands = [[run, f"{deploy}.master.Master", *master]]
     for number in range(workers):
-        command = [f"{deploy}.worker.Worker", "--host", f"127.0.0.{number + 1}", "--cores", "1"]
-        commands.append([*command, "--memory", "600m", "--work-dir", str(folder / f"worker-{number}"), url])
-    running: list[subprocess.Popen[bytes]] = []
-    try:
-        with (folder / "cluster.log").open("ab") as log:
-            for command in commands:
-                running.append(
-                    subprocess.Popen(
-                        [str(home / "bin" / "spark-class"), *command],
-                        env=environment,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                    )
-                )
+        worker = ["--host", f"127.0.0.{number + 1}", "--cores", "1", "--memory", "600m"]
+        worker += ["--work-dir", str(folder / f"worker-{number}"), url]
+        commands.append([run, f"{deploy}.worker.Worker", *worker])
+    with contextlib.ExitStack() as running:
+        for command in commands:
+            running.enter_context(Killable(command, folder / "cluster.log", environment))
         _wait_for(f"http://127.0.0.1:{pages}/json/", workers, folder / "cluster.log")
         yield url
-    finally:
-        for process in running:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(20)
 
 
 def _wait_for(page: str, workers: int, log: Path) -> None:

@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -20,16 +20,14 @@ ROOT = Path(__file__).parents[3]
 class Killable:
     """A process and all below it; what they print goes to ``log``."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.log = log
         with log.open("ab") as out:
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
             self.process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
+                command, cwd=ROOT, env=environment, start_new_session=True, **streams
             )
 
     def __enter__(self) -> Self:
@@ -54,9 +52,7 @@ class Killable:
 
     def kill(self) -> None:
         """kill -9 of all of it."""
-        for pid in reversed(self.tree()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _kill(reversed(self.tree()))
         self.process.wait(20)
 
     def wait(self, until: Callable[[], bool], timeout: float = 120) -> None:
@@ -68,18 +64,20 @@ class Killable:
 
     def wait_death(self, timeout: float = 300) -> int:
         """How it ended. What it leaves behind is ended too."""
-        below = self.tree()
-        end = time.monotonic() + timeout
+        below, end = self.tree(), time.monotonic() + timeout
         while self.process.poll() is None:
             if time.monotonic() > end:
                 raise AssertionError(self.log.read_text()[-4000:])
             below = self.tree() if self.process.poll() is None else below
             time.sleep(0.02)
-        code = self.process.wait()
-        for pid in below:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return code
+        _kill(below)
+        return self.process.wait()
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _command(pid: int) -> str:

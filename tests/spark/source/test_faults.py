@@ -40,12 +40,9 @@ SHARD = "shardId-000000000000"
 
 @pytest.fixture
 def proxied(make_stream: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxied]:
-    for module, name in (
-        (subscription, "REFUSED_FOR"),
-        (subscription, "_BETWEEN_CALLS"),
-        (datasource, "REFUSED_FOR"),
-    ):
-        monkeypatch.setattr(module, name, 0.0)
+    monkeypatch.setattr(subscription, "REFUSED_FOR", 0.0)
+    monkeypatch.setattr(subscription, "_BETWEEN_CALLS", 0.0)
+    monkeypatch.setattr(datasource, "REFUSED_FOR", 0.0)
     stream = make_stream(2)
     with FanOutProxy(stream.kinesis.endpoint_url, seed=3, refused_for=0.0) as proxy:
         yield stream, proxy
@@ -69,7 +66,7 @@ def arn_of(stream: Stream) -> str:
     return str(summary["StreamARN"])
 
 
-def is_active(stream: Stream, arn: str) -> bool:
+def is_active(stream: Stream, arn: str | None) -> bool:
     description = stream.client.describe_stream_consumer(ConsumerARN=arn)["ConsumerDescription"]
     return bool(description["ConsumerStatus"] == "ACTIVE")
 
@@ -78,13 +75,8 @@ def is_active(stream: Stream, arn: str) -> bool:
 @pytest.mark.requirement("SPK-50", "SPK-61")
 def test_throttling_expired_iterators_and_broken_connections_change_nothing(proxied: Proxied) -> None:
     stream, proxy = proxied
-    faults = [
-        throttle(),
-        error("ExpiredIteratorException"),
-        error("InternalFailure", status=500),
-        cut_response(),
-        cut_before(),
-    ]
+    errors = [error("ExpiredIteratorException"), error("InternalFailure", status=500)]
+    faults = [throttle(), *errors, cut_response(), cut_before()]
     rules = [proxy.on("GetRecords", fault, after=2 + 2 * n, times=1) for n, fault in enumerate(faults)]
     rules.append(proxy.on("GetShardIterator", throttle(), after=2, times=3))
     rules.append(proxy.on("ListShards", throttle(), after=1, times=1))
@@ -108,14 +100,8 @@ def test_a_query_changes_its_consumer_type_through_faults_splits_and_merges(
 ) -> None:
     monkeypatch.setattr(shard_planner, "_MOST_ATTACHED", -1)  # tasks read all of it
     stream, proxy = proxied
-    faults = [
-        throttle(),
-        cut_events(),
-        end_events(),
-        fail_events("InternalFailureException"),
-        fail_events("ResourceInUseException", after=1),
-        error("ExpiredTokenException"),
-    ]
+    failures = [fail_events("InternalFailureException"), fail_events("ResourceInUseException", after=1)]
+    faults = [throttle(), cut_events(), end_events(), *failures, error("ExpiredTokenException")]
     rules = [proxy.on("SubscribeToShard", fault, after=1 + 2 * n, times=1) for n, fault in enumerate(faults)]
     queries = Query(stream, **efo(proxy)), Query(stream)
     for turn in range(8):
@@ -143,7 +129,7 @@ def test_a_consumer_is_registered_once_and_stays(proxied: Proxied) -> None:
     for _ in range(2):
         query = Query(stream, **efo(proxy))
         query.until_idle()
-        assert is_active(stream, query.reader.consumer() or "")
+        assert is_active(stream, query.reader.consumer())
     given = StreamConsumers(stream.client).register(arn_of(stream), "given")
     query = Query(stream, **efo(proxy, consumerName=None, consumerArn=given))
     query.until_idle()

@@ -21,6 +21,13 @@ from .model_query import ModelQuery
 ELSEWHERE = "arn:aws:kinesis:eu-west-1:123456789012:stream/s"
 #: What the query meets, and whether the service tells which stream it is.
 STREAMS = ["same", "created again", "another region", "another, older", "another, as old", "another, untold"]
+#: How the query must end, where the service tells: where loss is not allowed, and where it is.
+REFUSALS: dict[str, tuple[type[Exception] | None, type[Exception] | None]] = {
+    "same": (None, None),
+    "created again": (DataLoss, None),
+    "another region": (OffsetError, OffsetError),
+    "another, older": (OffsetError, OffsetError),
+}
 #: How far the query is on the shards of its own stream.
 PLACES = ["drained", "open, read", "untouched", "of all kinds"]
 
@@ -94,12 +101,7 @@ def test_no_record_of_the_stream_that_is_met_is_left_out_in_silence(
         query.until_idle()
     except (OffsetError, DataLoss) as error:
         refused = type(error)
-    if which == "same":
-        assert refused is None
-    elif which == "created again":
-        assert refused is (None if loss_allowed else DataLoss)
-    elif which in ("another region", "another, older"):
-        assert refused is OffsetError
+    assert which not in REFUSALS or refused is REFUSALS[which][loss_allowed]
     if refused is None:
         assert there <= set(query.read), f"{len(there - set(query.read))} records were never read"
     else:

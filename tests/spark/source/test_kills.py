@@ -4,7 +4,7 @@ After every death the query goes on from its checkpoint into a sink that is idem
 end every (shard, sequence number, sub-sequence number) is counted: none missing, none twice; and every
 batch that was written twice was the same both times.
 
-    pytest -m soak tests/spark/source/test_kills.py                       eight lives of a driver
+    pytest -m slow tests/spark/source/test_kills.py                          one life of a driver
     KPL_CODEC_LIVES=32 pytest -m soak -s tests/spark/source/test_kills.py    about a hundred kills, 20 minutes
 """
 
@@ -136,54 +136,36 @@ def kill_workers_until_it_ends(driver: Driver, from_batch: int, most: int) -> in
     return killed
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.requirement("SPK-50", "SPK-54")
-def test_a_driver_and_workers_are_killed_and_nothing_is_missing_or_twice(
-    make_stream: Any, tmp_path: Path
+LIVES = int(os.environ.get("KPL_CODEC_LIVES", "8"))
+#: When a driver dies, in turn.
+POINTS = ["after-sink", "before-read", "before-sink", "any moment"]
+#: How batches are read, four lives each: by tasks, carried by partitions, by enhanced fan-out.
+WAYS: list[dict[str, Any]] = [
+    {"maxFetchRecordsPerShard": 60},
+    {},
+    {"consumerType": "efo", "consumerName": "reader"},
+]
+
+
+@pytest.mark.timeout(400 + 200 * LIVES)
+@pytest.mark.requirement("SPK-50", "SPK-54", "SPK-85")
+@pytest.mark.parametrize(
+    "lives", [pytest.param(1, marks=pytest.mark.slow), pytest.param(LIVES, marks=pytest.mark.soak)]
+)
+def test_drivers_and_workers_are_killed_and_nothing_is_missing_or_twice(
+    make_stream: Any, tmp_path: Path, lives: int
 ) -> None:
-    stream = make_stream(2)
+    chance, stream, workers, batch = random.Random(11), make_stream(3), 0, 0
     with FaultProxy(stream.kinesis.endpoint_url) as proxy:
         proxy.on("GetRecords", slow(0.1), rate=0.3)  # so that a kill finds somebody reading
-        options = stream.options(endpointUrl=proxy.endpoint_url, maxFetchRecordsPerShard=60)
-        feeder = Feeder(stream, reshards=4, turns=400)
-        stream.put(10)
-        feeder.start()
-        # Two workers while they read; then all of it, after the sink has the batch and before Spark has
-        # written down that it has.
-        with Driver(tmp_path, options, die=["after-sink", 3]) as driver:
-            killed = kill_workers_until_it_ends(driver, 1, 2)
-            assert driver.wait_death() == -signal.SIGKILL
-        feeder.finish()
-    attempts = finish(stream, tmp_path, f"killed: 1 driver, {killed} workers")
-    assert killed == 2
-    assert attempts.count(3) == 2
-    assert feeder.reshards < 4
-
-
-LIVES = int(os.environ.get("KPL_CODEC_LIVES", "8"))
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(200 * LIVES)
-@pytest.mark.requirement("SPK-50", "SPK-54", "SPK-85")
-def test_many_lives(make_stream: Any, tmp_path: Path) -> None:
-    chance = random.Random(11)
-    stream = make_stream(3)
-    workers = 0
-    with FaultProxy(stream.kinesis.endpoint_url) as proxy:
-        proxy.on("GetRecords", slow(0.1), rate=0.3)
         proxy.on("GetRecords", throttle(), rate=0.05)
         proxy.on("GetRecords", error("ExpiredIteratorException"), rate=0.05)
-        feeder = Feeder(stream, reshards=3 * LIVES, turns=400 * LIVES, bursts=4 * LIVES)
+        feeder = Feeder(stream, reshards=3 * lives, turns=400 * lives, bursts=4 * (lives - 1))
         feeder.start()
-        batch = 0
-        for life in range(LIVES):
-            # Small batches are carried by partitions; without a limit tasks read, in one way or the other.
-            way = [{}, {"maxFetchRecordsPerShard": 60}, {"consumerType": "efo", "consumerName": "reader"}]
-            options = stream.options(endpointUrl=proxy.endpoint_url, **way[life // 4 % 3])
-            point = ["before-read", "before-sink", "after-sink", "any moment"][life % 4]
-            batch += chance.randrange(1, 5)
+        for life in range(lives):
+            options = stream.options(endpointUrl=proxy.endpoint_url, **WAYS[life // 4 % 3])
+            point = POINTS[life % 4]
+            batch += chance.randrange(2, 5)
             die = None if point == "any moment" else [point, batch]
             with Driver(tmp_path, options, die=die) as driver:
                 if die is None:
@@ -192,8 +174,10 @@ def test_many_lives(make_stream: Any, tmp_path: Path) -> None:
                     driver.kill()
                 else:
                     workers += kill_workers_until_it_ends(driver, batch - 1, 3)
-                    driver.wait_death()
+                    assert driver.wait_death() == -signal.SIGKILL
                 batch = driver.batch
         feeder.finish()
-    finish(stream, tmp_path, f"killed: {LIVES} drivers, {workers} workers")
-    assert workers >= LIVES
+    attempts = finish(stream, tmp_path, f"killed: {lives} drivers, {workers} workers")
+    assert workers >= lives
+    assert len(attempts) > len(set(attempts))
+    assert feeder.reshards < 3 * lives

@@ -156,6 +156,27 @@ def test_planning_keeps_a_bounded_part_of_what_it_reads(most: int) -> None:
     assert left
 
 
+@pytest.mark.requirement("SPK-59")
+def test_a_backlog_is_cut_by_time_and_planned_with_few_reads() -> None:
+    stream = ModelKinesis(1)
+    query = ModelQuery(stream, ReadLimits(span=60_000))
+    for _ in range(20):
+        stream.put(400, size=1000)
+        stream.now += 30
+    batches = planned = 0
+    while True:
+        before = stream.given
+        pieces = query.plan()
+        if pieces is None:
+            break
+        planned += stream.given - before
+        batches += 1
+        query.read.update(query._rows(pieces))
+    assert set(query.read) == stream.names()
+    assert 9 <= batches <= 12
+    assert planned < len(stream.names()) * 0.4  # the ends were found without what lies between
+
+
 @pytest.mark.requirement("SPK-63", "SPK-85")
 def test_a_first_batch_of_small_records_is_read_once() -> None:
     """The first shard is asked for 8 records, then for more; of the others that size is expected."""
@@ -169,7 +190,7 @@ def test_a_first_batch_of_small_records_is_read_once() -> None:
 
 
 @pytest.mark.requirement("SPK-61")
-@pytest.mark.parametrize("size", [10, 9000], ids=["small", "large"])
+@pytest.mark.parametrize("size", [10, pytest.param(9000, marks=pytest.mark.slow)], ids=["small", "large"])
 def test_planner_and_tasks_share_one_budget(size: int) -> None:
     """A model that keeps the limits of a shard refuses no call, however fast batches follow each other."""
     stream = ModelKinesis(2, limits=True)

@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kpl_codec.spark.source import shard_planner
 from kpl_codec.spark.source.datasource import KinesisPartition, KinesisStreamReader, arrow_schema
 from kpl_codec.spark.source.kinesis_reader import KinesisReader
-from kpl_codec.spark.source.offsets import DataLoss, ShardRange, batch_pieces
+from kpl_codec.spark.source.offsets import DataLoss, ShardRange
 from kpl_codec.spark.source.planner import Planner
-from kpl_codec.spark.source.shard_planner import ReadLimits
 from kpl_codec.spark.source.source_options import parse_options
 
 from .support import Name, Stream, in_order_per_key
@@ -104,45 +102,6 @@ def test_every_user_record_once_through_splits_and_merges(make_stream: Any) -> N
     # Children after their parents: the numbers of every partition key grow.
     assert in_order_per_key((key, data) for _, key, data in query.rows)
     assert len(stream.open_shards) < len(query.at["shards"])
-
-
-class CountingClient:
-    """A client that counts the records it is given."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self.records = 0
-
-    def get_records(self, **arguments: Any) -> Any:
-        response = self._client.get_records(**arguments)
-        self.records += len(response["Records"])
-        return response
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-
-@pytest.mark.requirement("SPK-59")
-def test_a_backlog_is_cut_by_time_and_planned_with_few_reads(
-    make_stream: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shard_planner, "_PEEK_RECORDS", 3)
-    stream = make_stream(1)
-    for _ in range(20):
-        time.sleep(0.2)
-        stream.put(4)
-    options = stream.parsed()
-    client = CountingClient(options.client())
-    planner = Planner(KinesisReader(client, options))
-    at = planner.begin_at(options.starting_position)
-    batches: list[list[ShardRange]] = []
-    while pieces := batch_pieces(at, after := planner.advance(at, ReadLimits(span=1000))):
-        batches.append(pieces)
-        at = after
-    assert 4 <= len(batches) <= 8
-    # The driver found the ends without reading what lies between.
-    assert client.records < len({name[1] for name in stream.sent}) * 0.4
-    stream.check(row for pieces in batches for piece in pieces for row in rows_of_piece(stream, piece))
 
 
 @pytest.mark.requirement("SPK-56")

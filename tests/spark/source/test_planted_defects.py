@@ -100,6 +100,7 @@ DEFECTS: dict[str, list[Plant]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SPK-50", "SPK-71", "SPK-90")
 @pytest.mark.parametrize("name", DEFECTS)
 def test_the_law_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

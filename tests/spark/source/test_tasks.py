@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from kpl_codec.shards.starting_position import after_record, at_record
 from kpl_codec.spark.source import datasource
 from kpl_codec.spark.source.datasource import KinesisStreamReader, assign_pieces
-from kpl_codec.spark.source.kinesis_reader import KinesisReader, read_in_parallel, read_piece
+from kpl_codec.spark.source.kinesis_reader import read_in_parallel
 from kpl_codec.spark.source.offsets import ShardRange
-from kpl_codec.spark.source.source_options import parse_options
 
-from .model import refusal
 from .support import Stream
 from .test_plan import Query
 
@@ -67,26 +65,6 @@ def test_an_error_of_a_thread_is_raised_and_the_others_stop() -> None:
     next(results)
     results.close()  # the rest is not wanted: no thread goes on
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("kpl-codec read")]
-
-
-@pytest.mark.requirement("SPK-90")
-def test_a_piece_that_begins_in_an_earlier_life_is_read_from_the_shards_first_record() -> None:
-    numbers = [str(number) for number in range(500, 505)]
-
-    class Client:
-        def get_shard_iterator(self, **asked: Any) -> dict[str, Any]:
-            if asked["ShardIteratorType"] != "TRIM_HORIZON":
-                raise refusal("InvalidArgumentException", "GetShardIterator")
-            return {"ShardIterator": "present"}
-
-        def get_records(self, **asked: Any) -> dict[str, Any]:
-            records = [{"SequenceNumber": number, "Data": b""} for number in numbers]
-            return {"Records": records, "NextShardIterator": "next", "MillisBehindLatest": 0}
-
-    access = KinesisReader(Client(), parse_options({"streamName": "s", "failOnDataLoss": "false"}))
-    piece = ShardRange("s1", after_record("400"), after_record("504"))
-    rows = [record["SequenceNumber"] for rows in read_piece(access, None, piece) for record in rows]
-    assert rows == numbers
 
 
 @pytest.mark.server
