@@ -344,12 +344,8 @@ class ProducerBase:
 
     def _drive(self, driver: Driver, wake: Callable[[], object]) -> None:
         """Use this driver from now on. ``wake`` wakes it, with the lock held."""
-        self._driver, self._core, self._mailbox, self._clock = (
-            driver,
-            driver.core,
-            driver.mailbox,
-            driver.clock,
-        )
+        self._driver, self._core = driver, driver.core
+        self._mailbox, self._clock = driver.mailbox, driver.clock
         self._mailbox.wake = wake
         self._size_asked_at, self._summaries = float("-inf"), 0
 
