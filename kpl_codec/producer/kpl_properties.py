@@ -50,7 +50,6 @@ def read_properties(properties: str | os.PathLike[str], settings: Iterable[str])
 
 
 def _plain(name: str) -> str:
-    """The name of a setting in lower case, without the unit and underscores of ours."""
     return name.removesuffix("_ms").replace("_", "").lower()
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import kpl_codec as kpl
 from kpl_codec.producer import Delivery, DeliveryError, Outcome, Pending, ProducerConfig, ProducerCore
+from kpl_codec.producer.metrics import METRICS
 from kpl_codec.producer.record_builder import PutRecordsRequest
 from kpl_codec.shards.live_shard_map import Failure, LiveShardMap, Request
 
@@ -34,7 +34,6 @@ class Bench:
         self.now = 100.0
         self.stream = ModelStream.of(shards)
         self.live = LiveShardMap("model", shard_filter="FROM_TRIM_HORIZON")
-        self.measured: Counter[str] = Counter()
         self.core = core_class(ProducerConfig(**config), self.live, chance_of(3), self.observe)
         self.core.live.refresh(self.now)
         self.results: dict[bytes, Delivery | DeliveryError] = {}
@@ -43,7 +42,7 @@ class Bench:
             self.map()
 
     def observe(self, name: str, value: float, attributes: Any) -> None:
-        self.measured[name] += value  # type: ignore[assignment]
+        assert name in METRICS
 
     def put(self, data: bytes, hash_key: int | None = None, key: str | None = "k", **more: Any) -> Pending:
         pending = self.core.prepare(key, data, hash_key, **more)
@@ -97,6 +96,7 @@ class Bench:
         self.core.fail(call, Failure(code), self.now, answered=answered)
 
     def collect(self) -> None:
+        assert self.core.meter.error is None
         for pending in self.core.results():
             assert pending.token not in self.results
             self.results[pending.token] = pending.result

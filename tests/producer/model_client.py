@@ -53,11 +53,8 @@ class AsyncModelClient:
     def __init__(self, client: ModelClient) -> None:
         self._client = client
 
-    async def put_records(self, **arguments: Any) -> Any:
-        return await maybe_await(self._client.put_records(**arguments))
+    def __getattr__(self, operation: str) -> Any:
+        async def call(**arguments: Any) -> Any:
+            return await maybe_await(getattr(self._client, operation)(**arguments))
 
-    async def list_shards(self, **arguments: Any) -> Any:
-        return self._client.list_shards(**arguments)
-
-    async def describe_stream_summary(self, **arguments: Any) -> Any:
-        return self._client.describe_stream_summary(**arguments)
+        return call

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kpl_codec import deaggregate
 from kpl_codec.producer import (
     AsyncProducer,
     Delivery,
@@ -165,9 +166,9 @@ def test_tasks_that_wait_for_room_are_let_in_in_order() -> None:
             assert isinstance(futures.pop(100), asyncio.CancelledError)
             await producer.flush()
             assert all(isinstance(future.result(), Delivery) for future in futures)
-        return [record.data for record in client.stream.stored]
+        return [one.data for one in deaggregate(client.stream.stored)]
 
-    asyncio.run(main())
+    assert asyncio.run(main()) == [b"%04d" % n for n in range(500) if n != 100]
 
 
 @pytest.mark.requirement("PRD-46")

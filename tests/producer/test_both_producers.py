@@ -235,21 +235,6 @@ def test_an_arn_is_a_stream_in_its_region(skin: str) -> None:
     assert not any("StreamName" in request for request in asked)
 
 
-@pytest.mark.parametrize("kind", [Producer, AsyncProducer])
-def test_a_missing_region_says_what_to_give(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
-
-    async def main() -> None:
-        async with AsyncProducer("orders"):
-            raise AssertionError
-
-    with pytest.raises(NoRegionError) as caught:
-        Producer("orders").__enter__() if kind is Producer else asyncio.run(main())
-    assert str(caught.value) == "no region: give region_name, or set AWS_DEFAULT_REGION"
-
-
 @pytest.mark.requirement("PRD-35")
 @pytest.mark.parametrize(
     ("skin", "raised"),
@@ -390,6 +375,16 @@ def test_user_records_end_whatever_call_never_returns(skin: str, monkeypatch: py
 
     asyncio.run(main())
     assert cancelled == [True] * (skin == "asyncio")
+
+
+@SKINS
+def test_a_missing_region_says_what_to_give(skin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nosuch")
+    with pytest.raises(NoRegionError) as caught:
+        _meta_of(skin, "orders", {"region_name": None})
+    assert str(caught.value) == "no region: give region_name, or set AWS_DEFAULT_REGION"
 
 
 def _meta_of(skin: str, stream: str, settings: dict[str, Any]) -> Any:

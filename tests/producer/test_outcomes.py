@@ -177,23 +177,3 @@ def test_abandon_gives_every_record_its_result_wherever_it_is() -> None:
     bench.fail(call, "ValidationException")
     assert bench.core.outstanding == 0
     assert not bench.core.results()
-
-
-@pytest.mark.requirement("PRD-33")
-def test_every_metric_name_is_one_of_the_kpls() -> None:
-    from kpl_codec.producer.metrics import METRICS
-
-    bench = Bench()
-    bench.stream.throttled = {bench.stream.open[0].shard_id}
-    bench.put(b"1", LOW)
-    bench.put(b"2", HIGH)
-    bench.run(1.0)
-    bench.stream.throttled = set()
-    bench.run(20.0)
-    bench.live.refresh(bench.now)
-    (call,) = bench.calls()
-    bench.fail(call, "ResourceNotFoundException")
-    assert set(bench.measured) == set(METRICS)
-    assert bench.measured["UserRecordsReceived"] == bench.measured["UserRecordsPut"] == 2
-    assert bench.measured["UserRecordsDataPut"] == 2
-    assert bench.measured["AllErrors"] == bench.measured["RetriesPerRecord"] > 0

@@ -139,33 +139,6 @@ def test_threads_end_with_the_last_producer_and_start_with_the_next() -> None:
         assert all(isinstance(future.result(0), Delivery) for future in futures)
 
 
-@pytest.mark.requirement("PRD-38", "PRD-47")
-def test_a_callback_may_put_to_all_and_wait_for_none() -> None:
-    threads = ProducerThreads()
-    slow = ModelClient(latency=0.1)  # so that the callback is there before the end
-    with (
-        Producer("a", client=slow, config=FAST, threads=threads) as first,
-        Producer("b", client=ModelClient(), config=FAST, threads=threads) as second,
-    ):
-        refused: list[str] = []
-        more: list[Any] = []
-
-        def callback(ended: Any) -> None:
-            for wait in (second.flush, second.close, second.wait_ready):
-                try:
-                    wait()
-                except RuntimeError as error:
-                    refused.append(str(error))
-            more.append(second.put("k", b"from a callback"))
-
-        second.put("k", b"1")
-        first.put("k", b"1").add_done_callback(callback)
-        assert first.flush(10)
-        assert second.flush(10)
-        assert len(refused) == 3
-        assert isinstance(more[0].result(0), Delivery)
-
-
 @pytest.mark.requirement("PRD-47")
 def test_a_stream_that_hangs_takes_nothing_from_the_others() -> None:
     threads = ProducerThreads()
